@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from llm_decpomdp.utils.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from llm_decpomdp.benchmarks.analysis.credit import credits as credits
+    from llm_decpomdp.benchmarks.analysis.replay import Replayed as Replayed
+    from llm_decpomdp.benchmarks.analysis.replay import replay as replay
+    from llm_decpomdp.benchmarks.analysis.stored import stored as stored
     from llm_decpomdp.benchmarks.config.load import load_config as load_config
-    from llm_decpomdp.benchmarks.cooperation.credit import credits as credits
-    from llm_decpomdp.benchmarks.cooperation.replay import Replayed as Replayed
-    from llm_decpomdp.benchmarks.cooperation.replay import replay as replay
-    from llm_decpomdp.benchmarks.cooperation.stored import stored as stored
     from llm_decpomdp.benchmarks.evaluation.run import evaluate as evaluate
     from llm_decpomdp.benchmarks.evaluation.statistics import compare as compare
     from llm_decpomdp.benchmarks.report.document import write_report as write_report
@@ -22,9 +22,9 @@ else:
         __name__,
         {
             "llm_decpomdp.benchmarks.config.load": ["load_config"],
-            "llm_decpomdp.benchmarks.cooperation.credit": ["credits"],
-            "llm_decpomdp.benchmarks.cooperation.replay": ["Replayed", "replay"],
-            "llm_decpomdp.benchmarks.cooperation.stored": ["stored"],
+            "llm_decpomdp.benchmarks.analysis.credit": ["credits"],
+            "llm_decpomdp.benchmarks.analysis.replay": ["Replayed", "replay"],
+            "llm_decpomdp.benchmarks.analysis.stored": ["stored"],
             "llm_decpomdp.benchmarks.evaluation.run": ["evaluate"],
             "llm_decpomdp.benchmarks.evaluation.statistics": ["compare"],
             "llm_decpomdp.benchmarks.report.document": ["write_report"],

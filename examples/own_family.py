@@ -6,7 +6,7 @@ A family is made of four parts: tasks, roles, a reward and a mode. `docs/own_fam
 import re
 
 from llm_decpomdp import DecPOMDPEnv, Verdict, register
-from llm_decpomdp.parts import Component
+from llm_decpomdp.interfaces import Component
 from llm_decpomdp.tasks import Task, TaskSet
 from llm_decpomdp.validation import unknown
 

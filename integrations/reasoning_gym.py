@@ -12,10 +12,10 @@ import reasoning_gym
 from reasoning_gym.utils import extract_answer
 
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
-from llm_decpomdp.privileged import Answers, answers
+from llm_decpomdp.oracle import Answers, answers
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import MAX_ACTION_LENGTH, task_of
-from llm_decpomdp.views.solo import Solo, solo
+from llm_decpomdp.wrappers.from_single_agent import Solo, solo
 
 
 def questions(

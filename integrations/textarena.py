@@ -17,7 +17,7 @@ import textarena
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import MAX_ACTION_LENGTH, task_of
-from llm_decpomdp.views.solo import Solo, solo
+from llm_decpomdp.wrappers.from_single_agent import Solo, solo
 
 _GLOBAL_GENERATORS = threading.Lock()
 

@@ -14,16 +14,16 @@ _checkout = Path(__file__).resolve().parents[1]
 if __name__ == "llm_decpomdp" and (_checkout / "pyproject.toml").is_file():
     __path__.append(str(_checkout))
 
-from llm_decpomdp.checks.checker import check_env
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Episode, Turn, Verdict
+from llm_decpomdp.oracle import Answers, answers
 from llm_decpomdp.policy import Completion, Policy
-from llm_decpomdp.privileged import Answers, answers
 from llm_decpomdp.registry import make, pprint_registry, register, spec
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.views.joint import joint
-from llm_decpomdp.views.seat import seat
-from llm_decpomdp.views.solo import solo
+from llm_decpomdp.testing.checker import check_env
+from llm_decpomdp.wrappers.from_single_agent import solo
+from llm_decpomdp.wrappers.merge_agents import joint
+from llm_decpomdp.wrappers.single_agent_view import seat
 
 import llm_decpomdp.envs  # noqa: F401  isort: skip  (registers the ids)
 

@@ -13,7 +13,7 @@ from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.episode import Episode, Turn, Verdict
-from llm_decpomdp.parts import Info, Mode, Reward, Role, check_prompts, describe_reward, judge
+from llm_decpomdp.interfaces import Info, Mode, Reward, Role, check_prompts, describe_reward, judge
 from llm_decpomdp.rendering import print_turn, transcript
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.tasks import Task, TaskLoader, TaskSet

@@ -17,15 +17,15 @@ from typing import Any
 
 import pettingzoo
 
-from llm_decpomdp.centralised import centralised as joint_env
-from llm_decpomdp.channel import with_channel
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.messages import ChannelOptions
+from llm_decpomdp.interfaces import MODES
 from llm_decpomdp.options import names
-from llm_decpomdp.parts import MODES
 from llm_decpomdp.plugins import Plugin, announced, find, imported, is_added, only
 from llm_decpomdp.utils.warn import warn
 from llm_decpomdp.validation import check_flags, unknown
+from llm_decpomdp.wrappers.centralized import centralised as joint_env
+from llm_decpomdp.wrappers.channel import with_channel
+from llm_decpomdp.wrappers.messages import ChannelOptions
 
 PARTS = {"reward": ("components",), "mode": ("info_keys", "first", "secrets")}
 """Parts that others can replace, and the attributes of each besides `__call__`."""
@@ -167,8 +167,8 @@ def make(
     Args:
         id: A registered id, such as `coophumaneval-v0`, or `module:id` to import first the module that
             registers it.
-        centralised: Let one agent, `team_0`, stand for all: see `llm_decpomdp.centralised`.
-        channel: Let agents send each other messages: options of `llm_decpomdp.messages.ChannelOptions` by name.
+        centralised: Let one agent, `team_0`, stand for all: see `llm_decpomdp.wrappers.centralized`.
+        channel: Let agents send each other messages: options of `llm_decpomdp.wrappers.messages.ChannelOptions` by name.
             Without any there is no channel.
         reward: A reward of your own: `module:NAME` of a function from the environment's reward to yours, or the
             name of one that an installed package announces.
@@ -241,7 +241,7 @@ def exchange(env: Any, kind: str, name: str) -> None:
     if lacking or not callable(part):
         raise TypeError(
             f"{kind} {name!r}: the function returned a {type(part).__name__}, which is no {kind}: it lacks "
-            f"{', '.join(lacking) or '__call__'} (llm_decpomdp/parts.py)"
+            f"{', '.join(lacking) or '__call__'} (llm_decpomdp/interfaces.py)"
         )
     setattr(env, kind, part)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llm_decpomdp.episode import Verdict
-from llm_decpomdp.parts import Reward, notes
+from llm_decpomdp.interfaces import Reward, notes
 from llm_decpomdp.utils.terminal import plain
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import random
 import numpy as np
 from gymnasium.utils import seeding
 
-from llm_decpomdp.privileged import Answers, answers
+from llm_decpomdp.oracle import Answers, answers
 from llm_decpomdp.spaces import UnicodeText
 from tests.foreign_envs import Plain, Rendezvous
 

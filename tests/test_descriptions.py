@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.parts import Component, describe_reward
+from llm_decpomdp.interfaces import Component, describe_reward
 from llm_decpomdp.registry import description, registered
 
 GOLD = {

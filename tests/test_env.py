@@ -9,7 +9,7 @@ import pickle
 import pytest
 from gymnasium.error import ResetNeeded
 
-from llm_decpomdp.privileged import answers
+from llm_decpomdp.oracle import answers
 from llm_decpomdp.tasks import TaskSet
 from llm_decpomdp.validation import MAX_ACTION_LENGTH
 

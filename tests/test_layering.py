@@ -137,7 +137,7 @@ def test_every_room_is_looked_at():
     [
         (
             "llm_decpomdp/env.py",
-            "from llm_decpomdp.envs.modes.code_mode import code_mode",
+            "from llm_decpomdp.envs.feedback.code_mode import code_mode",
             "llm_decpomdp imports envs",
         ),
         ("llm_decpomdp/env.py", "from llm_decpomdp import agents", "llm_decpomdp imports agents"),
@@ -148,13 +148,13 @@ def test_every_room_is_looked_at():
         ("envs/a.py", "def f():\n    import torch", "envs imports torch"),
         (
             "agents/a.py",
-            "from llm_decpomdp.envs.modes import code_mode as modes",
+            "from llm_decpomdp.envs.feedback import code_mode as modes",
             "agents imports envs",
         ),
         ("agents/a.py", "from llm_decpomdp.algorithms import x", "agents imports algorithms"),
         (
             "algorithms/a.py",
-            "from llm_decpomdp.envs.modes import code_mode as modes",
+            "from llm_decpomdp.envs.feedback import code_mode as modes",
             "algorithms imports envs",
         ),
         (
@@ -190,13 +190,13 @@ def test_a_planted_violation_is_caught(tmp_path, path, line, why):
         ),
         (
             "envs/a.py",
-            "from llm_decpomdp.episode import Turn\nfrom llm_decpomdp.envs.programs.completion import read",
+            "from llm_decpomdp.episode import Turn\nfrom llm_decpomdp.envs.source_code.completion import read",
         ),
         ("agents/a.py", "import torch, transformers, peft\nfrom llm_decpomdp import policy"),
         ("algorithms/a.py", "import torch\nfrom llm_decpomdp.agents import scripted"),
         (
             "benchmarks/a.py",
-            "from llm_decpomdp.envs.modes import code_mode as modes\nfrom llm_decpomdp.agents import scripted",
+            "from llm_decpomdp.envs.feedback import code_mode as modes\nfrom llm_decpomdp.agents import scripted",
         ),
     ],
 )

@@ -130,7 +130,7 @@ def test_the_wheel_holds_the_folders_as_sub_packages_and_nothing_else(wheel: Pat
     tops = {name.split("/")[0] for name in names}
     tops = {top for top in tops if not top.endswith(".dist-info")}
     assert tops == {"llm_decpomdp", "llm_decpomdp_command.py", "llm_decpomdp_verifiers.py"}
-    for expected in ("envs/sandbox/inside/worker.py", "envs/data/coophumaneval.jsonl", "py.typed"):
+    for expected in ("envs/sandbox/worker/main.py", "envs/data/coophumaneval.jsonl", "py.typed"):
         assert f"llm_decpomdp/{expected}" in names
     packages = {name.rpartition("/")[0] for name in names if name.endswith("/__init__.py")}
     on_disk = {p.parent for folder in FOLDERS for p in (ROOT / folder).rglob("__init__.py")}

@@ -14,9 +14,9 @@ from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK as REPAIR
 from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK as CLASS
 from llm_decpomdp.envs.coding.feedback import FEEDBACK as CODE
 from llm_decpomdp.envs.compose.feedback import FEEDBACK as COMPOSE
-from llm_decpomdp.envs.modes.code_mode import EXPERT
+from llm_decpomdp.envs.feedback.code_mode import EXPERT
 from llm_decpomdp.envs.writing.feedback import SIGNALS
-from llm_decpomdp.parts import MODES
+from llm_decpomdp.interfaces import MODES
 from llm_decpomdp.plugins import announced, find, origin_of, plugins
 from tests.support.packages import looked_up_anew, write_example, write_package
 

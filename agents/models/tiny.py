@@ -14,7 +14,7 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
-from llm_decpomdp.checks.rules import short
+from llm_decpomdp.testing.rules import short
 
 END = "<end>"
 """The token that ends a completion, pads, and begins a prompt; it stands for no text.

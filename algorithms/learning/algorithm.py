@@ -13,7 +13,7 @@ from llm_decpomdp.algorithms.learning.baselines import Baseline, maximum, none
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.learning.preference_options import refuse_preferences
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.checks.rules import short
+from llm_decpomdp.testing.rules import short
 
 OTHERS = {"none": "magrpo", "own": "iac", "joint": "maac"}
 """An algorithm with a critic of each scope."""

@@ -19,8 +19,8 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.correction import corrected
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, masked
+from llm_decpomdp.algorithms.learning.microbatches import Turn, turns, with_equal_prompts
 from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
-from llm_decpomdp.algorithms.learning.policy_passes import Turn, turns, with_equal_prompts
 from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.learning.trainable import (

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from itertools import chain
 
 from llm_decpomdp.agents.models.shards import in_shards
-from llm_decpomdp.algorithms.crews.crew import Crew, check_crew
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
+from llm_decpomdp.algorithms.rollout_workers.crew import Crew, check_crew
 from llm_decpomdp.algorithms.rollouts.cost import Bounded
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short

@@ -9,19 +9,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from llm_decpomdp.algorithms.crews.bundles import UpdateBundle
-from llm_decpomdp.algorithms.crews.streams import seed_policies
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
 from llm_decpomdp.algorithms.preferences.stored import tokenised
+from llm_decpomdp.algorithms.rollout_workers.bundles import UpdateBundle
+from llm_decpomdp.algorithms.rollout_workers.streams import seed_policies
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.plans import roll_out, rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.channel import seed_noise
 from llm_decpomdp.policy import LexicalPolicy, Policy, Team, TrainablePolicy
 from llm_decpomdp.seeding import stream
+from llm_decpomdp.wrappers.channel import seed_noise
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.training.passes import pass_rate
+from llm_decpomdp.algorithms.training.rejection_sampling import pass_rate
 from llm_decpomdp.seeding import stream
 
 BAND = (0.1, 0.9)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from llm_decpomdp.algorithms.crews.bundles import EvaluationBundle, cut, for_writer
-from llm_decpomdp.algorithms.crews.crew import Supplied
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollout_workers.bundles import EvaluationBundle, cut, for_writer
+from llm_decpomdp.algorithms.rollout_workers.crew import Supplied
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training import metrics

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from llm_decpomdp.algorithms.crews.streams import seed_policies
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
+from llm_decpomdp.algorithms.rollout_workers.streams import seed_policies
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, Cost, cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.plans import rollout_episodes
@@ -28,8 +28,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Stopwatch
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
-from llm_decpomdp.algorithms.training.lessons import GOLD, Example, WarmStartOptions
-from llm_decpomdp.algorithms.training.passes import Passes, passes
+from llm_decpomdp.algorithms.training.rejection_sampling import Passes, passes
+from llm_decpomdp.algorithms.training.sft_data import GOLD, Example, WarmStartOptions
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Completion, Team
 from llm_decpomdp.seeding import stream

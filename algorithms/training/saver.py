@@ -21,8 +21,8 @@ from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
 from llm_decpomdp.algorithms.training.lag import Lagged
-from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
+from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from typing_extensions import Protocol
 
-from llm_decpomdp.algorithms.crews.bundles import UpdateBundle, cut, for_writer
-from llm_decpomdp.algorithms.crews.crew import Supplied
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rewards.judge import Judge
 from llm_decpomdp.algorithms.rewards.scores import by_score
+from llm_decpomdp.algorithms.rollout_workers.bundles import UpdateBundle, cut, for_writer
+from llm_decpomdp.algorithms.rollout_workers.crew import Supplied
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training import metrics

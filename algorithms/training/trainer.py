@@ -10,8 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
-from llm_decpomdp.algorithms.crews.bundles import Site
-from llm_decpomdp.algorithms.crews.crew import Crew, LocalCrew, Supplied
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -19,6 +17,8 @@ from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rewards.judge import load_judge
 from llm_decpomdp.algorithms.rewards.refitting import Refitting
+from llm_decpomdp.algorithms.rollout_workers.bundles import Site
+from llm_decpomdp.algorithms.rollout_workers.crew import Crew, LocalCrew, Supplied
 from llm_decpomdp.algorithms.rollouts.cost import announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start

@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
-from llm_decpomdp.algorithms.training.lessons import (
+from llm_decpomdp.algorithms.training.sft_data import (
     Example,
     Lesson,
     WarmStartOptions,

@@ -25,8 +25,8 @@ from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.problems.classeval import ClassTask
 from llm_decpomdp.envs.problems.humaneval import CodeTask
-from llm_decpomdp.envs.programs.completion import parsed
-from llm_decpomdp.envs.programs.positions import FUNCTIONS
+from llm_decpomdp.envs.source_code.completion import parsed
+from llm_decpomdp.envs.source_code.positions import FUNCTIONS
 from llm_decpomdp.tasks import Task
 
 ARROW = re.compile(r"\s*(?:(?:#\s*)?(?:==>|=>|==|->|➞|→|➔)|#|(?:should return|returns)\b)\s*")

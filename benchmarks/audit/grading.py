@@ -17,7 +17,7 @@ from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.compose.reward import ComposeReward
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.episode import Verdict
-from llm_decpomdp.parts import Reward, Role
+from llm_decpomdp.interfaces import Reward, Role
 from llm_decpomdp.registry import make
 from llm_decpomdp.tasks import Task, TaskSet
 from llm_decpomdp.utils.storage import DamagedFile, numbered_rows

@@ -12,10 +12,10 @@ from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.classeval.roles import ClassRole
 from llm_decpomdp.envs.problems.classeval import ClassTask
 from llm_decpomdp.envs.problems.humaneval import CodeTask
-from llm_decpomdp.envs.programs.completion import find_function
-from llm_decpomdp.envs.programs.functions import function_text
 from llm_decpomdp.envs.sandbox import Tests, instrument
-from llm_decpomdp.parts import Role
+from llm_decpomdp.envs.source_code.completion import find_function
+from llm_decpomdp.envs.source_code.functions import function_text
+from llm_decpomdp.interfaces import Role
 from llm_decpomdp.tasks import Task
 
 IDLE = {

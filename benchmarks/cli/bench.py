@@ -98,9 +98,9 @@ def show_science(folder: Path, only: Sequence[str], cores: int | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from llm_decpomdp.benchmarks.science.page import HEAD, rows, write_page
-    from llm_decpomdp.benchmarks.science.suite import read_verdicts, run_science
     from llm_decpomdp.benchmarks.suites.run import locked, usable_cores
+    from studies.hypotheses.page import HEAD, rows, write_page
+    from studies.hypotheses.suite import read_verdicts, run_science
 
     with locked(folder):
         for line in run_science(folder, only, cores or len(usable_cores())):
@@ -119,8 +119,8 @@ def show_suites() -> None:
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.config.catalogue import description
-    from llm_decpomdp.benchmarks.science.suite import DESCRIPTION, HYPOTHESES
     from llm_decpomdp.benchmarks.suites.suite import SCIENCE, load_suite, shipped_suites
+    from studies.hypotheses.suite import DESCRIPTION, HYPOTHESES
 
     suites = shipped_suites()
     width = max(map(len, suites))

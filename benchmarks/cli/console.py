@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_packages
-from llm_decpomdp.parts import PartError
+from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.utils.lock import FolderInUse
 from llm_decpomdp.utils.storage import DamagedFile
 from llm_decpomdp.utils.terminal import visible

@@ -22,8 +22,8 @@ def credit(
     """Find out which agent earned the team's rewards: what would have been earned without it."""
     from rich.console import Console
 
-    from llm_decpomdp.benchmarks.cooperation.credit_folder import credit_folder
-    from llm_decpomdp.benchmarks.cooperation.credit_summary import table
+    from llm_decpomdp.benchmarks.analysis.credit_folder import credit_folder
+    from llm_decpomdp.benchmarks.analysis.credit_summary import table
 
     result = credit_folder(folder, phase, seed)
     console = Console(highlight=False)

@@ -39,11 +39,11 @@ def crossplay(
     """
     from rich.console import Console
 
+    from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, table
+    from llm_decpomdp.benchmarks.analysis.crossplay_teams import locate, names_of
     from llm_decpomdp.benchmarks.config.errors import ConfigError
-    from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play, table
-    from llm_decpomdp.benchmarks.cooperation.crossplay_teams import locate, names_of
     from llm_decpomdp.benchmarks.evaluation.request import Request, default_folder, setting_of
-    from llm_decpomdp.benchmarks.runs import kept_teams
+    from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
     from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 
     if len(runs) < 2:
@@ -86,7 +86,7 @@ def crossplay(
 
 def _teams(paths: Mapping[str, Path], setting: Setting, greedy: bool) -> dict[str, Team]:
     """Load the teams by name, whose models take their most likely token if `greedy`."""
-    from llm_decpomdp.benchmarks.cooperation.crossplay_teams import load_teams
+    from llm_decpomdp.benchmarks.analysis.crossplay_teams import load_teams
     from llm_decpomdp.benchmarks.evaluation.teams import make_greedy
 
     teams = load_teams(paths, setting)

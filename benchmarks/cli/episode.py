@@ -16,11 +16,11 @@ from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies, sample
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.evaluation import teams
 from llm_decpomdp.benchmarks.evaluation.request import Request, setting_of
-from llm_decpomdp.benchmarks.runs import kept_teams
+from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.oracle import answers as answers_of
 from llm_decpomdp.policy import Policy, Seedable, Team
-from llm_decpomdp.privileged import answers as answers_of
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.validation import unknown
 

@@ -18,7 +18,7 @@ def necessity(
     """Compare a team with a single agent task by task: what are several agents good for?"""
     from rich.console import Console
 
-    from llm_decpomdp.benchmarks.cooperation.necessity import compare_folders, tables
+    from llm_decpomdp.benchmarks.analysis.necessity import compare_folders, tables
 
     result = compare_folders(team, single)
     console = Console(highlight=False)

@@ -32,7 +32,7 @@ def partners(
     """
     from rich.console import Console
 
-    from llm_decpomdp.benchmarks.cooperation.partners import FOLDER, exchange_in_turn, table
+    from llm_decpomdp.benchmarks.analysis.partners import FOLDER, exchange_in_turn, table
     from llm_decpomdp.benchmarks.report import write_report
     from llm_decpomdp.benchmarks.runs.failures import as_run_errors
     from llm_decpomdp.utils.storage import RunFolder

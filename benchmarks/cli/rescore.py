@@ -20,7 +20,7 @@ def rescore(
 
     The exit code is 1 if anything does, or if the last line is incomplete.
     """
-    from llm_decpomdp.benchmarks.cooperation.rescore import rescore as again
+    from llm_decpomdp.benchmarks.analysis.rescore import rescore as again
     from llm_decpomdp.utils.terminal import visible
 
     result = again(folder, output)

@@ -36,9 +36,9 @@ def demo(override: Overrides = None) -> None:
     """
     from rich.console import Console
 
+    from llm_decpomdp.benchmarks.analysis.partners import exchange_in_turn, table
     from llm_decpomdp.benchmarks.config.catalogue import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.cooperation.partners import exchange_in_turn, table
     from llm_decpomdp.benchmarks.doctor.memory import give_back, require_for_demo
     from llm_decpomdp.benchmarks.runs.failures import as_run_errors
     from llm_decpomdp.benchmarks.runs.train import train
@@ -113,7 +113,7 @@ def train_(
     from llm_decpomdp.benchmarks.config.catalogue import find_config
     from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
     from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.runs import from_run
+    from llm_decpomdp.benchmarks.runs import init_from as from_run
     from llm_decpomdp.benchmarks.runs import resume as resuming
     from llm_decpomdp.benchmarks.runs import train as run
 

@@ -21,10 +21,10 @@ from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.gpu_placement import check_places
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
 from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, parts, plain
-from llm_decpomdp.benchmarks.config.places import placed
-from llm_decpomdp.benchmarks.config.placing import check_places
+from llm_decpomdp.benchmarks.config.paths import placed
 from llm_decpomdp.benchmarks.config.plugins import require_origins
 from llm_decpomdp.benchmarks.config.samplers import check_sampler
 from llm_decpomdp.benchmarks.config.schema import (

@@ -12,7 +12,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of
-from llm_decpomdp.parts import MODES
+from llm_decpomdp.interfaces import MODES
 from llm_decpomdp.plugins import origin_of
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder
 

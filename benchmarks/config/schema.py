@@ -14,22 +14,22 @@ from omegaconf import OmegaConf
 
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.remote.options import SamplerOptions
-from llm_decpomdp.algorithms.crews.options import ClusterOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
+from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
+from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
 from llm_decpomdp.algorithms.training.shard_options import ShardOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
     StorageOptions,
     TrainerOptions,
     check_credit,
 )
-from llm_decpomdp.centralised import writers
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.modes.options import CodeOptions
+from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.options import Options, option, option_of, type_in_words
 from llm_decpomdp.registry import make, takes
+from llm_decpomdp.wrappers.centralized import writers
 
 ENV_ID = "coophumaneval-v0"
 

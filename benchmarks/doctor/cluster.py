@@ -7,7 +7,7 @@ from contextlib import closing
 from platform import python_version
 from typing import Any
 
-from llm_decpomdp.algorithms.crews.ray_crew import connect
+from llm_decpomdp.algorithms.rollout_workers.ray_crew import connect
 from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.runs.manifest import versions
 from llm_decpomdp.envs.sandbox import Sandbox, SandboxError

@@ -12,8 +12,8 @@ from pathlib import Path
 from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.doctor.sandbox_probes import HONEST, TEST, Probe, forgeries, run_probes
 from llm_decpomdp.envs.sandbox import Program, Sandbox, SandboxError, instrument
-from llm_decpomdp.envs.sandbox.inside.confinement import landlock, seccomp
 from llm_decpomdp.envs.sandbox.sandbox import REQUIRED
+from llm_decpomdp.envs.sandbox.worker.confinement import landlock, seccomp
 
 SPEED_PROGRAMS = 200
 CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))

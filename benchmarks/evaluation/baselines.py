@@ -36,11 +36,11 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import build_env
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import at_once
-from llm_decpomdp.channel import channel_of
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.plugins import find, is_announced
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.registry import make
+from llm_decpomdp.wrappers.channel import channel_of
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.overrides import parse_overrides, plain
-from llm_decpomdp.benchmarks.config.places import data_place
+from llm_decpomdp.benchmarks.config.paths import data_place
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import SHARED
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting, find_baseline
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, refuse_run
-from llm_decpomdp.benchmarks.runs import kept_teams
+from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors, open_folder
 from llm_decpomdp.utils.storage import read_json_lines
 

@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting
-from llm_decpomdp.benchmarks.runs import kept_teams
+from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.policy import Team, TrainablePolicy
 
 logger = logging.getLogger(__name__)

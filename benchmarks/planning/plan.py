@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.placing import check_room
+from llm_decpomdp.benchmarks.config.gpu_placement import check_room
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.sharding import check_shards
 from llm_decpomdp.benchmarks.planning.assumptions import (
@@ -20,7 +20,7 @@ from llm_decpomdp.benchmarks.planning.assumptions import (
 from llm_decpomdp.benchmarks.planning.devices import Device, Fleet, find_fleet
 from llm_decpomdp.benchmarks.planning.layouts import Layout, layouts
 from llm_decpomdp.benchmarks.planning.work import Model, Work, work_of
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, resolve
 
 PROMPT = "prompt"
 """Name of the assumption that replaces the length of prompts as read."""

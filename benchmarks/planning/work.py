@@ -22,7 +22,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.planning.assumptions import Assumptions
 from llm_decpomdp.benchmarks.planning.shape_table import shape_of
 from llm_decpomdp.benchmarks.planning.shapes import Shape
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 from llm_decpomdp.registry import takes
 
 READ = 32

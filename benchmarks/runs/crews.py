@@ -8,17 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.placing import in_worker
+from llm_decpomdp.benchmarks.config.gpu_placement import in_worker
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
 from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.crews.bundles import Site
-    from llm_decpomdp.algorithms.crews.crew import Crew
+    from llm_decpomdp.algorithms.rollout_workers.bundles import Site
+    from llm_decpomdp.algorithms.rollout_workers.crew import Crew
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
     if not cluster.rollout_workers:
         if not samplers:
             return None
-        from llm_decpomdp.algorithms.crews.bundles import Site
-        from llm_decpomdp.algorithms.crews.served_crew import ServedCrew
+        from llm_decpomdp.algorithms.rollout_workers.bundles import Site
+        from llm_decpomdp.algorithms.rollout_workers.served_crew import ServedCrew
 
         return ServedCrew(Site(run.train_env, run.eval_env, team), samplers)
     bundles = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
@@ -49,7 +49,7 @@ def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
         )
     build = partial(site, run.config, run.train_env, run.eval_env, run.team)
     if cluster.engine == "ray":
-        from llm_decpomdp.algorithms.crews.ray_crew import RayCrew
+        from llm_decpomdp.algorithms.rollout_workers.ray_crew import RayCrew
 
         with as_run_errors():
             return RayCrew(
@@ -59,7 +59,7 @@ def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
                 cpus=cluster.worker_cpus,
                 gpus=cluster.worker_gpus,
             )
-    from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
+    from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
 
     return WorkerCrew(build, cluster.rollout_workers, cluster.max_redo, samplers)
 
@@ -68,7 +68,7 @@ def site(
     config: Config, train_env: DecPOMDPEnv, eval_env: DecPOMDPEnv, team: teams.TeamSpec
 ) -> Site:
     """Build the site of a worker: the run's environments, and its team again, as `in_worker` places it."""
-    from llm_decpomdp.algorithms.crews.bundles import Site
+    from llm_decpomdp.algorithms.rollout_workers.bundles import Site
 
     placed = replace(team, policies=in_worker(config, team.policies))
     return Site(train_env, eval_env, teams.load(config, (train_env, eval_env), placed))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from llm_decpomdp.agents.remote.endpoint import EndpointError
 from llm_decpomdp.agents.remote.options import SamplerError
-from llm_decpomdp.algorithms.crews.options import CrewError
+from llm_decpomdp.algorithms.rollout_workers.options import CrewError
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
-from llm_decpomdp.envs.modes.experts import ExpertError
+from llm_decpomdp.envs.feedback.experts import ExpertError
 from llm_decpomdp.envs.sandbox import SandboxError
-from llm_decpomdp.parts import PartError
+from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.utils.storage import RunFolder
 
 FAILURES = (

@@ -10,7 +10,7 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv, begin
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.benchmarks.config.errors import RunError
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 from llm_decpomdp.policy import Team
 from llm_decpomdp.tasks import Task
 

@@ -13,7 +13,7 @@ import llm_decpomdp
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.extras import installed
 from llm_decpomdp.benchmarks.config.plugins import origins
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 from llm_decpomdp.env import DecPOMDPEnv
 
 PACKAGES = (

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.crews.options import ClusterOptions
+from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, pairs_in, versions
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, resolve, schedule
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, resolve, schedule
 from llm_decpomdp.benchmarks.runs.train import (
     Result,
     check_machine,

@@ -10,7 +10,7 @@ from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.resolved import resolve
+from llm_decpomdp.benchmarks.runs.setup import resolve
 
 FILE = "reward_model.pt"
 """Name of the file in the folder of a reward model."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.benchmarks.config.placing import parts
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun
+from llm_decpomdp.benchmarks.config.gpu_placement import parts
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 from llm_decpomdp.policy import Team
 
 if TYPE_CHECKING:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.saved_team import check_target, load_saved_team, save_team
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.training.lessons import PASSES
+from llm_decpomdp.algorithms.training.sft_data import PASSES
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.gpu_placement import check_room
 from llm_decpomdp.benchmarks.config.load import start_cost
-from llm_decpomdp.benchmarks.config.placing import check_room
 from llm_decpomdp.benchmarks.config.samplers import check_interpreter
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
 from llm_decpomdp.benchmarks.runs.crews import make_crew
 from llm_decpomdp.benchmarks.runs.failures import FAILURES, message_of, open_folder
 from llm_decpomdp.benchmarks.runs.manifest import manifest
-from llm_decpomdp.benchmarks.runs.resolved import ResolvedRun, arranged, resolve
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arranged, resolve
 from llm_decpomdp.benchmarks.runs.trackers import tracking
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import PromptTooLong, Team
@@ -31,7 +31,7 @@ from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomica
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
-    from llm_decpomdp.algorithms.training.lessons import Lesson
+    from llm_decpomdp.algorithms.training.sft_data import Lesson
     from llm_decpomdp.algorithms.training.trainer import Trainer
     from llm_decpomdp.algorithms.training.warm_start import WarmStart
 

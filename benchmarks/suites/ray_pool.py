@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.crews.options import CrewError
-from llm_decpomdp.algorithms.crews.ray_crew import connect
+from llm_decpomdp.algorithms.rollout_workers.options import CrewError
+from llm_decpomdp.algorithms.rollout_workers.ray_crew import connect
 from llm_decpomdp.algorithms.training.interruption import terminable
 from llm_decpomdp.benchmarks.suites.job import FAILED, Job
 from llm_decpomdp.benchmarks.suites.pool import (

@@ -10,7 +10,7 @@ from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting, find_baseline
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
-from llm_decpomdp.benchmarks.runs import kept_teams
+from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs import train as run
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.suites.job import Job

@@ -2,7 +2,7 @@
 
 `data/bugs.jsonl` lists for every program of `programs` the faults of `programs.mutation` that count,
 alone and in twos and threes: the program loads, ends in time, fails at least one test, and passes at least one
-where it has more than one. `llm_decpomdp.benchmarks.quality.bug_pool` writes the list, so that loading it runs
+where it has more than one. `tools.quality.bug_pool` writes the list, so that loading it runs
 nothing. Faults that no test finds, such as those that change nothing, are not in it.
 
 Problems whose number leaves 4 when divided by 5 are the split `test`, the others `train`: no program of one split,
@@ -22,8 +22,8 @@ from llm_decpomdp.envs.bugfix.programs import (
 )
 from llm_decpomdp.envs.datasets.loading import bundled_rows
 from llm_decpomdp.envs.datasets.rows import Row
-from llm_decpomdp.envs.programs.mutation.faults import mutants, overlap
 from llm_decpomdp.envs.sandbox import Execution, Sandbox
+from llm_decpomdp.envs.source_code.mutation.faults import mutants, overlap
 from llm_decpomdp.seeding import stream
 
 MAX_BUGS = 3

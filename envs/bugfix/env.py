@@ -22,7 +22,7 @@ from llm_decpomdp.envs.datasets.loading import (
     load,
     parse_split,
 )
-from llm_decpomdp.envs.modes.options import CodeOptions
+from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 from llm_decpomdp.tasks import TaskLoader, TaskSet
@@ -84,7 +84,7 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
     The bugs may lie in anybody's functions.
 
     They are made by changing a correct program by rule: an operator, a bound, a variable, a lost statement, and
-    so on; see `llm_decpomdp.envs.programs.mutation`. `llm_decpomdp.envs.bugfix.programs` says which programs
+    so on; see `llm_decpomdp.envs.source_code.mutation`. `llm_decpomdp.envs.bugfix.programs` says which programs
     there are. Of a class, the methods are what is said here of functions.
 
     ## Observation Space
@@ -93,7 +93,7 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
-    `llm_decpomdp.envs.programs.completion`. Functions of team-mates in it are left out, and so is what gives
+    `llm_decpomdp.envs.source_code.completion`. Functions of team-mates in it are left out, and so is what gives
     their names another meaning; where two agents add helpers or variables of one name, that of the later agent
     counts for both (in classes, that of the earlier one).
 
@@ -114,7 +114,7 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
 
     ## Version History
     - v0: first version. Before the first release: answers are read by one rule in all families
-      (`llm_decpomdp.envs.programs.completion`). The last complete definition counts, no longer the longest block.
+      (`llm_decpomdp.envs.source_code.completion`). The last complete definition counts, no longer the longest block.
       Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
       later turns and words beside the code cost nothing. The infos report it.
       Tests see views, counters and lists that occur twice as they are, and what the program prints.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.pieces import PROGRAM, joint, strict, whole
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.programs.classes.merge import Merged
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
+from llm_decpomdp.envs.source_code.classes.merge import Merged
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.pieces import PROGRAM
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.modes.code_mode import CodeMode, passed, plain
-from llm_decpomdp.envs.modes.foreign_text import foreign_line
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, passed, plain
+from llm_decpomdp.envs.feedback.foreign_text import foreign_line
 from llm_decpomdp.envs.sandbox import Outcome
 
 Item = TypeVar("Item")

@@ -16,8 +16,8 @@ from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
 from llm_decpomdp.envs.datasets.loading import Dataset
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.problems.humaneval import MAX_PROMPT_LENGTH
-from llm_decpomdp.envs.programs.completion import find_function
-from llm_decpomdp.envs.programs.functions import functions, statement_of, without_docstring
+from llm_decpomdp.envs.source_code.completion import find_function
+from llm_decpomdp.envs.source_code.functions import functions, statement_of, without_docstring
 from llm_decpomdp.seeding import stream
 
 

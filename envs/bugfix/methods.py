@@ -1,6 +1,6 @@
 """Classes with bugs: their methods are repaired as the functions of other programs are.
 
-Methods are read and put into their class as in `classeval-v0`: see `llm_decpomdp.envs.programs.classes`. The tests
+Methods are read and put into their class as in `classeval-v0`: see `llm_decpomdp.envs.source_code.classes`. The tests
 run apart from the program.
 """
 
@@ -12,12 +12,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from llm_decpomdp.envs.programs.classes.completion import ClassReading, Piece, read_class
-from llm_decpomdp.envs.programs.classes.merge import Contribution, Merged, merge
-from llm_decpomdp.envs.programs.classes.skeleton import FunctionNode, Outline, find_class, outline
-from llm_decpomdp.envs.programs.completion import parsed
-from llm_decpomdp.envs.programs.functions import tokens
-from llm_decpomdp.envs.programs.parsing import SyntaxProblem, parse
+from llm_decpomdp.envs.source_code.classes.completion import ClassReading, Piece, read_class
+from llm_decpomdp.envs.source_code.classes.merge import Contribution, Merged, merge
+from llm_decpomdp.envs.source_code.classes.skeleton import (
+    FunctionNode,
+    Outline,
+    find_class,
+    outline,
+)
+from llm_decpomdp.envs.source_code.completion import parsed
+from llm_decpomdp.envs.source_code.functions import tokens
+from llm_decpomdp.envs.source_code.parsing import SyntaxProblem, parse
 
 
 @dataclass(frozen=True)

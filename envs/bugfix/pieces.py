@@ -9,10 +9,10 @@ from llm_decpomdp.envs.bugfix.methods import known_class
 from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.envs.problems.classeval import import_statements
 from llm_decpomdp.envs.problems.unit_tests import class_tests
-from llm_decpomdp.envs.programs.completion import parsed
-from llm_decpomdp.envs.programs.functions import excerpt, function_text, functions
 from llm_decpomdp.envs.sandbox import Program, Sandbox, Tests, instrument
 from llm_decpomdp.envs.sandbox.instrumentation.analysis import names
+from llm_decpomdp.envs.source_code.completion import parsed
+from llm_decpomdp.envs.source_code.functions import excerpt, function_text, functions
 
 PROGRAM = "program"
 """The origin of code that no agent submitted."""

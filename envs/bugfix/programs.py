@@ -26,15 +26,15 @@ from llm_decpomdp.envs.datasets.loading import bundled_rows
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, as_row, read_rows, refuse, text_field
 from llm_decpomdp.envs.problems.classeval import CLASSEVAL, ClassTask, class_task
 from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
-from llm_decpomdp.envs.programs.functions import (
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
+from llm_decpomdp.envs.source_code.functions import (
     excerpt,
     function_text,
     functions,
     statement_of,
     without_docstring,
 )
-from llm_decpomdp.envs.programs.mutation.faults import Mutation, mutate, mutations
-from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
+from llm_decpomdp.envs.source_code.mutation.faults import Mutation, mutate, mutations
 
 VALIDATION = Limits(2.0, 2.0, 10.0, wall_factor=30.0, job_seconds=300.0, max_timeouts=1)
 """Far more than a variant of a program needs that takes at most `MAX_STEPS`."""

@@ -32,12 +32,12 @@ from llm_decpomdp.envs.bugfix.feedback import RepairAnalysis
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.programs.completion import reading_details, reading_keys
-from llm_decpomdp.envs.programs.functions import added, distance
-from llm_decpomdp.envs.sandbox.endless_tests import watch
+from llm_decpomdp.envs.sandbox.nonterminating_tests import watch
 from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
+from llm_decpomdp.envs.source_code.functions import added, distance
 from llm_decpomdp.episode import Verdict
-from llm_decpomdp.parts import Component
+from llm_decpomdp.interfaces import Component
 
 PARSES, FIXED, MINIMAL, REGRESSED = 0.5, 2.0, 0.5, 1.0
 MAXIMUM = PARSES + FIXED + MINIMAL

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.modes.code_mode import Writer
-from llm_decpomdp.envs.programs.completion import CompletionReader, bound_names, signature
-from llm_decpomdp.envs.programs.functions import (
+from llm_decpomdp.envs.feedback.code_mode import Writer
+from llm_decpomdp.envs.source_code.completion import CompletionReader, bound_names, signature
+from llm_decpomdp.envs.source_code.functions import (
     definition_text,
     excerpt,
     functions,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from llm_decpomdp.envs.programs.parsing import parse
-from llm_decpomdp.envs.programs.positions import FUNCTIONS, has_docstring
+from llm_decpomdp.envs.source_code.parsing import parse
+from llm_decpomdp.envs.source_code.positions import FUNCTIONS, has_docstring
 
 MAX_STEPS = 300_000
 """Largest number of steps of a program in all of its tests together."""

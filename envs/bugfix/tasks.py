@@ -10,8 +10,8 @@ from llm_decpomdp.envs.bugfix.methods import KnownClass, known_class
 from llm_decpomdp.envs.bugfix.pieces import instrumented, pieces, repairable, whole
 from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.datasets.rows import Row
-from llm_decpomdp.envs.programs.functions import Statements, distance, statements, tokens
 from llm_decpomdp.envs.sandbox import Program, Tests
+from llm_decpomdp.envs.source_code.functions import Statements, distance, statements, tokens
 from llm_decpomdp.tasks import Task
 
 

@@ -17,8 +17,8 @@ import ast
 from functools import lru_cache
 from itertools import combinations
 
-from llm_decpomdp.envs.programs.classes.skeleton import FunctionNode, Outline, find_class
-from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.source_code.classes.skeleton import FunctionNode, Outline, find_class
+from llm_decpomdp.envs.source_code.completion import parsed
 from llm_decpomdp.validation import check_whole, unknown
 
 RULES = ("balanced", "parameters", "dependency")

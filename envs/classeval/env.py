@@ -10,8 +10,8 @@ from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.datasets.loading import parse_split
-from llm_decpomdp.envs.modes.code_mode import CodeMode
-from llm_decpomdp.envs.modes.options import CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import CodeMode
+from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.envs.problems.classeval import CLASSEVAL, load_classes
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
@@ -53,7 +53,7 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; methods are found in fences, in a class and amid prose.
     Imports, helper methods and functions of the agent's own are kept; see
-    `llm_decpomdp.envs.programs.classes.completion` and `llm_decpomdp.envs.programs.classes.merge`.
+    `llm_decpomdp.envs.source_code.classes.completion` and `llm_decpomdp.envs.source_code.classes.merge`.
 
     ## Rewards
     At most 6.0, each turn anew: methods written and parseable 2.0, tests 4.0, overlap down to -1.0; see
@@ -71,7 +71,7 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
 
     ## Version History
     - v0: first version. Before the first release: answers are read by one rule in all families
-      (`llm_decpomdp.envs.programs.completion`). The last complete definition counts, no longer the longest block.
+      (`llm_decpomdp.envs.source_code.completion`). The last complete definition counts, no longer the longest block.
       Constants and classes beside the class, assigned methods and bare bodies are accepted. Reasoning,
       later turns and words beside the code cost nothing. The infos report it.
       Tests see views, counters and lists that occur twice as they are, and what the program prints.

@@ -20,13 +20,13 @@ from typing import ClassVar
 from llm_decpomdp.envs.classeval.feedback import ClassAnalysis
 from llm_decpomdp.envs.classeval.roles import ClassRole
 from llm_decpomdp.envs.problems.classeval import ClassTask
-from llm_decpomdp.envs.programs.classes.merge import Merged, merge
-from llm_decpomdp.envs.programs.completion import parsed, reading_details, reading_keys
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
-from llm_decpomdp.envs.sandbox.endless_tests import watch
+from llm_decpomdp.envs.sandbox.nonterminating_tests import watch
 from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.source_code.classes.merge import Merged, merge
+from llm_decpomdp.envs.source_code.completion import parsed, reading_details, reading_keys
 from llm_decpomdp.episode import Verdict
-from llm_decpomdp.parts import Component
+from llm_decpomdp.interfaces import Component
 
 COMPONENTS = {
     "syntax": Component(

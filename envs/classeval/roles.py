@@ -6,11 +6,11 @@ import ast
 from dataclasses import dataclass, replace
 
 from llm_decpomdp.envs.classeval.division import check_division, divide
-from llm_decpomdp.envs.modes.code_mode import Writer
+from llm_decpomdp.envs.feedback.code_mode import Writer
 from llm_decpomdp.envs.problems.classeval import ClassTask
-from llm_decpomdp.envs.programs.classes.completion import ClassReading, read_class
-from llm_decpomdp.envs.programs.classes.merge import Contribution
-from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.source_code.classes.completion import ClassReading, read_class
+from llm_decpomdp.envs.source_code.classes.merge import Contribution
+from llm_decpomdp.envs.source_code.completion import parsed
 
 IDLE_PROMPT = """\
 Your team completes the class `{name}`. All of its methods are written by your team-mates: answer with an empty \

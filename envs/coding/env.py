@@ -14,8 +14,8 @@ from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
-from llm_decpomdp.envs.modes.code_mode import CodeMode
-from llm_decpomdp.envs.modes.options import CodeOptions, parse_slice
+from llm_decpomdp.envs.feedback.code_mode import CodeMode
+from llm_decpomdp.envs.feedback.options import CodeOptions, parse_slice
 from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.problems.mbpp import MBPP
 from llm_decpomdp.envs.sandbox import Sandbox
@@ -52,7 +52,7 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
-    `llm_decpomdp.envs.programs.completion`.
+    `llm_decpomdp.envs.source_code.completion`.
 
     ## Rewards
     The levels of `llm_decpomdp.envs.coding.reward`, each turn anew: at most 4.0 for a team, 2.1 alone. `solved` in
@@ -74,7 +74,7 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
 
     ## Version History
     - v0: first version. Before the first release: answers are read by one rule in all families
-      (`llm_decpomdp.envs.programs.completion`). The last complete definition counts, no longer the longest block.
+      (`llm_decpomdp.envs.source_code.completion`). The last complete definition counts, no longer the longest block.
       Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
       later turns and words beside the code cost nothing. The infos report it.
       Tests see views, counters and lists that occur twice as they are, and what the program prints.

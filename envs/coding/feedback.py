@@ -14,11 +14,11 @@ from llm_decpomdp.envs.coding.helper_use import (
     names,
 )
 from llm_decpomdp.envs.coding.roles import MainRole, Role
-from llm_decpomdp.envs.modes.code_mode import passed, plain
-from llm_decpomdp.envs.modes.foreign_text import foreign_line
+from llm_decpomdp.envs.feedback.code_mode import passed, plain
+from llm_decpomdp.envs.feedback.foreign_text import foreign_line
 from llm_decpomdp.envs.problems.humaneval import CodeTask
-from llm_decpomdp.envs.programs.completion import Reading
 from llm_decpomdp.envs.sandbox import Outcome
+from llm_decpomdp.envs.source_code.completion import Reading
 
 
 @dataclass(frozen=True)

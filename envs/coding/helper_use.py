@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from llm_decpomdp.envs.programs.completion import parsed
+from llm_decpomdp.envs.source_code.completion import parsed
 
 USED, IGNORED, NOT_CALLED, UNKNOWN = "used", "ignored", "not called", "unknown"
 """Uses of a helper when the program runs; unknown where no test passes."""

@@ -40,12 +40,12 @@ from llm_decpomdp.envs.coding.feedback import CodeAnalysis
 from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
 from llm_decpomdp.envs.problems.humaneval import CodeTask
-from llm_decpomdp.envs.programs.completion import Reading, reading_details, reading_keys
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
-from llm_decpomdp.envs.sandbox.endless_tests import watch
+from llm_decpomdp.envs.sandbox.nonterminating_tests import watch
 from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.source_code.completion import Reading, reading_details, reading_keys
 from llm_decpomdp.episode import Verdict
-from llm_decpomdp.parts import Component
+from llm_decpomdp.interfaces import Component
 
 COMPONENTS = {
     "aux_defined": Component(

@@ -15,7 +15,7 @@ from typing import Any
 
 from llm_decpomdp.envs.coding.prompt_templates import Template
 from llm_decpomdp.envs.problems.humaneval import CodeTask
-from llm_decpomdp.envs.programs.completion import Reading, bound_names, read
+from llm_decpomdp.envs.source_code.completion import Reading, bound_names, read
 from llm_decpomdp.validation import unknown
 
 HELPER = "aux"

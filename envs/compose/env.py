@@ -13,7 +13,7 @@ from llm_decpomdp.envs.compose.reward import ComposeReward
 from llm_decpomdp.envs.compose.roles import compose_team
 from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows, compose_task, row_split
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
-from llm_decpomdp.envs.modes.options import CodeOptions
+from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 from llm_decpomdp.tasks import TaskSet
@@ -98,7 +98,7 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
-    `llm_decpomdp.envs.programs.completion`.
+    `llm_decpomdp.envs.source_code.completion`.
 
     ## Rewards
     The components of `llm_decpomdp.envs.compose.reward`, each turn anew: at most 4.0 for a team, 1.25 alone.
@@ -117,7 +117,7 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
     ## Version History
     - v0: first version. Before the first release: with `convention: name`, `main`'s code must mention one of the
       names only, and that of the helper's function, to earn `together`. The convention `order` was removed.
-      Answers are read by one rule in all families (`llm_decpomdp.envs.programs.completion`): the last complete
+      Answers are read by one rule in all families (`llm_decpomdp.envs.source_code.completion`): the last complete
       definition counts, no longer the longest block, and reasoning, later turns and words beside the code cost
       nothing.
     """

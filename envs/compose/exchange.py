@@ -40,8 +40,8 @@ from llm_decpomdp.envs.compose.stand_ins import (
 )
 from llm_decpomdp.envs.compose.steps import INPUTS, PAIR
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
-from llm_decpomdp.envs.programs.completion import Reading
 from llm_decpomdp.envs.sandbox import Program, Sandbox, instrument
+from llm_decpomdp.envs.source_code.completion import Reading
 
 EXCHANGE = "_exchange"
 """Author of what is neither agent's code, and name of its entry point."""

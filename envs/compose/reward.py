@@ -27,12 +27,12 @@ from llm_decpomdp.envs.compose.exchange import exchange_shares
 from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, Role
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
-from llm_decpomdp.envs.programs.completion import Reading, parsed, reading_details, reading_keys
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox
-from llm_decpomdp.envs.sandbox.endless_tests import watch
+from llm_decpomdp.envs.sandbox.nonterminating_tests import watch
 from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.source_code.completion import Reading, parsed, reading_details, reading_keys
 from llm_decpomdp.episode import Verdict
-from llm_decpomdp.parts import Component
+from llm_decpomdp.interfaces import Component
 
 AUX_DEFINED, MAIN_DEFINED, NAMES_AUX, TESTS, TOGETHER = 0.25, 0.25, 0.5, 1.0, 2.0
 

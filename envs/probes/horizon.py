@@ -23,7 +23,7 @@ from llm_decpomdp.envs.probes.parts import (
     probe_task,
 )
 from llm_decpomdp.episode import Turn
-from llm_decpomdp.parts import Info
+from llm_decpomdp.interfaces import Info
 
 SECRETS = "abcd"
 """Letters of the relay."""

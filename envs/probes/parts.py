@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Turn, Verdict
-from llm_decpomdp.parts import Component, Info, Mode
+from llm_decpomdp.interfaces import Component, Info, Mode
 from llm_decpomdp.tasks import Task, TaskSet
 
 LETTERS = "abc"

@@ -15,10 +15,10 @@ import ast
 import textwrap
 from collections.abc import Iterator
 
-from llm_decpomdp.envs.programs.classes.skeleton import FunctionNode
-from llm_decpomdp.envs.programs.parsing import parse
 from llm_decpomdp.envs.sandbox import Tests
 from llm_decpomdp.envs.sandbox.instrumentation.analysis import names
+from llm_decpomdp.envs.source_code.classes.skeleton import FunctionNode
+from llm_decpomdp.envs.source_code.parsing import parse
 
 MAX_CASE_LENGTH = 2_000
 """Longest text of one test that an agent is shown, in characters."""

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.envs.sandbox.inside.protocol.channel import Closed
 from llm_decpomdp.envs.sandbox.program import SandboxError
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed
 from llm_decpomdp.envs.sandbox.worker_process import Worker
 
 if TYPE_CHECKING:

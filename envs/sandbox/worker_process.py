@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from llm_decpomdp.envs.sandbox.inside.protocol.channel import Closed, Reader, pack_down
 from llm_decpomdp.envs.sandbox.program import SandboxError
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed, Reader, pack_down
 
 SCRIPT = Path(__file__).parent / "inside" / "worker.py"
 

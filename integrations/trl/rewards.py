@@ -11,7 +11,7 @@ from pettingzoo import ParallelEnv
 from llm_decpomdp.integrations.games import play_once
 from llm_decpomdp.integrations.trl.data import text_of
 from llm_decpomdp.policy import Policy
-from llm_decpomdp.views.seat import check_team
+from llm_decpomdp.wrappers.single_agent_view import check_team
 
 RewardFunc: TypeAlias = Callable[..., list[float]]
 """Function of TRL's keyword arguments `prompts`, `completions` and those of the columns; a number for each row."""

@@ -30,8 +30,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.benchmarks.science.features import HashedParts
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
+from studies.hypotheses.features import HashedParts
 from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy
 from tests.algorithms.preferences.teams import recurrent
 from tests.support.processes import ROOT

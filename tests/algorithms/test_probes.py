@@ -1,6 +1,6 @@
 """Every algorithm learns the probes; a failure says what is likely to be wrong with the learner.
 
-The curves over several seeds come from `python -m llm_decpomdp.benchmarks.performance.models.probe_curves`.
+The curves over several seeds come from `python -m tools.performance.models.probe_curves`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.performance.models import probe_curves
-from llm_decpomdp.benchmarks.performance.models.probe_curves import train
-from llm_decpomdp.benchmarks.performance.models.probe_trials import Trial
 from llm_decpomdp.envs.probes.known import PROBES
+from tools.performance.models import probe_curves
+from tools.performance.models.probe_curves import train
+from tools.performance.models.probe_trials import Trial
 
 TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
 RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED, *_ = PROBES

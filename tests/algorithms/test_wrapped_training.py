@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import TinyPolicy, Unigram
 from tests.algorithms.runs import build
-from tests.wrappers import Paying
+from tests.wrapper_cases import Paying
 
 
 def players() -> dict[str, TinyPolicy]:

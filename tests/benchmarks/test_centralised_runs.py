@@ -8,8 +8,8 @@ import pytest
 
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.results import read_results
-from llm_decpomdp.centralised import TEAM
 from llm_decpomdp.utils.storage import RunFolder
+from llm_decpomdp.wrappers.centralized import TEAM
 from tests.support.commands import call
 
 GRPO = ["algorithm.name=grpo", "env.centralised=true", "output.save_final_model=true"]

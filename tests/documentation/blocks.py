@@ -59,7 +59,7 @@ NOT_RUN = {
     "llm-decpomdp train --config demo --override algorithm.reward_model": "needs the reward model's own model",
     "make": ENVIRONMENT,
     "pip install": ENVIRONMENT,
-    "python -m llm_decpomdp.benchmarks.performance": MINUTES,
+    "python -m tools.performance": MINUTES,
     "python -m pytest": "runs tests, as this is one",
     "python -m tests.attacks": MINUTES,
     "python benchmarks/train_magrpo.py": HOURS,

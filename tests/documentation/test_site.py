@@ -9,9 +9,9 @@ import re
 import pytest
 import yaml
 
-from llm_decpomdp.benchmarks.quality.site import gallery, reference, sources
 from llm_decpomdp.registry import registered, spec
 from tests.support.processes import ROOT
+from tools.site import gallery, reference, sources
 
 DOCS = ROOT / "docs"
 PAGES = {path.name for path in DOCS.glob("*.md")}

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llm_decpomdp.envs.sandbox.inside.confinement import kernel
+from llm_decpomdp.envs.sandbox.worker.confinement import kernel
 from tests.support.processes import python
 
 INSIDE = Path(kernel.__file__).parents[1]
 PRELUDE = f"""
 import ctypes, errno, json, os, resource, socket, sys
-for name in ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox", "llm_decpomdp.envs.sandbox.inside"):
+for name in ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox", "llm_decpomdp.envs.sandbox.worker"):
     sys.modules[name] = module = type(sys)(name)
 module.__path__ = [{str(INSIDE)!r}]
-from llm_decpomdp.envs.sandbox.inside.confinement import kernel, landlock, namespaces, seccomp
+from llm_decpomdp.envs.sandbox.worker.confinement import kernel, landlock, namespaces, seccomp
 
 def outcome(action):
     try:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import llm_decpomdp
-from llm_decpomdp.benchmarks.quality.reading import (
+from tools.quality.reading import (
     BINDINGS,
     FAMILIES,
     FORMS,

@@ -53,7 +53,7 @@ def build(request, monkeypatch):
     """Builds the environment, as users do."""
     env_id, num_agents, mode = request.param
     monkeypatch.setattr(
-        "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
+        "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
     )
     expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
     return partial(make_known, env_id, num_agents=num_agents, external_mode=mode, **expert)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.benchmarks.quality.reading import FAMILIES, block, with_bodies
-from llm_decpomdp.envs.programs.chat_text import TURN_ENDS
-from llm_decpomdp.envs.programs.completion import FALLBACKS
+from llm_decpomdp.envs.source_code.chat_text import TURN_ENDS
+from llm_decpomdp.envs.source_code.completion import FALLBACKS
 from llm_decpomdp.episode import Episode
 from tests.support.processes import ROOT
+from tools.quality.reading import FAMILIES, block, with_bodies
 
 pytestmark = pytest.mark.filterwarnings("ignore:the Hugging Face hub")
 

@@ -9,7 +9,7 @@ import pytest
 
 from llm_decpomdp.utils.warn import warn
 from tests.support.processes import ROOT, python
-from tests.wrappers import Greeting, words
+from tests.wrapper_cases import Greeting, words
 
 LOOP = """
 import llm_decpomdp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from llm_decpomdp.benchmarks.cooperation.credit_summary import (
+from llm_decpomdp.benchmarks.analysis.credit_summary import (
     MEASURES,
     NAMES,
     TITLES,

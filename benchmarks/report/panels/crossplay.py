@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from llm_decpomdp.benchmarks.cooperation.crossplay import CrossPlay, Matrix, read
+from llm_decpomdp.benchmarks.analysis.crossplay import CrossPlay, Matrix, read
 from llm_decpomdp.benchmarks.evaluation.estimates import shown
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.evaluation.measures import REWARD

@@ -8,14 +8,14 @@ from statistics import fmean
 
 from omegaconf import OmegaConf
 
-from llm_decpomdp.algorithms.training.lessons import GOLD, PASSES
-from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.cooperation.partners import (
+from llm_decpomdp.algorithms.training.sft_data import GOLD, PASSES
+from llm_decpomdp.benchmarks.analysis.partners import (
     CASES,
     called,
     read_partners,
     solved,
 )
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.estimates import shown
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.evaluation.folder import Evaluation

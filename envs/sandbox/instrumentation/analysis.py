@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Iterator
 from functools import lru_cache
 
-from llm_decpomdp.envs.programs.parsing import parse
+from llm_decpomdp.envs.source_code.parsing import parse
 
 FILES = frozenset(
     (

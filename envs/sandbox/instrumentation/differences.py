@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 
-from llm_decpomdp.envs.programs.parsing import parse
 from llm_decpomdp.envs.sandbox.instrumentation.analysis import names, receivers
+from llm_decpomdp.envs.source_code.parsing import parse
 
 SEEDS = ("random.seed", "random.setstate", "numpy.random.seed")
 

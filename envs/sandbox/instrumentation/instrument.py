@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from llm_decpomdp.envs.programs.parsing import parse
 from llm_decpomdp.envs.sandbox.instrumentation.analysis import (
     names,
     receivers,
     uses_files,
     variables,
 )
+from llm_decpomdp.envs.source_code.parsing import parse
 
 MAX_CASE_LENGTH = 500
 """Longest text of one test that an agent is shown, in characters."""

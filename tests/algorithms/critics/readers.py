@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from llm_decpomdp.benchmarks.science import features
 from llm_decpomdp.policy import Completion
+from studies.hypotheses import features
 from tests.algorithms.conftest import TinyPolicy
 from tests.algorithms.runs import make_team
 

@@ -20,8 +20,8 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start, View
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.benchmarks.science.features import Noise
 from llm_decpomdp.policy import Completion
+from studies.hypotheses.features import Noise
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.critics.test_critic import StateEnv, chains, equal, weights

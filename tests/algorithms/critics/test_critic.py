@@ -23,7 +23,7 @@ from llm_decpomdp.algorithms.rollouts.plans import roll_out, rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
-from llm_decpomdp.benchmarks.science.features import Noise
+from studies.hypotheses.features import Noise
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.runs import BATCHES, build, make_team, require_equal

@@ -23,8 +23,8 @@ from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.science.features import Noise
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
+from studies.hypotheses.features import Noise
 from tests.algorithms.conftest import END, EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.critics.test_actor_critic import critic, learner, line

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import learner as learning
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.policy_passes import with_equal_prompts
+from llm_decpomdp.algorithms.learning.microbatches import with_equal_prompts
 from llm_decpomdp.algorithms.rollouts.plans import roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions

@@ -12,7 +12,7 @@ from llm_decpomdp.algorithms.learning.baselines import advantages, mean
 from llm_decpomdp.algorithms.learning.returns import partner_returns
 from llm_decpomdp.algorithms.rollouts.joint import Pairing, aligned, common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group
-from llm_decpomdp.benchmarks.cooperation.shapley import Coalition, orders, shapley
+from llm_decpomdp.benchmarks.analysis.shapley import Coalition, orders, shapley
 from llm_decpomdp.policy import Completion
 
 G = 3

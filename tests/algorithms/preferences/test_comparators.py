@@ -12,11 +12,11 @@ import torch
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms.crews.bundles import UpdateBundle
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences import comparison
 from llm_decpomdp.algorithms.preferences.comparison import History
 from llm_decpomdp.algorithms.preferences.pairs import Pair, rollout_pairs
+from llm_decpomdp.algorithms.rollout_workers.bundles import UpdateBundle
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.joint import aligned
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start

@@ -17,10 +17,10 @@ from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.plans import roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.benchmarks.performance.models.probe_curves import MAX_GRAD_NORM, value
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from llm_decpomdp.seeding import stream
+from tools.performance.models.probe_curves import MAX_GRAD_NORM, value
 
 RENDEZVOUS, MIXED = "probe-rendezvous-v0", "probe-mixed-pairs-v0"
 

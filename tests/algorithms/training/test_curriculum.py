@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Sta
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training import curriculum
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
-from llm_decpomdp.algorithms.training.passes import pass_rate
+from llm_decpomdp.algorithms.training.rejection_sampling import pass_rate
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv

@@ -13,8 +13,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted
-from llm_decpomdp.algorithms.training.lessons import WarmStartOptions
-from llm_decpomdp.algorithms.training.passes import passes
+from llm_decpomdp.algorithms.training.rejection_sampling import passes
+from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from llm_decpomdp.agents.scripted import Replay
-from llm_decpomdp.algorithms.crews.bundles import Bundle, Site
-from llm_decpomdp.algorithms.crews.crew import LocalCrew
-from llm_decpomdp.algorithms.crews.worker_crew import Worker, WorkerCrew
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollout_workers.bundles import Bundle, Site
+from llm_decpomdp.algorithms.rollout_workers.crew import LocalCrew
+from llm_decpomdp.algorithms.rollout_workers.worker_crew import Worker, WorkerCrew
 from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
@@ -27,10 +27,10 @@ from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import Usage
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
-from tests.algorithms.crews import sites
 from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical
 from tests.algorithms.rewards.judges import write_judge
+from tests.algorithms.rollout_workers import sites
 from tests.algorithms.runs import build, on_call, recording_team, require_equal, sampled
 from tests.algorithms.training.test_refill import PROBLEMS, SilentEnv
 

@@ -14,10 +14,10 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.benchmarks.performance.models.probe_curves import MAX_TOKENS, value
-from llm_decpomdp.benchmarks.science.training import every_start
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
+from studies.hypotheses.training import every_start
+from tools.performance.models.probe_curves import MAX_TOKENS, value
 
 RENDEZVOUS = next(iter(PROBES))
 

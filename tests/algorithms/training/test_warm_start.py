@@ -14,7 +14,7 @@ import torch
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.interruption import Interrupted
-from llm_decpomdp.algorithms.training.lessons import (
+from llm_decpomdp.algorithms.training.sft_data import (
     Example,
     WarmStartOptions,
     drawn,

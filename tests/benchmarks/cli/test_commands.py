@@ -12,7 +12,7 @@ from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.cli.main import spread
 from llm_decpomdp.benchmarks.config.catalogue import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
-from llm_decpomdp.privileged import answers
+from llm_decpomdp.oracle import answers
 from llm_decpomdp.registry import make, registered
 from tests.support.commands import call
 from tests.support.processes import ROOT, python

@@ -14,7 +14,7 @@ from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs import environment as process
 from llm_decpomdp.benchmarks.runs.train import train
-from llm_decpomdp.privileged import answers
+from llm_decpomdp.oracle import answers
 from llm_decpomdp.registry import make
 from tests.support.commands import call
 

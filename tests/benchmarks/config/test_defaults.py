@@ -12,6 +12,8 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.benchmarks.analysis.credit_folder import credit_folder
+from llm_decpomdp.benchmarks.analysis.crossplay import cross_play
 from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.benchmarks.cli import audit as audit_command
 from llm_decpomdp.benchmarks.cli import credit as credit_command
@@ -24,8 +26,6 @@ from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.cooperation.credit_folder import credit_folder
-from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play
 from llm_decpomdp.benchmarks.evaluation.request import Request
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export

@@ -21,11 +21,11 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
 from llm_decpomdp.benchmarks.config.load import learner_options, load_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.resolved import trainer_options
+from llm_decpomdp.benchmarks.runs.setup import trainer_options
 from llm_decpomdp.benchmarks.runs.train import train
-from llm_decpomdp.channel import ChannelEnv
-from llm_decpomdp.messages import ChannelOptions
 from llm_decpomdp.options import pick
+from llm_decpomdp.wrappers.channel import ChannelEnv
+from llm_decpomdp.wrappers.messages import ChannelOptions
 
 ENV: dict[str, Any] = {
     "env.num_agents": 3,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import registry
+from llm_decpomdp.benchmarks.analysis.rescore import rescore
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import learner_options, load_config, start_cost
-from llm_decpomdp.benchmarks.cooperation.rescore import rescore
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
@@ -85,7 +85,7 @@ def test_a_probe_is_trained_and_reported(quick: list[str]) -> None:
 
 PAID = """
 import llm_decpomdp
-from tests.wrappers import Paying
+from tests.wrapper_cases import Paying
 
 def paid(discount=1.0):
     return Paying(llm_decpomdp.make("probe-turns-v0", discount=discount), 16.0)

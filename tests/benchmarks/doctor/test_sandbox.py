@@ -17,7 +17,7 @@ from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.doctor.sandbox import LAYERS, examine_sandbox, memory_limit
 from llm_decpomdp.benchmarks.doctor.sandbox_probes import FORGERIES, Attempt, forgeries, run_probes
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.envs.sandbox.inside.confinement import kernel, landlock, seccomp
+from llm_decpomdp.envs.sandbox.worker.confinement import kernel, landlock, seccomp
 from tests.support.processes import ROOT
 
 ALL = ("landlock", "namespaces", "seccomp")

@@ -10,7 +10,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.report.elements.page import prose
 from llm_decpomdp.envs.coding.reward import COMPONENTS
-from llm_decpomdp.parts import describe_reward
+from llm_decpomdp.interfaces import describe_reward
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import DATA, MANIFEST, evaluate, finished, html, train, words

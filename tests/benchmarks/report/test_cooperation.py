@@ -10,10 +10,10 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Constant, Gold
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.cooperation import credit_summary
-from llm_decpomdp.benchmarks.cooperation.credit import Credit
-from llm_decpomdp.benchmarks.cooperation.credit_folder import credit_folder
-from llm_decpomdp.benchmarks.cooperation.crossplay import cross_play
+from llm_decpomdp.benchmarks.analysis import credit_summary
+from llm_decpomdp.benchmarks.analysis.credit import Credit
+from llm_decpomdp.benchmarks.analysis.credit_folder import credit_folder
+from llm_decpomdp.benchmarks.analysis.crossplay import cross_play
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.results import stored_rows
 from llm_decpomdp.registry import make

@@ -12,7 +12,7 @@ import yaml
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.runs.resolved import resolve
+from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.support.commands import call
 

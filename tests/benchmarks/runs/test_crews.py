@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.algorithms.crews.bundles import EvaluationBundle
-from llm_decpomdp.algorithms.crews.worker_crew import WorkerCrew
+from llm_decpomdp.algorithms.rollout_workers.bundles import EvaluationBundle
+from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -17,8 +17,8 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
 from llm_decpomdp.benchmarks.runs import crews
 from llm_decpomdp.benchmarks.runs.crews import make_crew, site
-from llm_decpomdp.benchmarks.runs.resolved import resolve
 from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.utils.storage import read_json_lines
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.benchmarks.analysis.credit_folder import credit_folder
+from llm_decpomdp.benchmarks.analysis.rescore import rescore
+from llm_decpomdp.benchmarks.analysis.stored import stored
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
-from llm_decpomdp.benchmarks.cooperation.credit_folder import credit_folder
-from llm_decpomdp.benchmarks.cooperation.rescore import rescore
-from llm_decpomdp.benchmarks.cooperation.stored import stored
 from llm_decpomdp.benchmarks.evaluation.request import Request, evaluate_team
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume

@@ -14,10 +14,10 @@ from llm_decpomdp.agents import Gold
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import load_team
+from llm_decpomdp.benchmarks.analysis.crossplay_teams import load_teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.config.plugins import origins
-from llm_decpomdp.benchmarks.cooperation.crossplay_teams import load_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import Setting, baseline_of, find_baseline
 from llm_decpomdp.benchmarks.evaluation.teams import of_folder
 from llm_decpomdp.benchmarks.runs.resume import resume

@@ -20,8 +20,8 @@ from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.data import load_envs
-from llm_decpomdp.benchmarks.runs.resolved import schedule
 from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.setup import schedule
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import TrainablePolicy
 from llm_decpomdp.utils.storage import read_json_lines

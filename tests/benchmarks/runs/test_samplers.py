@@ -13,19 +13,19 @@ import pytest
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.options import SamplerError
-from llm_decpomdp.algorithms.crews.bundles import Bundle
-from llm_decpomdp.algorithms.crews.crew import LocalCrew
-from llm_decpomdp.algorithms.crews.served_crew import ServedCrew
 from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.rollout_workers.bundles import Bundle
+from llm_decpomdp.algorithms.rollout_workers.crew import LocalCrew
+from llm_decpomdp.algorithms.rollout_workers.served_crew import ServedCrew
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.crews import site
-from llm_decpomdp.benchmarks.runs.resolved import resolve
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
+from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.support.fake_vllm import FakeVllm

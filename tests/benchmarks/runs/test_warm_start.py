@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.agents import load_saved_team
-from llm_decpomdp.algorithms.training.lessons import WarmStartOptions, drawn
+from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions, drawn
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines

@@ -62,7 +62,7 @@ class QuietExpert:
 @pytest.mark.parametrize("num_agents", [1, 2, 3])
 def test_the_environment_keeps_its_contract(num_agents, mode, monkeypatch):
     monkeypatch.setattr(
-        "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
+        "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
     )
     expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
     settings = {"num_agents": num_agents, "external_mode": mode, "split": "test[:40]", **expert}

@@ -30,7 +30,7 @@ class NotingExpert:
 def expert(monkeypatch):
     one = NotingExpert()
     monkeypatch.setattr(
-        "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: one
+        "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: one
     )
     return one
 

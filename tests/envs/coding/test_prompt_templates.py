@@ -10,7 +10,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp import check_env
-from llm_decpomdp.privileged import answers
+from llm_decpomdp.oracle import answers
 
 AUX = "Help with {entry_point} by writing {helper}, {{not this}}.\n{problem}\n{signature}|{helpers}"
 MAIN = "{signature}: {{}} {problem} ({helpers})"
@@ -122,7 +122,7 @@ def test_an_experts_edits_reach_renamed_agents(monkeypatch):
             return {agent: f"Edits for {agent}." for agent in completions}
 
     monkeypatch.setattr(
-        "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: Expert()
+        "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: Expert()
     )
     env = llm_decpomdp.make(
         "coophumaneval-v0",

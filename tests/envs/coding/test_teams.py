@@ -12,13 +12,13 @@ from llm_decpomdp import check_env
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.modes.code_mode import CodeMode
-from llm_decpomdp.envs.modes.expert_prompt import expert_prompt, short_names
-from llm_decpomdp.envs.modes.options import CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import CodeMode
+from llm_decpomdp.envs.feedback.expert_prompt import expert_prompt, short_names
+from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.envs.problems.humaneval import code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.episode import Turn
-from llm_decpomdp.privileged import answers
+from llm_decpomdp.oracle import answers
 
 MODES = (*FEEDBACK, "expert_edits")
 TASK = code_task(
@@ -262,7 +262,7 @@ class QuietExpert:
 )
 def test_larger_teams_pass_our_strict_check(mode, num_agents, monkeypatch):
     monkeypatch.setattr(
-        "llm_decpomdp.envs.modes.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
+        "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
     )
     expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
     settings = {"source": "bundled", "num_agents": num_agents, "external_mode": mode, **expert}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp import answers, check_env, make
-from llm_decpomdp.benchmarks.quality.compose import references_solve
 from llm_decpomdp.envs.compose.roles import EntryRole
+from tools.quality.compose import references_solve
 
 KINDS = {
     "pairs": {},

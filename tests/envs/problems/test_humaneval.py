@@ -15,9 +15,9 @@ from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.datasets.loading import load
 from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask, code_task
-from llm_decpomdp.envs.programs.completion import find_function
-from llm_decpomdp.envs.programs.parsing import parse
-from llm_decpomdp.privileged import answers
+from llm_decpomdp.envs.source_code.completion import find_function
+from llm_decpomdp.envs.source_code.parsing import parse
+from llm_decpomdp.oracle import answers
 
 ROW = {
     "task_id": "t/0",

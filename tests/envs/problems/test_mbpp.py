@@ -19,7 +19,7 @@ from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.datasets.loading import load
 from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.envs.problems.mbpp import LAST_IDS, MBPP, SPLITS, find_entry_point, mbpp_task
-from llm_decpomdp.privileged import answers
+from llm_decpomdp.oracle import answers
 
 LOCAL = Path(os.environ.get("LLM_DECPOMDP_DATA", "")) / MBPP.filename
 SIZES = {"prompt": 7, "test": 257, "validation": 43, "train": 120, "all": 427}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
-from llm_decpomdp.envs.sandbox.inside.confinement import landlock
+from llm_decpomdp.envs.sandbox.worker.confinement import landlock
 from tests.envs.sandboxed import CHANNEL, end_within, program, run, value_of, workers_of
 from tests.support.programs import SQUARE, SQUARES, check
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.envs.sandbox.inside.confinement import kernel, landlock, namespaces
+from llm_decpomdp.envs.sandbox.worker.confinement import kernel, landlock, namespaces
 from tests.envs.children import AS_NOBODY, INSIDE, PRELUDE, child
 
 pytestmark = pytest.mark.skipif(not kernel.LINUX, reason="the layers are those of Linux")

@@ -11,7 +11,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.envs.sandbox import endless_tests as endless
+from llm_decpomdp.envs.sandbox import nonterminating_tests as endless
 from tests.envs.sandboxed import SHORT
 
 LOOP = (

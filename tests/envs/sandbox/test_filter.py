@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.envs.sandbox.inside.confinement import seccomp
-from llm_decpomdp.envs.sandbox.inside.confinement.seccomp import LEGACY, TABLES
+from llm_decpomdp.envs.sandbox.worker.confinement import seccomp
+from llm_decpomdp.envs.sandbox.worker.confinement.seccomp import LEGACY, TABLES
 
 
 def decide(program, machine: str, number: int, arguments=()) -> int:

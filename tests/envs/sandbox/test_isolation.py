@@ -16,8 +16,8 @@ import time
 import pytest
 
 from llm_decpomdp.envs.sandbox import Sandbox, instrument
-from llm_decpomdp.envs.sandbox.inside.evaluator.zygote_client import ZygoteClient
-from llm_decpomdp.envs.sandbox.inside.protocol.channel import ANSWER
+from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER
 from tests.envs.sandboxed import program, run, statuses, value_of
 from tests.support.programs import SQUARE, SQUARES
 

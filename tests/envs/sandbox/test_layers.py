@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.envs.sandbox.inside.confinement import kernel, seccomp
+from llm_decpomdp.envs.sandbox.worker.confinement import kernel, seccomp
 from tests.envs.children import child
 
 pytestmark = pytest.mark.skipif(not kernel.LINUX, reason="the layers are those of Linux")

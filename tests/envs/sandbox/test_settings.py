@@ -61,7 +61,7 @@ def test_a_layer_that_is_left_off_is_reported(name):
 
 DENY = """
 import ctypes, struct
-from llm_decpomdp.envs.sandbox.inside.confinement import kernel, seccomp
+from llm_decpomdp.envs.sandbox.worker.confinement import kernel, seccomp
 def deny(call):
     code = [(seccomp.LOAD, 0, 0, seccomp.NUMBER), (seccomp.IF_EQUAL, 0, 1, call), *seccomp.DENY, *seccomp.ALLOW]
     code = b"".join(struct.pack("=HBBI", *each) for each in code)

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_decpomdp.envs.sandbox.inside.protocol.codec import (
+from llm_decpomdp.envs.sandbox.worker.protocol.codec import (
     DECODE_ERRORS,
     MAX_DEPTH,
     MAX_ITEMS,

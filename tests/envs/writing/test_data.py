@@ -11,7 +11,7 @@ from llm_decpomdp import make
 from llm_decpomdp.envs.writing.tasks import MAX_POST_LENGTH, TOKEN
 from llm_decpomdp.envs.writing.text_measures import words
 from llm_decpomdp.envs.writing.word_lists import STOP_WORDS
-from llm_decpomdp.privileged import answers
+from llm_decpomdp.oracle import answers
 
 SPLITS = {"tldr": ("train", "test"), "arxiv": ("train", "val")}
 

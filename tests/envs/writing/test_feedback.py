@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.privileged import answers
+from llm_decpomdp.oracle import answers
 
 
 def bundled(env_id: str, **kwargs):

@@ -1,0 +1,213 @@
+"""The lessons of a warm start: prompts with completions to be imitated, from references, a file, or own passes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv, begin
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.options import Options, option
+from llm_decpomdp.oracle import answers
+from llm_decpomdp.policy import Completion
+from llm_decpomdp.seeding import stream
+from llm_decpomdp.utils.encoding import WrongEncoding, read_utf8
+from llm_decpomdp.validation import unknown
+from llm_decpomdp.wrappers.channel import channel_of
+
+logger = logging.getLogger(__name__)
+
+GOLD = "gold"
+"""Source of lessons: the references of the environment."""
+
+PASSES = "passes"
+"""Source of lessons: what the team itself has sampled and passed with (`expert_iteration.py`)."""
+
+OF_PASSES = ("samples", "rounds", "min_reward")
+"""Options of that source alone."""
+
+
+@dataclass(frozen=True)
+class WarmStartOptions(Options):
+    """Supervised learning before reinforcement, on training problems or on a file.
+
+    Raises:
+        ValueError: If a value is out of its range, or means nothing with this `source`.
+    """
+
+    source: str | None = None
+    """Completions to be imitated: `gold`, the references of the environment; `passes`, what the team itself solves
+    its training problems with; or the path of a JSONL file with `agent`, `prompt` and `completion` in each line,
+    as `export --to jsonl` writes them. Null for no warm start."""
+    samples: int = option(8, ge=1)
+    """With `passes`, episodes of each problem in a round."""
+    rounds: int = option(1, ge=1)
+    """With `passes`, rounds of sampling and imitating, each by the team that the one before has left."""
+    min_reward: float | None = None
+    """With `passes`, the least reward of an episode's last turn that counts as a pass; null asks the environment
+    whether the problem is `solved`."""
+    epochs: int = option(1, ge=1)
+    """Times that all lessons are learned, each in an order of its own."""
+    learning_rate: float = option(1e-5, gt=0)
+    """Learning rate of AdamW, the same in every step; reinforcement begins with an optimizer of its own."""
+    share: float = option(1.0, gt=0, le=1)
+    """Part of the problems, or of the lines of a file, that are learned from; the seed draws it, and a larger part
+    contains a smaller one."""
+    batch_size: int = option(8, ge=1)
+    """Problems, passes, or lines of a file, of a step."""
+    disjoint: bool = False
+    """Leave the problems of this part out of reinforcement, which then learns from others alone."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.disjoint and self.share == 1:
+            raise ValueError(
+                "disjoint=True would leave no problem for reinforcement with share=1: set share below 1"
+            )
+        if self.disjoint and self.source not in (None, GOLD, PASSES):
+            raise ValueError(
+                f"disjoint=True does not know which problems the lines of source={self.source} are of: take "
+                f"{GOLD} or {PASSES}, or drop it"
+            )
+        if self.source is None:
+            for field in fields(self):
+                if (value := getattr(self, field.name)) != field.default:
+                    raise ValueError(
+                        f"{field.name}={value} means nothing without a source of lessons: set source, or drop it"
+                    )
+        elif self.source != PASSES:
+            for name in OF_PASSES:
+                if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
+                    raise ValueError(
+                        f"{name}={value} means nothing with source={self.source}, which samples nothing: set "
+                        f"source={PASSES}, or drop it"
+                    )
+
+
+@dataclass(frozen=True)
+class Example:
+    """A completion to be imitated."""
+
+    agent: str
+    prompt: str
+    completion: str | Completion
+    """A text, or a completion as the agent's policy has sampled it: then its tokens are learned as they are."""
+
+
+Lesson = tuple[Example, ...]
+"""The examples that are learned together: those of all agents on a problem, of an episode, or a line of a file."""
+
+
+def reference_lessons(
+    env: TextEnv, starts: Sequence[Start], agents: Collection[str]
+) -> list[Lesson]:
+    """Return the references of some agents to their first prompts, a lesson for each start that has them all.
+
+    References have no messages: with a channel these prompts are those of answers, where nobody has said anything.
+
+    Args:
+        env: The environment; it is reset.
+        starts: Starts of episodes, each with a task or a seed.
+        agents: The agents that learn.
+
+    Raises:
+        ValueError: If there are none; names the agent and the remedy.
+    """
+    lessons: list[Lesson] = []
+    missing: dict[str, int] = dict.fromkeys(agents, 0)
+    for start in starts:
+        state, prompts = begin(env, start)
+        if (channel := channel_of(state)) is not None and channel.speaking:
+            prompts = dict(state.step(dict.fromkeys(prompts, ""))[0])
+        references = answers(state).references
+        lacking = [agent for agent in agents if agent not in references]
+        for agent in lacking:
+            missing[agent] += 1
+        if not lacking:
+            lessons.append(tuple(Example(a, prompts[a], references[a]) for a in agents))
+    if not lessons:
+        agent = max(missing, key=missing.__getitem__)
+        raise ValueError(
+            f"a warm start on {GOLD} needs references, and the environment has none for {agent!r} in "
+            f"{missing[agent]} of {len(starts)} problems: name a JSONL file of completions instead, raise share, "
+            "or drop the warm start"
+        )
+    if len(lessons) < len(starts):
+        logger.warning(
+            "%d of %d problems have no references for all that learn, and are left out of the warm start",
+            *(len(starts) - len(lessons), len(starts)),
+        )
+    return lessons
+
+
+def file_lessons(path: Path, possible_agents: Sequence[str]) -> list[Lesson]:
+    """Read the lessons of a JSONL file, one for each line.
+
+    A line has `prompt` and `completion`, each a text or a list of one message (`role` user or assistant, and
+    `content`), and `agent`, which a team of one may leave out; other keys are ignored.
+
+    Raises:
+        ValueError: If the file cannot be read, is empty, or a line has another form; names the line.
+    """
+    try:
+        lines = read_utf8(path).splitlines()
+    except (OSError, WrongEncoding) as error:
+        raise ValueError(f"cannot read the lessons of a warm start from {path}: {error}") from None
+    lessons: list[Lesson] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                lessons.append((_example(line, possible_agents),))
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from None
+    if not lessons:
+        raise ValueError(f"{path} holds no lessons for a warm start: it has no lines")
+    return lessons
+
+
+def _example(line: str, possible_agents: Sequence[str]) -> Example:
+    row = json.loads(line)
+    if not isinstance(row, dict):
+        raise ValueError("a line must be an object with agent, prompt and completion")
+    alone = possible_agents[0] if len(possible_agents) == 1 else None
+    agent = row.get("agent", alone)
+    if agent is None:
+        raise ValueError(f"no agent: add one of {', '.join(possible_agents)}")
+    if agent not in possible_agents:
+        raise ValueError(unknown("agent", agent, possible_agents))
+    return Example(agent, _text(row, "prompt", "user"), _text(row, "completion", "assistant"))
+
+
+def _text(row: Mapping[str, Any], key: str, role: str) -> str:
+    value = row.get(key)
+    match value:
+        case str():
+            return value
+        case [{"role": str(found), "content": str(text)}] if found == role:
+            return text
+    raise ValueError(
+        f"{key} must be a text or a list of one message of the {role}, got {str(value)[:80]!r}; a system prompt "
+        "is set by model.system_prompt"
+    )
+
+
+def drawn(items: Sequence[Any], share: float, seed: int) -> list[Any]:
+    """Draw a share of some items, at least one; a larger share contains a smaller one, in the items' order."""
+    count = max(1, math.ceil(share * len(items) - 1e-9))
+    order = stream(seed, "warm start").permutation(len(items))[:count]
+    return [items[position] for position in sorted(order)]
+
+
+def batches(lessons: int, options: WarmStartOptions, seed: int) -> Iterator[list[int]]:
+    """Yield the positions of the lessons of each step: all of them in each epoch, in an order of its own."""
+    for epoch in range(options.epochs):
+        order = stream(seed, "warm start", epoch).permutation(lessons).tolist()
+        yield from (
+            order[first : first + options.batch_size]
+            for first in range(0, lessons, options.batch_size)
+        )

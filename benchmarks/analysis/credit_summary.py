@@ -1,0 +1,191 @@
+"""The credit of agents over many episodes: means with intervals over tasks, as JSON, as CSV and as tables."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.table import Table
+
+from llm_decpomdp.benchmarks.analysis.credit import Credit
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
+from llm_decpomdp.benchmarks.evaluation.summary import as_text, read_estimates
+from llm_decpomdp.benchmarks.runs.results import stored_rows
+from llm_decpomdp.utils.storage import write_atomically, write_csv
+
+NAMES = {"eval": "credit", "train": "credit-train"}
+"""The files of each phase, without their endings."""
+
+logger = logging.getLogger(__name__)
+
+Measure = Callable[[Credit], float | None]
+
+MEASURES: Mapping[str, Measure] = {
+    "shapley": lambda credit: credit.shapley,
+    "difference": lambda credit: credit.difference,
+    "gold": lambda credit: credit.gold,
+    "choice": lambda credit: None if credit.own is None else abs(credit.own),
+    "lazy": lambda credit: credit.lazy,
+    "dispensable": lambda credit: credit.dispensable,
+}
+"""Measures of each agent, in the order of the tables.
+
+An agent's answers are drawn alike, so the mean of `own` is 0 but for chance: only its size is informative.
+"""
+
+TITLES = {
+    "shapley": "Shapley",
+    "difference": "difference",
+    "gold": "gold gains",
+    "choice": "own choice",
+    "lazy": "lazy",
+    "dispensable": "dispensable",
+}
+"""The heads of the columns."""
+
+SHARES = ("lazy", "dispensable")
+
+OF_TEAM: Mapping[str, Measure] = {
+    "reward": lambda credit: credit.reward,
+    "silent": lambda credit: credit.silent,
+}
+"""Measures that all agents of a joint sample share."""
+
+
+@dataclass(frozen=True)
+class MeasurementPoint:
+    """The credit at one evaluation, or in one update."""
+
+    phase: str
+    update: int
+    tasks: int
+    samples: int
+    """Joint samples."""
+    team: Mapping[str, Estimate]
+    """`reward` and `silent`."""
+    agents: Mapping[str, Mapping[str, Estimate]]
+    """The measures of each agent; those that no joint sample has are missing."""
+    turns: tuple[Mapping[str, Mapping[str, Estimate]], ...]
+    """The measures of `agents`, turn by turn; empty where there is a single turn."""
+
+
+def measurement_points(credits: Sequence[Credit]) -> list[MeasurementPoint]:
+    """Summarise credits by phase and update."""
+    groups: dict[tuple[str, int], list[Credit]] = {}
+    for credit in credits:
+        groups.setdefault((credit.phase, credit.update), []).append(credit)
+    return [_measurement_point(*key, groups[key]) for key in sorted(groups)]
+
+
+def _measurement_point(phase: str, update: int, credits: Sequence[Credit]) -> MeasurementPoint:
+    turns = sorted({credit.turn for credit in credits})
+    of_turns = [[credit for credit in credits if credit.turn == turn] for turn in turns]
+    return MeasurementPoint(
+        phase,
+        update,
+        tasks=len({credit.task for credit in credits}),
+        samples=len({(credit.line, credit.group, credit.sample) for credit in credits}),
+        team={name: bootstrap(list(by_task(credits, of).values())) for name, of in OF_TEAM.items()},
+        agents=_agents(credits),
+        turns=tuple(map(_agents, of_turns)) if len(turns) > 1 else (),
+    )
+
+
+def _agents(credits: Sequence[Credit]) -> dict[str, dict[str, Estimate]]:
+    estimates: dict[str, dict[str, Estimate]] = {}
+    for agent in dict.fromkeys(credit.agent for credit in credits):
+        rows = [credit for credit in credits if credit.agent == agent]
+        values = {name: list(by_task(rows, of).values()) for name, of in MEASURES.items()}
+        estimates[agent] = {
+            name: (share if name in SHARES else bootstrap)(means)
+            for name, means in values.items()
+            if means
+        }
+    return estimates
+
+
+def by_task(credits: Sequence[Credit], measure: Measure) -> dict[str, float]:
+    """Return the mean of a measure for each task that has it.
+
+    Over the agents and joint samples of a group, then the groups of a turn, the turns of an episode, and the
+    episodes of the task, so that each of them counts the same.
+    """
+    values: dict[tuple[Any, ...], float] = {}
+    for credit in credits:
+        value = measure(credit)
+        if value is not None:
+            place = (credit.task, credit.line, credit.turn, credit.group)
+            values[(*place, credit.sample, credit.agent)] = value
+    for length in (4, 3, 2, 1):
+        groups: dict[tuple[Any, ...], list[float]] = {}
+        for key, value in values.items():
+            groups.setdefault(key[:length], []).append(value)
+        values = {key: fmean(members) for key, members in groups.items()}
+    return {key[0]: value for key, value in values.items()}
+
+
+def write(
+    folder: Path, credits: Sequence[Credit], about: Mapping[str, Any]
+) -> list[MeasurementPoint]:
+    """Write `credit.json` and `credit.csv`, or `credit-train.*`, into a folder, and return their content.
+
+    Args:
+        folder: That of the episodes.
+        credits: All credits, of one phase.
+        about: Further content of the JSON file.
+    """
+    points = measurement_points(credits)
+    content = {**about, "moments": [asdict(point) for point in points]}
+    name = NAMES[credits[0].phase]
+    write_atomically(folder / f"{name}.json", json.dumps(content, indent=2) + "\n")
+    names = [*(field.name for field in fields(Credit)), *SHARES]
+    lines = [[getattr(credit, name) for name in names] for credit in credits]
+    write_csv(folder / f"{name}.csv", names, lines)
+    return points
+
+
+def read(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
+    """Read what `write` has written into a folder; empty if there is nothing, or it is of other episodes."""
+    path = folder / f"{NAMES[phase]}.json"
+    if not path.is_file():
+        return []
+    content = read_estimates(path)
+    episodes = sum(row["phase"] == phase for _, row in stored_rows(folder / "episodes.jsonl"))
+    if content["episodes"] != episodes:
+        logger.warning(
+            "%s is of %d episodes, and there are %d now: run llm-decpomdp credit again",
+            *(path, content["episodes"], episodes),
+        )
+        return []
+    points = content["moments"]
+    return [MeasurementPoint(**{**point, "turns": tuple(point["turns"])}) for point in points]
+
+
+def table(point: MeasurementPoint) -> Table:
+    """Return the measures of a point for a terminal."""
+    title = (
+        f"{point.phase}, update {point.update}: {point.tasks} tasks, {point.samples} joint samples"
+    )
+    names = [name for name in MEASURES if any(name in of for of in point.agents.values())]
+    grid = Table(title=title, title_justify="left")
+    grid.add_column("agent")
+    for name in names:
+        grid.add_column(TITLES[name], justify="right")
+    for label, of in lines(point):
+        grid.add_row(label, *(as_text(of[name]) if name in of else "none" for name in names))
+    team = point.team
+    grid.caption = f"team {as_text(team['reward'])}; silent team {as_text(team['silent'])}"
+    return grid
+
+
+def lines(point: MeasurementPoint) -> list[tuple[str, Mapping[str, Estimate]]]:
+    """Return the rows of a table: every agent, then every agent on every turn if there are several."""
+    rows = list(point.agents.items())
+    for turn, agents in enumerate(point.turns, 1):
+        rows += [(f"{agent}, turn {turn}", of) for agent, of in agents.items()]
+    return rows

@@ -1,0 +1,236 @@
+"""A run as resolved: environments, team, options and schedule are built once, and everything reads them here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from llm_decpomdp.agents.saved_team import read_manifest
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.stored import stored_pairs
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.training.sft_data import (
+    GOLD,
+    PASSES,
+    Lesson,
+    drawn,
+    file_lessons,
+    reference_lessons,
+)
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.load import fit
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import TeamSpec, check_trainable
+from llm_decpomdp.benchmarks.config.trackers import require_packages
+from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_eval_env
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.options import pick
+from llm_decpomdp.seeding import stream
+
+T = TypeVar("T")
+
+Batches = list[list[Start]]
+"""The starts of each update."""
+
+
+@dataclass(frozen=True)
+class ResolvedRun:
+    """A checked configuration, with all that it declares but the models."""
+
+    config: Config
+    train_env: DecPOMDPEnv
+    eval_env: DecPOMDPEnv
+    team: TeamSpec
+    learner: LearnerOptions
+    trainer: TrainerOptions
+    batches: Batches
+    eval_starts: list[Start]
+    """Starts of the held-out problems that evaluations play."""
+    skipped: Sequence[str] = ()
+    """Training problems that no batch has, as a first prompt is too long."""
+    pairs: Sequence[Rollout] = ()
+    """Stored pairs to learn from, if the run samples none."""
+
+    @property
+    def problems(self) -> list[Start]:
+        """Starts of all training problems that reinforcement may play: those neither skipped nor kept apart."""
+        left_out = {*self.skipped, *self.kept_apart}
+        tasks = [task.task_id for task in self.train_env.tasks.tasks]
+        return [Start(task_id=task) for task in tasks if task not in left_out]
+
+    @property
+    def kept_apart(self) -> list[str]:
+        """Training problems of the warm start, if reinforcement is to leave them out."""
+        options, tasks = self.config.warm_start, self.train_env.tasks.tasks
+        if not options.disjoint:
+            return []
+        return drawn([task.task_id for task in tasks], options.share, self.config.seed)
+
+    def batches_of(self, config: Config, skipped: Collection[str] = ()) -> Batches:
+        """Schedule the training problems as a configuration says, without some of them; or stored pairs.
+
+        Raises:
+            ConfigError: If all of them are kept for the warm start.
+        """
+        if self.pairs:
+            return [[pair.start for pair in of_one] for of_one in arranged(config, self.pairs)]
+        tasks = [task.task_id for task in self.train_env.tasks.tasks]
+        apart = self.kept_apart
+        if len(apart) == len(tasks):
+            raise ConfigError(
+                f"warm_start.share={config.warm_start.share:g} of {len(tasks)} problems, rounded up, is all of "
+                "them: warm_start.disjoint leaves reinforcement none; lower the share, or take more problems"
+            )
+        return schedule(config, tasks, {*skipped, *apart})
+
+    def lessons(self) -> list[Lesson] | None:
+        """Return the lessons of the warm start, none of those that the team is to sample; `None` without one.
+
+        Raises:
+            ConfigError: If there are none, or a file has another form.
+        """
+        config, specs = self.config.warm_start, self.team.policies
+        if config.source is None:
+            return None
+        if config.source == PASSES:
+            return []
+        learning = [a for a, name in self.team.agents.items() if specs[name].can_be_trained]
+        try:
+            if config.source != GOLD:
+                of_file = file_lessons(Path(config.source), self.train_env.possible_agents)
+                return drawn(of_file, config.share, self.config.seed)
+            starts = [Start(task_id=task.task_id) for task in self.train_env.tasks.tasks]
+            share = drawn(starts, config.share, self.config.seed)
+            return reference_lessons(self.train_env, share, learning)
+        except ValueError as error:
+            raise ConfigError(f"warm_start.source: {error}") from None
+
+    @property
+    def sampled_problems(self) -> list[Start]:
+        """Starts of the problems that a warm start on own passes samples: its share, without the skipped ones."""
+        tasks = [task.task_id for task in self.train_env.tasks.tasks]
+        share = drawn(tasks, self.config.warm_start.share, self.config.seed)
+        return [Start(task_id=task) for task in share if task not in self.skipped]
+
+    def skipping(self, skipped: Sequence[str]) -> ResolvedRun:
+        """Return the run without some of its training problems."""
+        batches = self.batches_of(self.config, skipped)
+        learner = replace(self.learner, total_updates=len(batches))
+        return replace(self, skipped=skipped, batches=batches, learner=learner)
+
+    def with_policies(self, policies: Mapping[str, Any]) -> ResolvedRun:
+        """Return the run with other policies declared; errors as of `fit`."""
+        config = replace(self.config, policies=dict(policies))
+        config, team, learner = fit(config, self.train_env)
+        learner = replace(learner, total_updates=self.learner.total_updates)
+        return replace(self, config=config, team=team, learner=learner)
+
+
+def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
+    """Check a configuration, build its environments and load their data; no model is loaded.
+
+    Args:
+        config: The configuration, checked or not.
+        before: The data in the run's manifest, if there is a run: the hub's are those of its commit.
+
+    Raises:
+        ConfigError: If a value is out of range or does not fit the others, no policy can be trained, or the
+            package of a tracker is missing.
+        RunError: If the data cannot be loaded, or there is nothing to train on.
+    """
+    judge = config.algorithm.reward_model
+    if judge is not None and not Path(judge).is_file():
+        raise ConfigError(
+            f"algorithm.reward_model: there is no file {judge}; `reward-model` writes it"
+        )
+    train_env = build_train_env(config, before)
+    config, team, learner = fit(config, train_env)
+    check_comparator(learner.named_comparator, train_env.possible_agents)
+    check_trainable(team.policies)
+    require_packages(config.output.trackers)
+    eval_env = load_eval_env(config, train_env, before)
+    held_out = eval_env.tasks.tasks[: config.evaluation.num_tasks]
+    try:
+        run = ResolvedRun(
+            config=config,
+            train_env=train_env,
+            eval_env=eval_env,
+            team=team,
+            learner=learner,
+            trainer=trainer_options(config),
+            batches=[],
+            eval_starts=[Start(task_id=task.task_id) for task in held_out],
+            pairs=pairs_of(config, team),
+        )
+        return run.skipping(())
+    except ValueError as error:
+        raise RunError(str(error)) from error
+
+
+def check_comparator(folder: str | None, agents: Collection[str]) -> None:
+    """Raise a `ConfigError` unless a folder that `algorithm.comparator` names holds a team of these agents."""
+    if folder is None:
+        return
+    try:
+        plays = read_manifest(Path(folder))["agents"]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"algorithm.comparator={folder} is neither current, nor history, nor a team that "
+            f"output.save_final_model has written: {error}"
+        ) from None
+    if set(plays) != set(agents):
+        raise ConfigError(
+            f"algorithm.comparator: the team in {folder} plays {', '.join(plays)}, and the environment has "
+            f"{', '.join(agents)}"
+        )
+
+
+def pairs_of(config: Config, team: TeamSpec) -> list[Rollout]:
+    """Read the stored pairs of a run; none if it samples.
+
+    Raises:
+        ConfigError: If there are none, or the file has another form.
+    """
+    source = config.algorithm.pairs_source
+    if source is None:
+        return []
+    models = {agent: team.policies[name].name for agent, name in team.agents.items()}
+    try:
+        return stored_pairs(Path(source), models, config.algorithm.pairs_per_start, config.env.id)
+    except ValueError as error:
+        raise ConfigError(f"algorithm.pairs_source: {error}") from None
+
+
+def trainer_options(config: Config) -> TrainerOptions:
+    """Build the options of the trainer."""
+    return pick(
+        TrainerOptions,
+        config.algorithm,
+        config.output,
+        group_size=config.algorithm.num_generations,
+        eval_every=config.evaluation.every,
+        seed=config.seed,
+    )
+
+
+def schedule(config: Config, tasks: Sequence[str], left_out: Collection[str] = ()) -> Batches:
+    """Return the starts of each update: every task once an epoch, in an order that the seed decides.
+
+    The last update of an epoch takes what is left. The order of the others is the same if some tasks are left out.
+    """
+    starts = [Start(task_id=task) for task in tasks]
+    return arranged(config, starts, [start for start in starts if start.task_id in left_out])
+
+
+def arranged(config: Config, items: Sequence[T], left_out: Collection[T] = ()) -> list[list[T]]:
+    """Return the items of each update: each once an epoch, in an order that the seed decides, but for some."""
+    size, batches = config.algorithm.prompts_per_update, []
+    for epoch in range(config.algorithm.num_train_epochs):
+        order = stream(config.seed, "schedule", epoch).permutation(len(items))
+        shuffled = (items[position] for position in order)
+        of_epoch = [item for item in shuffled if item not in left_out]
+        batches += [of_epoch[first : first + size] for first in range(0, len(of_epoch), size)]
+    return batches[: config.algorithm.max_updates]

@@ -1,0 +1,227 @@
+"""The external modes of all families in which agents write code: they write every prompt.
+
+A later prompt is put together from, in this order: the first prompt again (`original_prompt`), the agent's own
+last code (`previous_response`), feedback, and a request to revise. No template is put around it.
+
+| mode             | feedback                                                                          |
+|------------------|-----------------------------------------------------------------------------------|
+| `level_feedback` | diagnostics: definitions, syntax with line and column, failing tests, use of `aux` |
+| `level_passed`   | the same levels as passed or not                                                   |
+| `passed`         | one signal: all levels passed, or not all                                          |
+| `plain`          | none                                                                               |
+| `expert_edits`   | edits by an outside model                                                          |
+
+Line numbers count in the agent's own code. A team-mate's code is never quoted; what leaves it is the outcome of
+the tests that `sandbox_slice` shows, with the text of an exception that the joint program raised: one line,
+without the markup of chat templates (see `foreign_text.py`), or its type alone with `exception_text=False`.
+
+A family has a table of functions that write its feedback from the reward's analysis.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from llm_decpomdp.envs.feedback.experts import Expert, ExpertError, MissingKey, RemoteExpert
+from llm_decpomdp.envs.feedback.foreign_text import presentable
+from llm_decpomdp.envs.feedback.options import CodeOptions, Item
+from llm_decpomdp.envs.sandbox import Outcome
+from llm_decpomdp.episode import Turn
+from llm_decpomdp.interfaces import Info, Role
+from llm_decpomdp.validation import unknown
+
+logger = logging.getLogger(__name__)
+
+NO_CODE = "<no implementation found>"
+
+EXPERT = "expert_edits"
+
+
+class Writer(Role, Protocol):
+    """A role whose agent is shown its own code again and asked to revise it."""
+
+    @property
+    def seat(self) -> str:
+        """The agent's id before any user renamed it, by which an expert knows it."""
+        return self.agent
+
+    @property
+    def title(self) -> str:
+        """Name of its implementation, such as `main `, with a space at the end; empty where there is no other."""
+        return ""
+
+    def instructions(self, task: Any) -> str:
+        """Return the first prompt."""
+        ...
+
+    def request(self, task: Any) -> str:
+        """Return the names of what it writes, such as `aux(...)`."""
+        ...
+
+
+class Analysis(Protocol):
+    """A reward's analysis of a turn: `Verdict.analysis`, a dataclass with a field `tests`."""
+
+    @property
+    def tests(self) -> tuple[Outcome, ...]:
+        """The outcomes of the tests."""
+        ...
+
+    @property
+    def passed(self) -> bool:
+        """True if every level is passed, as far as the tests show."""
+        ...
+
+    def code(self, agent: str) -> str:
+        """Return the code in an agent's completion; empty where it holds none of what was asked for."""
+        ...
+
+
+Feedback = Mapping[str, Callable[[Any, Any], list[str]]]
+"""For each mode the function that writes the lines for a role, given the analysis of the turn."""
+
+
+def passed(analysis: Analysis, role: object) -> list[str]:
+    """Write one signal for everything."""
+    return [f"Signal: {'All levels passed' if analysis.passed else 'Not all levels passed'}"]
+
+
+def plain(analysis: object, role: object) -> list[str]:
+    """Write nothing."""
+    return []
+
+
+@dataclass(frozen=True)
+class CodeMode:
+    """Writes prompts with feedback from the verdict, or with edits of each agent's code by an outside model.
+
+    The infos of `expert_edits` count the turns on which the expert failed (`expert_failed`), which is possible
+    only with `on_expert_failure="continue"`.
+
+    Raises:
+        ValueError: If there is no mode of this name, or no expert where one is needed.
+    """
+
+    roles: Sequence[Writer]
+    feedback: Feedback
+    options: CodeOptions
+    wanted: str = "the function code"
+    """Content of an answer."""
+    hides_tests: bool = False
+    """Prompts may name and count all tests, and show none."""
+    expert: Expert | None = None
+    """The outside model of `expert_edits`; made from the options if it is not given."""
+
+    def __post_init__(self) -> None:
+        if self.name not in (*self.feedback, EXPERT):
+            raise ValueError(unknown("external_mode", self.name, (*self.feedback, EXPERT)))
+        if self.name == EXPERT:
+            object.__setattr__(self, "expert", self.expert or _expert(self.options))
+
+    @property
+    def name(self) -> str:
+        """The mode: a key of `feedback`, or `expert_edits`."""
+        return self.options.external_mode
+
+    @property
+    def info_keys(self) -> tuple[str, ...]:
+        """Names of the mode's own infos."""
+        return () if self.expert is None else ("expert_failed",)
+
+    def first(self, task: Any) -> dict[str, str]:
+        """Return the first prompt of each agent."""
+        return {role.agent: role.instructions(task) for role in self.roles}
+
+    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
+        """Return the next prompt of each agent, and whether the expert failed.
+
+        Raises:
+            ExpertError: If the expert fails and `on_expert_failure` is `raise`.
+        """
+        analysis: Analysis = turn.verdict.analysis
+        lines, infos = (
+            self._lines(task, analysis) if self.expert is None else self._edits(task, analysis)
+        )
+        first = self.first(task) if self.options.original_prompt else {}
+        prompts = {}
+        for role in self.roles:
+            parts = []
+            if self.options.original_prompt:
+                parts.append(f"Original problem and instructions:\n{first[role.agent]}")
+            if self.options.previous_response:
+                code = analysis.code(role.agent) or NO_CODE
+                parts.append(f"Your previous {role.title}implementation:\n{code}")
+            closing = "\n".join([*lines.get(role.agent, ()), self._request(task, role)])
+            prompts[role.agent] = "\n\n".join([*parts, closing])
+        return prompts, infos
+
+    def _lines(self, task: Any, analysis: Any) -> tuple[dict[str, list[str]], Info]:
+        """Return the feedback for each agent, about the tests that may be told of."""
+        visible = replace(analysis, tests=self.told(self.shown(task, analysis.tests)))
+        write = self.feedback[self.name]
+        return {role.agent: write(visible, role) for role in self.roles}, {}
+
+    def _edits(self, task: Any, analysis: Analysis) -> tuple[dict[str, list[str]], Info]:
+        """Return the expert's edits for each agent, none if it fails, and whether it does."""
+        assert self.expert is not None
+        try:
+            code = {role.seat: analysis.code(role.agent) or NO_CODE for role in self.roles}
+            edits = self.expert.edits(task.prompt, code)
+        except ExpertError as error:
+            if self.options.on_expert_failure == "raise":
+                raise
+            logger.warning("no edits for %s: %s", task.task_id, error)
+            return {}, {"expert_failed": 1.0}
+        article = "an " if len(self.roles) == 1 else ""
+        title = f"Here is {article}edited snippet from an expert model:"
+        lines = {role.agent: [title, edits[role.seat]] for role in self.roles}
+        return lines, {"expert_failed": 0.0}
+
+    def _request(self, task: Any, role: Writer) -> str:
+        """Return the last line of a later prompt."""
+        condition = "if needed" if self.name == "passed" else "accordingly"
+        strict = self.name.endswith("feedback") or self.expert is not None
+        extra = " with no extra text" if strict else ""
+        return f"Revise your {role.request(task)} {condition}. Output ONLY {self.wanted}{extra}."
+
+    def shown(self, task: Any, items: Sequence[Item]) -> tuple[Item, ...]:
+        """Return the tests of a task that prompts may tell of, or what belongs to them."""
+        return tuple(items) if self.hides_tests else self.options.shown(items)
+
+    def told(self, tests: Sequence[Outcome]) -> tuple[Outcome, ...]:
+        """Return outcomes as prompts may tell them."""
+        return tuple(presentable(test, self.options.exception_text) for test in tests)
+
+    def secrets(self, task: Any) -> list[str]:
+        """Return texts of the tests that no prompt may contain: of all of them where an expert edits."""
+        cases = list(task.tests.cases)
+        if self.hides_tests or self.expert is not None:
+            return cases
+        public = (*self.public(task), *self.shown(task, cases))
+        return [case for case in cases if not any(case in text for text in public)]
+
+    def public(self, task: Any) -> tuple[str, ...]:
+        """Return the texts of a task that every prompt may contain."""
+        return (task.prompt,)
+
+
+def _expert(options: CodeOptions) -> Expert:
+    """Return the client of the outside model.
+
+    Raises:
+        ValueError: If there is no `expert_model`, or no key for it.
+    """
+    if not options.expert_model:
+        raise ValueError(
+            "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"
+        )
+    try:
+        return RemoteExpert(options.expert_model, base_url=options.expert_base_url)
+    except MissingKey as error:
+        raise MissingKey(
+            f"{error}, ask another model (expert_model=...), or none (external_mode='level_feedback'); in a "
+            "configuration external.expert_model=..., or external.mode=level_feedback"
+        ) from None

@@ -1,0 +1,242 @@
+"""Take rights away from the worker's processes, layer by layer, and report which layers are on.
+
+All that can be done once is done once, in the evaluator or the zygote, and inherited; a new child adds one filter
+of system calls. A layer that this system does not offer is reported with the reason and a remedy. A layer that was
+reported as on and then fails in a child ends that child before any program has run in it.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import resource
+import struct
+import sys
+from collections.abc import Callable, Iterable
+from importlib.machinery import ModuleSpec, PathFinder
+
+from llm_decpomdp.envs.sandbox.worker.confinement import kernel, landlock, namespaces, seccomp
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import pack, receive_exactly, write
+
+FOLDER_BYTES = 16 * 2**20
+"""Size of a program's private folder."""
+
+FOLDER_FILES = 250
+"""Maximum number of files and folders in it."""
+
+NOWHERE = "/proc" if kernel.LINUX else "/"
+"""Working directory of programs that may not write: a folder in which nobody can."""
+
+CHILDREN = 2
+"""Processes of a zygote at a time, each with its own folder."""
+
+FOLDERS = b"f"
+"""Message that carries the descriptors of folders."""
+
+INSIDE = os.path.dirname(os.path.dirname(__file__))
+"""Folder of the code that runs in workers."""
+
+MAX_SENT = 4
+"""Maximum number of descriptors in that message: two folders, two namespaces."""
+
+INTEGER = struct.calcsize("=i")
+
+MAX_DESCRIPTORS = 64
+MAX_THREADS = 128
+"""Maximum number of processes and threads of a worker, where they are counted apart."""
+
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Settings that keep numerical libraries from mapping memory for each core of the machine."""
+
+EVALUATOR_BYTES = 2**31
+"""Memory that the evaluator may map, libraries included, in bytes."""
+
+EVALUATOR_DATA = 2**30
+"""Memory that it may use for its data, in bytes."""
+
+
+class PackageFinder:
+    """Finder of top-level modules in some folders, limited to those that programs may read.
+
+    Others would be found too, and then raise PermissionError where a package expects ImportError.
+
+    Args:
+        packages: Files and folders of installed packages.
+    """
+
+    def __init__(self, packages: list[str]) -> None:
+        self.names = {os.path.basename(path).partition(".")[0] for path in packages}
+        self.folders = sorted({os.path.dirname(path) for path in packages})
+        PathFinder.find_spec(
+            "no module has this name", self.folders
+        )  # lists the folders while it may
+
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        """Return the spec of a module of the packages; None for all others."""
+        return PathFinder.find_spec(name, self.folders) if name in self.names else None
+
+
+class Confinement:
+    """The layers of one worker.
+
+    Args:
+        without: Names of layers to leave off: `namespaces`, `landlock`, `seccomp`.
+        packages: Files and folders of installed packages that programs may import.
+    """
+
+    def __init__(self, without: list[str], packages: list[str]) -> None:
+        self.without = without
+        self.packages = packages
+        self.layers: dict[str, str] = {}
+        """Reason why each layer is off, in the order of their effect; empty if it is on."""
+        self.private_folder = ""
+        """Folder that `folders` are made in."""
+        self.folders: list[int] = []
+        """Descriptors of the folders that programs may write to, one each; empty if they may not write."""
+        self.entered: list[str] = []
+        """Namespaces of the launcher, and so of all processes that it starts."""
+        self.threads = MAX_THREADS
+        """Limit on the user's processes and threads, as it applies to a program."""
+        self.filter: seccomp.Filter | None = None
+        self.readable = landlock.interpreter_paths() if kernel.LINUX else []
+
+    def of_launcher(self) -> None:
+        """Enter namespaces and make the private folder, in the parent process of the zygote."""
+
+        def enter() -> None:
+            self.entered = namespaces.enter()
+
+        apart = kernel.LINUX and kernel.be_counted_apart()
+        self._try("namespaces", enter)
+        # Only Landlock keeps a program that may write inside its folder.
+        if "mount" in self.entered and "landlock" not in self.without and landlock.abi():
+            self._try("private folder", self._make_private_folder)
+        else:
+            self.layers["private folder"] = "needs namespaces and landlock"
+        if not apart and "user" not in self.entered and kernel.LINUX:
+            self.threads = kernel.tasks() + kernel.MORE_TASKS
+
+    def _make_private_folder(self) -> None:
+        visible = [*self.readable, *self.packages, INSIDE]
+        self.private_folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, visible)
+
+    def send_folders(self, zygote: _socket.socket, evaluator: _socket.socket) -> None:
+        """Make `folders` for the zygote, which was forked before this: it must not know their names.
+
+        A program can read all memory that it inherits from the zygote, and would find the folder of the next
+        program. The evaluator receives them too, with descriptors of the namespaces in which they have names.
+        """
+        if self.private_folder:
+            self._try("private folder", self._make_folders)
+        _send(zygote, self.folders)
+        _send(
+            evaluator,
+            [*self.folders, *namespaces.descriptors(self.entered)] if self.folders else [],
+        )
+        write(zygote.fileno(), pack(self.layers))
+
+    def receive_folders(self, control: _socket.socket) -> None:
+        """Receive `folders` in the zygote."""
+        self.folders = _receive(control)
+        self.layers = receive_exactly(control.fileno())
+
+    def enter_folders(self, control: _socket.socket) -> None:
+        """Receive `folders` in the evaluator, and enter the namespaces in which programs see them."""
+        descriptors = _receive(control)
+        self.folders = descriptors[:CHILDREN]
+        namespaces.join(descriptors[CHILDREN:])
+
+    def _make_folders(self) -> None:
+        self.folders = namespaces.secret_folders(
+            self.private_folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES
+        )
+
+    def of_zygote(self) -> None:
+        """Confine the zygote, and by inheritance every program."""
+        os.chdir(NOWHERE)
+        self._offer_packages()
+        self._harden(self.folders)
+        self._try("seccomp", self._build_filter)
+        for limit, value in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_MEMLOCK, 0),
+        ):
+            kernel.lower_limit(limit, value)
+        self.layers["limits"] = "" if kernel.LINUX else "this system does not limit memory"
+        if kernel.LINUX:
+            kernel.die_with_parent()
+
+    def of_candidate(self, unneeded: Iterable[int], folder: int | None) -> None:
+        """Confine a child further, before it receives its program.
+
+        Args:
+            unneeded: Descriptors that programs must not have, all but the child's own.
+            folder: The child's descriptor in `folders`.
+        """
+        if folder is not None:
+            os.fchdir(folder)
+        os.dup2(1, 2)  # the zygote's stderr goes to the trainer
+        if self.packages:
+            os.environ.update(ONE_THREAD, HOME=os.getcwd())
+        for descriptor in (*unneeded, *self.folders):
+            os.close(descriptor)
+        kernel.lower_limit(resource.RLIMIT_NOFILE, MAX_DESCRIPTORS)
+        if kernel.LINUX:
+            kernel.lower_limit(resource.RLIMIT_NPROC, self.threads)
+            kernel.die_with_parent()
+        if self.filter is not None:
+            self.filter.install()
+
+    def of_evaluator(self) -> None:
+        """Confine the evaluator to the rights of a program, and to talking to its peers."""
+        os.chdir(NOWHERE)  # until it enters a program's folder, if there are any
+        self._offer_packages()
+        if self.packages:
+            os.environ.update(ONE_THREAD)
+        self._harden(self.folders)
+        if kernel.LINUX:
+            kernel.lower_limit(resource.RLIMIT_AS, EVALUATOR_BYTES)
+            kernel.lower_limit(resource.RLIMIT_DATA, EVALUATOR_DATA)
+        if "seccomp" not in self.without and not seccomp.unsupported():
+            seccomp.Filter("evaluator", writable=bool(self.folders)).install()
+
+    def _offer_packages(self) -> None:
+        if self.packages:
+            sys.meta_path.append(PackageFinder(self.packages))
+            self.readable += self.packages
+
+    def _harden(self, writable: list[int]) -> None:
+        self._try("no new privileges", kernel.no_new_privileges)
+        self._try("landlock", lambda: _restrict(self.readable, writable))
+        self._try("no capabilities", kernel.drop_capabilities)
+        self._try("not dumpable", kernel.not_dumpable)
+
+    def _build_filter(self) -> None:
+        self.filter = seccomp.Filter("candidate", writable=bool(self.folders))
+
+    def _try(self, layer: str, apply: Callable[[], None]) -> None:
+        if layer in self.without:
+            self.layers[layer] = "left off on request"
+            return
+        try:
+            apply()
+            self.layers[layer] = ""
+        except OSError as error:
+            self.layers[layer] = error.strerror or str(error)
+
+
+def _send(receiver: _socket.socket, descriptors: list[int]) -> None:
+    data = struct.pack(f"={len(descriptors)}i", *descriptors)
+    rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)] if descriptors else []
+    receiver.sendmsg([FOLDERS], rights)
+
+
+def _receive(control: _socket.socket) -> list[int]:
+    kind, rights, _, _ = control.recvmsg(len(FOLDERS), _socket.CMSG_LEN(MAX_SENT * INTEGER))
+    if kind != FOLDERS:
+        raise RuntimeError("the process that makes the programs' folders has failed")
+    return [n for *_, data in rights for (n,) in struct.iter_unpack("=i", data)]
+
+
+def _restrict(readable: list[str], writable: list[int]) -> None:
+    landlock.restrict(readable, writable)

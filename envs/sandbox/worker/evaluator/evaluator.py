@@ -1,0 +1,306 @@
+"""Grade one program: run its test in this process, which holds the expected values, on the program's answers.
+
+A test passes by what this process computes from builtin values that it has decoded itself. No message of the
+program means "passed". Tests that cannot be run this way (`split` false) run inside the program's process and
+report from there; such reports can be forged, see `docs/security.md`.
+"""
+
+from __future__ import annotations
+
+import _signal
+import functools
+import gc
+import time
+from collections.abc import Callable, Sequence, Set
+from typing import Any
+
+from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
+from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NoAnswer, describe_any
+from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import Checks, calls_in_passing
+from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
+    CHANGED_SLACK_SECONDS,
+    SLACK_SECONDS,
+    Interpreter,
+    Plan,
+    keep,
+    limit_time,
+)
+from llm_decpomdp.envs.sandbox.worker.evaluator.reports import (
+    Findings,
+    Record,
+    Stage,
+    is_count,
+    verdict,
+)
+from llm_decpomdp.envs.sandbox.worker.evaluator.session import Session
+from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
+
+MAX_MISMATCHES = 3
+"""Mismatches between a test's calls and its plan after which its calls are no longer prefetched."""
+
+BUFFERS = ("bytearray", "array", "memoryview", "numpy")
+"""Names in a test or a prompt of types that `marshal` would turn into bytes, and of modules with such types."""
+
+COLLECT_AFTER = 2**20
+"""Bytes of answers of one program after which garbage is collected."""
+
+NO_PLAN: Plan = ([], {})
+
+PLAIN_LIMITS = ("memory_bytes", "file_bytes", "output_bytes")
+
+
+class Evaluator:
+    """Grades one job after another.
+
+    Args:
+        zygote: Client of the zygote, which starts the programs' processes.
+        trainer: Descriptor of the trainer's socket.
+        seed: Seed of the programs' random numbers.
+    """
+
+    def __init__(self, zygote: ZygoteClient, trainer: int, seed: int) -> None:
+        self.seed = seed
+        self.zygote = zygote
+        self.trainer = trainer
+        self.plans: dict[str, Plan] = {}
+        self.mismatches: dict[str, int] = {}
+        self.interpreter = Interpreter()
+
+    def grade(
+        self, job: dict[str, Any], send: Callable[[dict[str, Any], bool], None]
+    ) -> dict[str, Any]:
+        """Run a program against its tests, and again to check its helpers.
+
+        Args:
+            job: `segments`, `preamble`, `entry_point`, `helpers`, `change` (true to change their results),
+                `substitute` (true to replace them, and to put them in place of the entry point), `tests` (an
+                instrumented module), `split`, `prefetch`, `shown`, `stages`, `guards`, `minimum`, `limits`, and
+                `tests_seconds`.
+            send: Sends the trainer the result of a slow program before its helpers are checked: values of a
+                changed run may end this process. The second argument is false.
+
+        Returns:
+            `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
+            `helpers_used`, `helpers_suffice`, `reached`, `wall_decided`, and `seconds` of wall time.
+
+        Raises:
+            Broken: If there can be no verdict, and this process has to end.
+        """
+        begin = time.monotonic()
+        limits = {**job["limits"], "stage_seconds": job["limits"]["test_seconds"]}
+        request = _request(job, self.seed)
+        session = Session(self.zygote, self.trainer, request, limits, job["tests_seconds"])
+        try:
+            findings = self._findings(session, job)
+            tests = findings.outcomes()
+            calls = calls_in_passing(findings, tests, len(job["helpers"]))
+            result: dict[str, Any] = {
+                "tests": tests,
+                "error": findings.error and verdict(findings.error),
+                "output": session.output.encode("utf-8", "replace").decode(),
+                "helper_calls": calls,
+                "helpers_used": [times > 0 for times in calls],
+                "helpers_suffice": [False] * len(calls),
+                "reached": [findings.reached.get(test, 0) for test in range(len(job["stages"]))],
+                "wall_decided": session.wall_decided,
+                "seconds": time.monotonic() - begin,
+            }
+            if job["change"]:
+                deadline = begin + job["limits"]["job_seconds"]
+                run = functools.partial(self._findings, session, job)
+                checks = Checks(session, findings, result["seconds"], deadline, run)
+                if session.needs_fresh_process:  # else the job is soon done again
+                    send(result, False)
+                if job["substitute"]:
+                    result["helpers_suffice"] = checks.suffice()
+                result["helpers_used"] = checks.used(job["substitute"])
+                result["wall_decided"] = session.wall_decided
+        finally:
+            session.stop()
+            self.zygote.discard_used_folder()
+            limit_time(0, 0)
+            session.decode = session.answer_callback = None  # reference cycles with the answers
+            if session.received > COLLECT_AFTER:
+                gc.collect()
+        return {**result, "seconds": time.monotonic() - begin}
+
+    def _findings(
+        self,
+        session: Session,
+        job: dict[str, Any],
+        expected: Sequence[bool] = (),
+        skipped: Set[int] = frozenset(),
+    ) -> Findings:
+        """Run the tests, without the stages `skipped`, until a test fails that is `expected` to pass."""
+        run = self._run_apart if job["split"] else _run_in_program
+        return run(session, job, expected, skipped)
+
+    def _run_apart(
+        self, session: Session, job: dict[str, Any], expected: Sequence[bool], skipped: Set[int]
+    ) -> Findings:
+        """Run the tests in this process, apart from the program."""
+        tests = job["tests"]
+        plain = not any(name in tests or name in job["preamble"] for name in BUFFERS)
+        if tests not in self.plans:
+            calls = self.interpreter.call_plan(job, plain) if job["prefetch"] else NO_PLAN
+            self.zygote.discard_used_folder()
+            keep(self.plans, tests, calls)
+        plan, begins = self.plans[tests]
+        stages = [s for s, passes in zip(job["stages"], expected, strict=False) if passes]
+        # A changed run may end at the first failure.
+        last = (
+            stages[0] if stages else max(job["stages"][: job["shown"]], default=job["num_stages"])
+        )
+        first = min((calls for stage, calls in begins.items() if stage > last), default=len(plan))
+        methods = frozenset(job["methods"])
+        converse = functools.partial(
+            Conversation, session, plain=plain, methods=methods, pause=bool(stages)
+        )
+        if stages and session.needs_fresh_process:
+            plan, first = [], 0  # a slow program makes no calls after the first failure
+        conversation = converse(plan, first, strict=True, write_back=True)
+        findings = self._run(conversation, job, Findings(job, expected), skipped)
+        if conversation.mismatch and findings.error is None:
+            if not session.request["change"]:
+                self._count_mismatch(tests)
+            plan = []
+            conversation = converse(plan, 0, strict=False, write_back=True)
+            findings = self._run(conversation, job, Findings(job, expected), skipped)
+        if conversation.arguments_changed and findings.error is None and not findings.disappoint():
+            hidden = converse(plan, first, strict=False, write_back=False)
+            again = self._run(hidden, job, Findings(job, expected), skipped)
+            findings = findings.vetoed_by(again)
+        return findings
+
+    def _count_mismatch(self, tests: str) -> None:
+        """Count a run whose calls differed from the plan, and drop a plan that is seldom right."""
+        times = self.mismatches.get(tests, 0) + 1
+        keep(self.mismatches, tests, times)
+        if times >= MAX_MISMATCHES:
+            keep(self.plans, tests, NO_PLAN)
+
+    def _run(
+        self,
+        conversation: Conversation,
+        job: dict[str, Any],
+        findings: Findings,
+        skipped: Set[int],
+    ) -> Findings:
+        """Run the tests once, with a fresh process of the program, and return the findings."""
+        conversation.count = findings.count
+        limits = conversation.session.limits
+        if conversation.session.received > COLLECT_AFTER:
+            gc.collect()  # answers of a run before
+        conversation.session.reset()
+        slack = (
+            SLACK_SECONDS if not conversation.session.request["change"] else CHANGED_SLACK_SECONDS
+        )
+        seconds = max(conversation.session.deadline - time.monotonic(), 0.0)
+        limit_time(limits["program_seconds"], seconds + slack)
+        findings.error = conversation.prefetch()
+        if findings.error is not None or conversation.mismatch:
+            return findings
+        record = Record(findings.note, describe_any)
+        stage = _StrictStage(findings, conversation, skipped)
+        try:
+            self.interpreter.check(
+                job, conversation.objects.function, record, stage, conversation.exceptions
+            )
+        except BaseException as error:
+            findings.note("ended", stage.number, describe_any(error))
+        if self.zygote.failure is not None:
+            raise self.zygote.failure
+        findings.done(record.reached)
+        conversation.answers.clear()
+        return findings
+
+
+class _StrictStage(Stage):
+    """A stage that fails if the program failed to answer in it, even if the test swallows the exception.
+
+    No further stage runs after the first failure of a test that is expected to pass.
+    """
+
+    def __init__(self, findings: Findings, conversation: Conversation, skipped: Set[int]) -> None:
+        super().__init__(findings.note, describe_any, skipped)
+        self.findings = findings
+        self.conversation = conversation
+        self.last_failure: NoAnswer | None = None
+
+    def runs(self, number: int) -> bool:
+        """Begin a stage, with its own share of this process's time."""
+        if self.findings.disappoint() and not self.conversation.mismatch:
+            return False
+        seconds = self.conversation.session.limits["stage_seconds"]
+        _signal.setitimer(_signal.ITIMER_PROF, seconds)
+        return super().runs(number)
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        failure = self.conversation.failure
+        if failure is not None and failure is not self.last_failure:
+            self.last_failure = failure
+            self.send("swallowed", self.number, failure.remote)
+        return super().__exit__(kind, error, traceback)
+
+
+def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Return the request that a program's process receives; it has no tests."""
+    limits = job["limits"]
+    return {
+        "segments": job["segments"],
+        "entry_point": job["entry_point"],
+        "helpers": job["helpers"],
+        "change": [],
+        "tests": not job["split"],
+        "seed": seed,
+        "cpu_seconds": int(limits["program_seconds"]) + 1,
+        **{name: limits[name] for name in PLAIN_LIMITS},
+    }
+
+
+def _run_in_program(
+    session: Session, job: dict[str, Any], expected: Sequence[bool], skipped_stages: Set[int]
+) -> Findings:
+    """Run the tests in the program's process; one that hangs or dies in a stage is restarted without the stage."""
+    findings = Findings(job, expected)
+    skipped = sorted(skipped_stages)
+    session.reset()
+    session.stop()
+    while not findings.disappoint():
+        findings.stage = None
+        try:
+            findings.error = session.failure(session.start([]))
+            if findings.error is None:
+                session.send([job["tests"], skipped])
+                _follow(session, findings)
+            return findings
+        except NoAnswer as error:
+            if findings.stage is None:
+                findings.error = None if skipped else error.remote
+                return findings
+            skipped.append(findings.stage)
+            findings.note("ended", findings.stage, error.remote)
+    return findings
+
+
+def _follow(session: Session, findings: Findings) -> None:
+    """Record the reports that the program's process sends; raises `NoAnswer` when one cannot be true."""
+    while not findings.disappoint():
+        event, content, _ = session.receive(session.limits["test_seconds"])
+        findings.count(session.take_helper_calls())
+        session.expect(isinstance(content, list))
+        if event == "done":
+            pairs = [pair for pair in content if isinstance(pair, list) and len(pair) == 2]
+            findings.done(
+                {test: times for test, times in pairs if is_count(test) and is_count(times)}
+            )
+            return
+        session.expect(len(content) == 2 and type(content[0]) is int)
+        number, failure = content[0], session.failure(content[1])
+        end = {"test": len(findings.stages), "ended": findings.num_stages}.get(event, 0)
+        if event == "stage":
+            last = -1 if findings.stage is None else findings.stage
+            session.expect(last < number < findings.num_stages)
+        else:
+            session.expect(-1 <= number < end)
+        findings.note(event, number, failure)

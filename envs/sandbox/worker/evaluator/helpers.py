@@ -1,0 +1,204 @@
+"""Use of helpers: calls by the program, and dependence of the tests' outcomes on their results.
+
+A helper is called if the program calls it while a test that passes runs. Changed runs decide everything else:
+
+- A helper *suffices* if every passing test passes again with the helper in place of the entry point.
+- A helper is *used* if other tests pass when its results are changed (`changes.py`), and a passing test fails when
+  a trivial function replaces it.
+
+A changed run ends at the first failure of a test that passed. The program is loaded anew for it in the same
+process, unless it takes long or writes files. So a program can distinguish the runs. By that it gains at most the
+points of a program that uses the results and whose entry point does more than the helper.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from llm_decpomdp.envs.sandbox.worker.evaluator.reports import Findings
+from llm_decpomdp.envs.sandbox.worker.evaluator.session import Session
+from llm_decpomdp.envs.sandbox.worker.protocol.operations import (
+    ALL_ARGUMENTS,
+    CHANGES,
+    FIRST_ARGUMENT,
+    FIRST_RESULT,
+    IN_PLACE,
+    OTHER_RESULT,
+    PLAIN_RESULT,
+)
+
+CALL_SECONDS = 0.02
+"""Seconds of processor time of a changed run, and of a call, in addition to `FACTOR` times that of the first
+run."""
+
+FACTOR = 2.0
+
+SLOW_SECONDS = 0.2
+"""Duration of the first run above which a program has a new process for each changed run."""
+
+MIN_TESTS = 2
+"""Number of passing tests that prove that nothing depends on a change; all passing tests if there are fewer. They
+pass again in a run that the time limit ends, or call a helper whose results are constant."""
+
+UNFINISHED = ("timeout", "not_run")
+"""Statuses of tests that a run has not finished when the time limit ends it."""
+
+
+class Comparison:
+    """Comparison of a changed run with the first run.
+
+    Args:
+        differs: True if the set of passing tests differs.
+        same: True if every passing test passes again. Both are false if there was no time to find out.
+        calls: Calls of each helper.
+    """
+
+    def __init__(self, differs: bool, same: bool, calls: list[int]) -> None:
+        self.differs = differs
+        self.same = same
+        self.calls = calls
+
+
+class Checks:
+    """Changed runs of a program, compared with its first run.
+
+    Args:
+        session: Session of the program, which has run once.
+        findings: Findings of the first run.
+        seconds: Duration of the first run.
+        deadline: Time on the clock at which the last changed run must end.
+        run: Runs the program against the tests, until a test fails that is expected to pass. It gets the expected
+            outcomes, and the stages to leave out.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        findings: Findings,
+        seconds: float,
+        deadline: float,
+        run: Callable[[list[bool], set[int]], Findings],
+    ) -> None:
+        self.session = session
+        self.findings = findings
+        self.tests = findings.outcomes()
+        self.passed = [passed for passed, *_ in self.tests]
+        self.deadline = deadline
+        self.run = run
+        self.enough = min(MIN_TESTS, sum(self.passed))
+        pairs = list(zip(findings.stages, self.tests, strict=True))
+        passing = {stage for stage, (passed, *_) in pairs if passed}
+        # Each run would wait for these as long as the first one.
+        self.hanging = {stage for stage, (_, status, *_) in pairs if status == "timeout"} - passing
+        self.calls = calls_in_passing(findings, self.tests, len(session.loading_calls))
+        self.may_matter = [
+            any(self.passed) and any(times)
+            for times in zip(self.calls, session.loading_calls, strict=True)
+        ]
+        """True for each helper that is called in a passing test or while the program is loaded."""
+        session.limits = _limits(session, seconds)
+        session.needs_fresh_process = seconds > SLOW_SECONDS
+
+    def used(self, substitute: bool) -> list[bool]:
+        """Check for each helper whether a test's outcome depends on its results.
+
+        Args:
+            substitute: Replace the helper by trivial functions, too.
+        """
+        return [
+            may_matter and self._matters(helper) and not (substitute and self._is_trivial(helper))
+            for helper, may_matter in enumerate(self.may_matter)
+        ]
+
+    def suffice(self) -> list[bool]:
+        """Check for each helper whether it does as well as the entry point; stop at the first that does."""
+        results = [False] * len(self.calls)
+        for helper, may_matter in enumerate(self.may_matter):
+            if may_matter and self._compare(helper, IN_PLACE).same:
+                results[helper] = True
+                break
+        return results
+
+    def _matters(self, helper: int) -> bool:
+        """Check whether other tests pass with changed results; true if there was no time to find out."""
+        same = False
+        for kind in range(CHANGES):
+            comparison = self._compare(helper, kind)
+            if comparison.differs:
+                return True
+            same = same or comparison.same
+        return not same
+
+    def _is_trivial(self, helper: int) -> bool:
+        """Check whether every passing test passes again with a trivial function in place of the helper."""
+        stages = [
+            stage
+            for stage, (passed, *_) in zip(self.findings.stages, self.tests, strict=True)
+            if passed and self.findings.calls.get(stage, [0] * (helper + 1))[helper]
+        ]
+        # The result of a single call is always a constant.
+        several = self.calls[helper] > 1 and len(stages) >= min(MIN_TESTS, len(self.tests))
+        for kind in (FIRST_RESULT, OTHER_RESULT) if several else (PLAIN_RESULT,):
+            if self._compare(helper, kind).same:
+                return True
+        comparison = self._compare(helper, FIRST_ARGUMENT)
+        if comparison.same or not comparison.calls[helper]:
+            return comparison.same
+        return self._compare(helper, ALL_ARGUMENTS).same
+
+    def _compare(self, helper: int, kind: int) -> Comparison:
+        """Run the program with a change."""
+        session, now = self.session, time.monotonic()
+        if now >= self.deadline:
+            session.wall_decided = True
+            return Comparison(False, False, [0] * len(self.calls))
+        session.end = now + (self.deadline - now) / 2  # the rest is for later runs
+        session.request["change"] = [helper, kind]
+        by_clock, session.wall_decided = session.wall_decided, False
+        findings = self.run(self.passed, self.hanging)
+        timeout = session.wall_decided
+        session.wall_decided = timeout or by_clock
+        failures = repairs = agreements = 0
+        for before, (passes, status, *_) in zip(self.passed, findings.outcomes(), strict=True):
+            agreements += before and passes
+            repairs += passes and not before
+            failures += before and not passes and not (timeout and status in UNFINISHED)
+        same = not failures and (not timeout or agreements >= self.enough)
+        calls = [sum(counts) for counts in zip(*findings.calls.values(), strict=True)]
+        return Comparison(failures + repairs > 0, same, calls or [0] * len(self.calls))
+
+
+def calls_in_passing(findings: Findings, tests: list[list[Any]], helpers: int) -> list[int]:
+    """Count the calls of each helper in stages in which a test passes, or which have no test.
+
+    Args:
+        findings: Findings of the run of the program.
+        tests: Outcome of each test.
+        helpers: Number of helpers.
+    """
+    passing = {stage for stage, test in zip(findings.stages, tests, strict=True) if test[0]}
+    calls = [0] * helpers
+    for stage, counts in findings.calls.items():
+        if stage in passing or stage not in findings.stages:
+            calls = [old + new for old, new in zip(calls, counts, strict=True)]
+    return calls
+
+
+def _limits(session: Session, seconds: float) -> dict[str, Any]:
+    """Return the limits of changed runs, which may loop for ever.
+
+    The wall time of a call stays the same: the load of other processes must not look like a change.
+    """
+    limits = session.limits
+    call = min(CALL_SECONDS + FACTOR * session.slowest_answer, limits["test_seconds"])
+    return {
+        **limits,
+        "load_seconds": min(call, limits["load_seconds"]),
+        "test_seconds": call,
+        "stage_seconds": min(CALL_SECONDS + FACTOR * seconds, limits["test_seconds"]),
+        "program_seconds": CALL_SECONDS + FACTOR * seconds,
+        "max_timeouts": min(session.failures + 1, limits["max_timeouts"]),
+        "wall_factor": max(limits["wall_factor"] * limits["test_seconds"] / call, 1.0),
+    }

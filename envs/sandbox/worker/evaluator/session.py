@@ -1,0 +1,298 @@
+"""Session with the processes of one program: requests, answers and limits."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import Any
+
+from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NoAnswer, of_exit, text_of
+from llm_decpomdp.envs.sandbox.worker.evaluator.reports import is_count, is_failure
+from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import Deadline, ZygoteClient
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import MAX_MESSAGE, Closed, Reader, pack_down
+from llm_decpomdp.envs.sandbox.worker.protocol.codec import (
+    DECODE_ERRORS,
+    MAX_DECODED,
+    Decoder,
+    TooLarge,
+    to_text,
+)
+
+START_SECONDS = 60.0
+"""Time that a process may take until it is confined and ready, however busy the machine is."""
+
+SIGKILL = 9
+
+MAX_RECEIVED = 32 * 2**20
+"""Maximum size of all messages of one program, in bytes."""
+
+MAX_OPERATIONS = 5000
+"""Maximum number of single calls and callbacks of one program; ten items of an iterator count as one."""
+
+
+class Session:
+    """The processes of one program, one at a time: after a time-out or a crash, the next one goes on.
+
+    Args:
+        zygote: Client of the zygote.
+        trainer: Descriptor of the trainer's socket, watched only for its end.
+        request: First message to a new process.
+        limits: See `llm_decpomdp.envs.sandbox.Limits`.
+        tests_seconds: Limit on the wall time of the runs that decide the tests.
+    """
+
+    def __init__(
+        self,
+        zygote: ZygoteClient,
+        trainer: int,
+        request: dict[str, Any],
+        limits: dict[str, Any],
+        tests_seconds: float,
+    ) -> None:
+        self.zygote = zygote
+        self.trainer = trainer
+        self.request = request
+        self.limits = limits
+        self.reader: Reader | None = None
+        self.failures = 0
+        self.ready = False
+        self.generation = 0
+        """Number of processes so far."""
+        self.operations = 0.0
+        self.received = 0
+        """Bytes of the program's messages."""
+        self.output = ""
+        self.new_output = ""
+        """What the program has printed since `take_output`."""
+        self.last_counts = [0] * len(request["helpers"])
+        """Calls of each helper since the program was loaded, as it last reported."""
+        self.new_calls = [0] * len(request["helpers"])
+        self.loading_calls = [0] * len(request["helpers"])
+        """Calls of each helper while the program was loaded."""
+        self.wall_decided = False
+        """True if a time-out came from the wall clock, which depends on the machine's load."""
+        self.answer_callback: Callable[[Any], Any] | None = None
+        self.decode: Callable[[str], Any] | None = Decoder({}, MAX_DECODED).decode
+        self.needs_fresh_process = False
+        """True if each further run of the program needs a new process, as it uses much of one's resources."""
+        self.origins = {origin for origin, _ in request["segments"]}
+        self.slowest_answer = 0.0
+        """Longest time on the clock that an answer took, in seconds."""
+        self.end = time.monotonic() + tests_seconds
+        """Time on the clock at which all runs must end, until the next one is set."""
+        self.deadline = 0.0
+        """The same for the current run."""
+        self.reset()
+
+    def take_helper_calls(self) -> list[int]:
+        """Return the calls of each helper since the last time, as far as the program tells the truth."""
+        calls, self.new_calls = self.new_calls, [0] * len(self.last_counts)
+        return calls
+
+    def take_output(self) -> str:
+        """Return what the program has printed since the last time."""
+        output, self.new_output = self.new_output, ""
+        return output
+
+    def start(self, calls: list[bytes]) -> Any:
+        """Load the program and request calls; return the failure to load, or None.
+
+        The answers to the calls are the next messages. A running process loads the program again.
+        """
+        if self.failures >= self.limits["max_timeouts"]:
+            text = f"not run after {self.failures} time-outs or crashes"
+            raise NoAnswer("not_run", "", text)
+        if time.monotonic() > self.deadline:
+            self.wall_decided = True
+            raise NoAnswer("not_run", "", "no time is left for the program")
+        self.last_counts = [0] * len(self.last_counts)
+        self.generation += 1
+        if self.reader is None:
+            self.reader = Reader(self.zygote.take(), MAX_MESSAGE)
+            self.ready = False
+            self.send({**self.request, "calls": calls})
+            self.expect(self.receive(START_SECONDS)[0] == "ready")
+        else:
+            self.send(("again", {"change": self.request["change"], "calls": calls}, -1))
+        self.ready = True
+        kind, failure, _ = self.receive(self.limits["load_seconds"])
+        self.expect(kind == "loaded")
+        self.loading_calls = self.take_helper_calls()
+        self.take_output()  # printed before the test begins
+        if failure is not None:
+            self.stop()
+        return failure
+
+    def stop(self) -> None:
+        """End the current process, if there is one."""
+        if self.reader is not None:
+            self.zygote.discard()
+            self.reader = None
+
+    def reset(self) -> None:
+        """Reset all counts before the next run of the program.
+
+        A run with changed results goes on in the same process, if that is as good as a fresh one: the program has
+        left no file, and needs little of the time that a process has. Other differences a program can only use to
+        behave as one that uses the results.
+        """
+        if not self.request["change"] or self.needs_fresh_process or self.zygote.folder_is_used():
+            self.stop()
+        self.failures = self.received = 0
+        self.operations = 0.0
+        self.take_helper_calls()
+        self.output = self.new_output = ""
+        seconds = self.limits["program_seconds"] * self.limits["wall_factor"]
+        self.deadline = min(time.monotonic() + seconds, self.end)
+
+    def ask(self, operation: str, data: bytes, handle: int) -> tuple[str, Any, Any]:
+        """Send the current process a request and wait for the answer."""
+        self.operations += 0.1 if operation == "next" else 1
+        if self.operations > MAX_OPERATIONS:
+            raise NoAnswer("error", "", f"the program needed more than {MAX_OPERATIONS} operations")
+        assert self.reader is not None
+        self.send((operation, data, handle))
+        return self.receive(self.limits["test_seconds"])
+
+    def send(self, message: Any) -> None:
+        """Send the current process a message, waiting up to `test_seconds` for it to read."""
+        assert self.reader is not None
+        data = memoryview(pack_down(message))
+        deadline = Deadline(self, self.limits["test_seconds"])
+        while data:
+            try:
+                data = data[os.write(self.reader.descriptor, data) :]
+            except BlockingIOError:
+                self._make_room(self.reader, deadline)
+            except OSError:
+                self._died()
+
+    def _make_room(self, reader: Reader, deadline: Deadline) -> None:
+        """Wait until the socket takes more; the process may be blocked until its own messages are read."""
+        events = self._events(reader, deadline, select.POLLIN | select.POLLOUT)
+        if not events:
+            self._time_out(deadline.seconds)
+        if events & select.POLLIN and not reader.fill():
+            self._died()
+        self.expect(len(reader.pending) <= 2 * MAX_MESSAGE)
+
+    def receive(self, seconds: float) -> tuple[str, Any, Any]:
+        """Return the next message of the current process: its kind, its content, and changed arguments.
+
+        Args:
+            seconds: Limit on the processor time until then.
+
+        Raises:
+            NoAnswer: If there is none in time, or it is malformed.
+        """
+        deadline = Deadline(self, seconds)
+        while True:
+            message = self._wait(deadline)
+            assert self.decode is not None
+            try:
+                kind, content, arguments, helper_calls, output = self.decode(message.decode())
+            except TooLarge as error:
+                failure = ["ValueError", str(error), "", 0, "", "ValueError", [str(error)]]
+                return "error", failure, None
+            except DECODE_ERRORS:
+                self.expect(False)
+            self.expect(type(helper_calls) is list and all(map(is_count, helper_calls)))
+            self.expect(len(helper_calls) <= len(self.last_counts) and type(output) is str)
+            for helper, calls in enumerate(helper_calls):  # empty before the program is known
+                self.new_calls[helper] += max(calls - self.last_counts[helper], 0)
+                self.last_counts[helper] = max(calls, self.last_counts[helper])
+            if self.ready:
+                self.slowest_answer = max(self.slowest_answer, time.monotonic() - deadline.begin)
+            room = self.limits["output_bytes"] - len(self.output)
+            if output and room > 0:
+                self.output += output[:room]
+                self.new_output += output[:room]
+            if kind == "callback":
+                self._call_back(content)
+            elif kind != "shared":  # decoding has changed a container
+                return kind, content, arguments
+
+    def failure(self, claim: Any) -> list[Any] | None:
+        """Check a program's description of an exception, if there is one; the status is not for it to set."""
+        if claim is None:
+            return None
+        self.expect(is_failure(claim))
+        kind, text, origin, line, _, *rest = claim
+        return [kind, text, origin if origin in self.origins else "", line, "", *rest]
+
+    def expect(self, condition: bool) -> None:
+        """End the process if it breaks the protocol: then the program has taken over its channel."""
+        if not condition:
+            self.failures += 1
+            self.stop()
+            raise NoAnswer("crashed", "", "the program wrote into the answers to its calls")
+
+    def _call_back(self, content: Any) -> None:
+        """Call a function of the test for the program."""
+        self.operations += 1
+        if self.operations > MAX_OPERATIONS or self.answer_callback is None:
+            self.expect(False)
+        assert self.answer_callback is not None
+        try:
+            reply = ("", to_text(self.answer_callback(content)))
+        except Exception as error:
+            reply = (type(error).__name__, text_of(error))
+        self.send(reply)
+
+    # Waiting
+
+    def _wait(self, deadline: Deadline) -> bytes:
+        reader = self.reader
+        assert reader is not None
+        try:
+            message = reader.next_message()
+            while message is None:
+                if not self._events(reader, deadline, select.POLLIN):
+                    self._time_out(deadline.seconds)
+                if not reader.fill():
+                    self._died()
+                message = reader.next_message()
+        except (Closed, MemoryError):
+            self.expect(False)
+        assert message is not None
+        self.received += len(message)
+        if self.received > MAX_RECEIVED:
+            self.failures = self.limits["max_timeouts"]
+            self.stop()
+            raise NoAnswer("error", "", f"answers of more than {MAX_RECEIVED} bytes")
+        return message
+
+    def _events(self, reader: Reader, deadline: Deadline, mask: int) -> int:
+        """Wait for one of the events `mask` of the process's socket; 0 if the time is over."""
+        poll = select.poll()
+        poll.register(reader.descriptor, mask)
+        poll.register(self.trainer, 0)
+        while True:
+            timeout = deadline.next_check - time.monotonic()
+            if timeout <= 0 and deadline.passed():
+                return 0
+            events = dict(poll.poll(1000 * max(timeout, 0)))
+            if self.trainer in events:
+                raise self.zygote.broken("nobody waits")
+            if reader.descriptor in events:
+                closed = events[reader.descriptor] & ~(select.POLLIN | select.POLLOUT)
+                return events[reader.descriptor] | (select.POLLIN if closed else 0)
+
+    def _time_out(self, seconds: float) -> None:
+        if not self.ready:
+            raise self.zygote.broken(f"no process was ready within {seconds:g} seconds")
+        self.failures += 1
+        self.stop()
+        raise NoAnswer("timeout", "TimeoutError", f"no result within {seconds:g} seconds")
+
+    def _died(self) -> None:
+        self.failures += 1
+        self.stop()
+        status = self.zygote.exit_status()
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == SIGKILL:
+            self.wall_decided = True  # the machine may have run out of memory
+        if not self.ready:
+            raise self.zygote.broken(f"a process ended before its program (status {status})")
+        raise of_exit(status)

@@ -1,0 +1,164 @@
+"""Client of the zygote: the evaluator's access to the processes of programs, and limits on their time."""
+
+from __future__ import annotations
+
+import _socket
+import os
+import time
+from typing import TYPE_CHECKING
+
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER, DESCRIPTOR
+
+if TYPE_CHECKING:
+    from llm_decpomdp.envs.sandbox.worker.evaluator.session import Session
+
+CHECK_SECONDS = 1.0
+"""Interval between checks of a zygote that does not answer."""
+
+FIRST_CHECK_SECONDS = 0.04
+"""Time before the processor time is first looked up: most answers come sooner."""
+
+
+class Broken(BaseException):
+    """The zygote or the trainer has ended: there can be no verdict."""
+
+
+class ZygoteClient:
+    """Takes processes from the zygote, and has them killed.
+
+    Args:
+        control: Socket of the zygote.
+        folders: The zygote's folders. This process works in that of the current child.
+    """
+
+    def __init__(self, control: _socket.socket, folders: list[int]) -> None:
+        self.folders = folders
+        self._enter_folder()
+        self.control = control
+        self.control.settimeout(CHECK_SECONDS)
+        self.ready: list[int] = []
+        """Sockets of the current child and of the spare."""
+        self.dying: list[int] = []
+        """Sockets of children that are being killed."""
+        self.status = 0
+        self.failure: Broken | None = None
+
+    def take(self) -> int:
+        """Return the socket of a child that has run no program, once all children before it are reaped.
+
+        The kernel counts the threads of a worker's programs together: those of one that is still being killed
+        would leave the next program none.
+        """
+        while self.dying or not self.ready:
+            self._receive()
+        return self.ready[0]
+
+    def discard(self) -> None:
+        """Have the current child killed, without waiting for it."""
+        self._ask(b"n")
+        self.dying.append(self.ready.pop(0))
+        self.folders = [*self.folders[1:], *self.folders[:1]]  # as the zygote does
+        self._enter_folder()
+
+    def folder_is_used(self) -> bool:
+        """Check whether the current child's folder holds anything."""
+        return bool(self.folders and os.listdir())
+
+    def _enter_folder(self) -> None:
+        if self.folders:
+            os.fchdir(self.folders[0])
+
+    def discard_used_folder(self) -> None:
+        """Discard the current child if a test has left files in its folder."""
+        if self.folder_is_used():
+            self.take()
+            self.discard()
+
+    def exit_status(self) -> int:
+        """Return the exit status of the last discarded child, as of `os.waitpid`."""
+        while self.dying:
+            self._receive()
+        return self.status
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of the current child; negative if unknown."""
+        self._ask(b"c")
+        while True:
+            kind, seconds = self._receive()
+            if kind == b"c":
+                return seconds
+
+    def broken(self, reason: str) -> Broken:
+        """Build the exception for failures that are not the program's; it stays set if a test swallows it."""
+        self.failure = Broken(reason)
+        return self.failure
+
+    def _check_zygote(self) -> None:
+        """Raise if the zygote was stopped, as a program can do where neither filter nor namespace prevents it."""
+        try:
+            process, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+        except ChildProcessError:
+            return
+        if process and os.WIFSTOPPED(status):
+            raise self.broken("the zygote was stopped")
+
+    def _ask(self, request: bytes) -> None:
+        try:
+            self.control.sendall(request)
+        except ConnectionError:
+            raise self.broken("the zygote has ended") from None
+
+    def _receive(self) -> tuple[bytes, float]:
+        space = _socket.CMSG_LEN(DESCRIPTOR.size)
+        while True:
+            try:
+                data, rights, _, _ = self.control.recvmsg(ANSWER.size, space)
+                break
+            except TimeoutError:
+                self._check_zygote()
+            except ConnectionError:
+                raise self.broken("the zygote has ended") from None
+        if len(data) < ANSWER.size:
+            raise self.broken("the zygote has ended")
+        kind, status, seconds = ANSWER.unpack(data)
+        if kind == b"s" and not rights:
+            raise self.broken("there is no room for the descriptors of a new process")
+        for _, _, content in rights:
+            self.ready += DESCRIPTOR.unpack(content)
+            os.set_blocking(self.ready[-1], False)
+        if kind == b"k":
+            os.close(self.dying.pop(0))  # not before: the child would wake up to see it
+            self.status = status
+        return kind, seconds
+
+
+class Deadline:
+    """Time limit of one answer: in processor time of the process, and with much more in wall time."""
+
+    def __init__(self, session: Session, seconds: float) -> None:
+        self.session = session
+        self.seconds = seconds
+        self.begin = time.monotonic()
+        self.used_before: float | None = None
+        self.next_check = self.begin + min(FIRST_CHECK_SECONDS, seconds)
+
+    def passed(self) -> bool:
+        """Check whether the time is over; otherwise `next_check` is the time of the next check."""
+        session, now = self.session, time.monotonic()
+        last = self.begin + self.seconds * session.limits["wall_factor"]
+        if session.ready:
+            last = min(last, session.deadline)
+        if now >= last:
+            session.wall_decided = True
+            return True
+        total = session.zygote.cpu_seconds()
+        if total < 0:  # unknown
+            seconds = now - self.begin
+        else:
+            if self.used_before is None:
+                self.used_before = total - min(total, now - self.begin)
+            seconds = total - self.used_before
+        if seconds >= 0.99 * self.seconds:
+            return True
+        self.next_check = min(now + max(self.seconds - seconds, 0.002), last)
+        return False

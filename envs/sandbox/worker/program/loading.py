@@ -1,0 +1,171 @@
+"""Load a program: capture its output, seed `random`, count its helpers' calls, and change their results."""
+
+from __future__ import annotations
+
+import functools
+import io
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder
+from types import CodeType, ModuleType
+from typing import Any
+
+from llm_decpomdp.envs.sandbox.worker.program.changes import changed, trivial
+from llm_decpomdp.envs.sandbox.worker.protocol.operations import (
+    CHANGES,
+    FIRST_ARGUMENT,
+    IN_PLACE,
+)
+
+CACHE_METHODS = ("cache_clear", "cache_info", "cache_parameters")
+"""Methods of functions decorated with `functools.lru_cache`."""
+
+RECURSION_LIMIT = sys.getrecursionlimit()
+
+ENTRY_POINT = """
+def make(helper):
+    def {name}(*args, **kwargs):
+        return helper(*args, **kwargs)
+    return {name}
+"""
+"""Function that replaces the entry point by a helper. It has the entry point's name and file in a traceback."""
+
+
+class Output(io.RawIOBase):
+    """Stream that keeps the beginning of a program's output."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.room = 0
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Keep as much of `data` as there is room for."""
+        size = len(data)
+        if self.room > 0:
+            self.data += bytes(data[: self.room])
+            self.room -= size
+        return size
+
+    def take(self) -> str:
+        """Return the output since the last call."""
+        text = self.data.decode("utf-8", "replace") if self.data else ""
+        self.data.clear()
+        return text
+
+
+class SeededRandom:
+    """Finder of the `random` module, which it seeds as soon as it is loaded.
+
+    Preloading it would cost every program three shared libraries, and few programs need it.
+    """
+
+    def __init__(self) -> None:
+        self.seed = 0
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return the spec of `random`; None for all other modules."""
+        if name != "random":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_seed(module: ModuleType) -> None:
+                load(module)
+                module.seed(self.seed)
+
+            spec.loader.exec_module = load_and_seed  # type: ignore[method-assign]
+        return spec
+
+
+OUTPUT = Output()
+RANDOM = SeededRandom()
+
+
+def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, Any], Any]:
+    """Run the parts of a program, and return its namespace and its entry point.
+
+    Args:
+        request: `segments` (author and code of each part), `entry_point`, `helpers` (author and name), and
+            `change`: empty, or a helper and the kind of the changed run, see `operations`.
+        helper_calls: Calls of each helper so far, which the program's own calls add to.
+    """
+    changed_helper, kind = request["change"] or (-1, -1)
+    entry_point: Any = None
+    module = type(sys)("__program__")
+    # Dataclasses and pickle look their class's module up, and `timeit` takes names from the main one.
+    sys.modules[module.__name__] = sys.modules["__main__"] = module
+    program = module.__dict__
+    helpers = request["helpers"]
+    # Helpers that call themselves take two frames for each call.
+    sys.setrecursionlimit(RECURSION_LIMIT * (2 if helpers else 1))
+    for origin, code in request["segments"]:
+        exec(_compiled(code, f"<{origin}>"), program)
+        for index, (author, name) in enumerate(helpers):
+            if author == origin and callable(program.get(name)):
+                # Code that does not name it was passed it, as in `aux_1(map(aux_0, xs))`.
+                naming = {o for o, text in request["segments"] if name in text}
+                exempt = {f"<{o}>" for o, _ in helpers if o in naming}
+                call = program[name]
+                if index == changed_helper and kind != IN_PLACE:
+                    call = _changed(call, kind)
+                single = 0 if index == changed_helper and kind == FIRST_ARGUMENT else 1
+                program[name] = _counted(helper_calls, index, program[name], exempt, call, single)
+                if index == changed_helper and kind == IN_PLACE:
+                    entry_point = program[name]
+    if entry_point is not None:
+        scope: dict[str, Any] = {}
+        source = ENTRY_POINT.format(name=request["entry_point"])
+        exec(compile(source, f"<{request['segments'][-1][0]}>", "exec"), program, scope)
+        return program, scope["make"](entry_point)
+    return program, program[request["entry_point"]]
+
+
+@functools.lru_cache
+def _compiled(code: str, name: str) -> CodeType:
+    return compile(code, name, "exec", dont_inherit=True)
+
+
+def _changed(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
+    """Return a helper with changed results, or the trivial function that replaces it."""
+    if kind >= CHANGES:
+        return trivial(helper, kind)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = helper(*args, **kwargs)
+        except Exception:
+            result = None  # an exception counts as a result, and is changed into another one
+        return changed(result, kind)
+
+    return call
+
+
+def _counted(
+    helper_calls: list[int],
+    index: int,
+    helper: Callable[..., Any],
+    exempt: set[str],
+    call: Callable[..., Any],
+    single: int,
+) -> Callable[..., Any]:
+    """Wrap a helper: its calls are counted and made to `call`. A call with one argument counts as `single` calls.
+
+    Calls from `exempt` code, its own and that of other helpers, are neither counted nor changed. All code after
+    its own sees the wrapper.
+    """
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        if sys._getframe(1).f_code.co_filename in exempt:
+            return helper(*args, **kwargs)
+        helper_calls[index] += 1 if len(args) + len(kwargs) > 1 else single
+        return call(*args, **kwargs)
+
+    for name in CACHE_METHODS:
+        if hasattr(helper, name):
+            setattr(counted, name, getattr(helper, name))
+    return functools.update_wrapper(counted, helper)

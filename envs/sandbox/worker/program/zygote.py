@@ -1,0 +1,199 @@
+"""Fork server: a minimal, pre-initialised process from which each program's process is forked.
+
+It never sees a program, a test or a result. It keeps two children ready, both already confined: the current one,
+which the evaluator talks to, and a spare that replaces it while the first one is killed and reaped.
+
+Requests of the evaluator are a byte each: `n`, replace the current child by the spare; `c`, return the processor
+time of the current child. Answers are `ANSWER` records: `k` when the child is reaped and its files are removed,
+`s` with the socket of a new spare, `c`.
+"""
+
+from __future__ import annotations
+
+import _socket  # the socket module would treble what a child has to copy
+import errno
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+from llm_decpomdp.envs.sandbox.worker.confinement import kernel
+from llm_decpomdp.envs.sandbox.worker.program.candidate import READY, Candidate, prepare, serve
+from llm_decpomdp.envs.sandbox.worker.program.handles import opaque
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER, DESCRIPTOR, Closed, write
+from llm_decpomdp.envs.sandbox.worker.protocol.codec import pack_call
+
+SIGKILL = 9
+
+FORK_ATTEMPTS = 60
+"""Attempts to fork where the system has no free process, within about ten seconds."""
+
+WARM_UP_PROGRAM = "def f(x: int = 0):\n    return [y for y in range(x)]\n"
+"""Program that is run before any other."""
+
+WARM_UP_RUNS = 20
+"""Runs after which the interpreter has built and specialised its caches, here and not in every child."""
+
+
+class Zygote:
+    """Forks, kills and reaps the processes of programs.
+
+    Args:
+        control: Socket of the evaluator's requests.
+        confine: Function that takes a new child's rights away.
+        folders: Descriptors of a private folder for each of the two children, emptied after each program;
+            empty if there are none.
+    """
+
+    def __init__(
+        self,
+        control: _socket.socket,
+        confine: Callable[[Iterable[int], int | None], None],
+        folders: list[int],
+    ) -> None:
+        self.control = control
+        self.confine = confine
+        self.folders = folders
+        self.children: list[int] = []
+
+    def serve(self) -> None:
+        """Serve requests until the evaluator has gone."""
+        prepare()
+        if kernel.LINUX:
+            kernel.adopt_orphans()  # to reap what a program has started, where it can start processes
+        self.candidate = Candidate()
+        warm_up(self.candidate)
+        gc.collect()
+        kernel.trim_heap()
+        gc.disable()
+        gc.freeze()
+        kernel.close_descriptors({0, 1, 2, self.control.fileno(), *self.folders})
+        self._fork()
+        self._fork()
+        while True:
+            request = self.control.recv(1)
+            if request == b"n":
+                self._replace()
+            elif request == b"c":
+                self.control.sendall(ANSWER.pack(b"c", 0, self._cpu_seconds()))
+            else:
+                break
+        for child in self.children:
+            os.kill(child, SIGKILL)
+
+    def _replace(self) -> None:
+        """Kill and reap the current child, and fork a new spare; the old spare becomes the current one."""
+        child = self.children.pop(0)
+        _kill(child)
+        _, status = os.waitpid(child, 0)
+        _reap_group(child)
+        if self.folders:
+            self.folders.append(self.folders.pop(0))
+            if os.listdir(self.folders[-1]):
+                clear(self.folders[-1])
+        self.control.sendall(ANSWER.pack(b"k", status, 0.0))
+        self._fork()
+
+    def _fork(self) -> None:
+        """Fork a child, and send the evaluator its socket."""
+        evaluator_end, child_end = _socket.socketpair()
+        child = _fork_patiently()
+        if child == 0:
+            unneeded = (self.control.fileno(), evaluator_end.fileno())
+            self._become_candidate(child_end.fileno(), unneeded)
+        self.children.append(child)
+        child_end.close()
+        rights = DESCRIPTOR.pack(evaluator_end.fileno())
+        ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]
+        self.control.sendmsg([ANSWER.pack(b"s", 0, 0.0)], ancillary)
+        evaluator_end.close()
+
+    def _become_candidate(self, descriptor: int, unneeded: Iterable[int]) -> None:
+        code = 1
+        try:
+            os.setpgid(0, 0)
+            folder = self.folders[len(self.children)] if self.folders else None
+            self.confine(unneeded, folder)
+            self.candidate.connect(descriptor)
+            serve(self.candidate)
+            code = 0
+        finally:
+            os._exit(code)
+
+    def _cpu_seconds(self) -> float:
+        """Return the processor time of the current child; -1 where the system does not provide it."""
+        if sys.platform != "linux":
+            return -1.0
+        try:
+            return time.clock_gettime((~self.children[0] << 3) | 2)  # clock_getcpuclockid(3)
+        except OSError:
+            return -1.0
+
+
+def warm_up(candidate: Candidate) -> None:
+    """Run `WARM_UP_PROGRAM` some times, and drop its answers."""
+    unread, candidate.descriptor = os.pipe()
+    candidate.reader.descriptor = os.open(os.devnull, os.O_RDONLY)
+    request = {
+        "segments": [["warm-up", WARM_UP_PROGRAM]],
+        "entry_point": "f",
+        "helpers": [["warm-up", "f"]],
+        "change": [],
+        "tests": False,
+        "seed": 0,
+        "output_bytes": 0,
+        "calls": [pack_call([3], {}, opaque), pack_call([[]], {}, opaque)],
+    }
+    for _ in range(WARM_UP_RUNS):
+        try:
+            write(candidate.descriptor, READY)
+            candidate.run(request)
+        except Closed:
+            pass  # there are no more requests
+    for descriptor in (unread, candidate.descriptor, candidate.reader.descriptor):
+        os.close(descriptor)
+    candidate.handles.numbers.clear()
+    candidate.helper_calls = []
+    del sys.modules["__program__"]
+
+
+def _kill(child: int) -> None:
+    """Kill a child and any processes that it started."""
+    os.kill(child, SIGKILL)
+    try:
+        os.killpg(child, SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # there are no others
+
+
+def _reap_group(child: int) -> None:
+    """Wait for the killed processes that a child has started: those not reaped count against the next program."""
+    try:
+        while True:
+            os.waitpid(-child, 0)
+    except ChildProcessError:
+        pass  # there are no others
+
+
+def _fork_patiently() -> int:
+    for attempt in range(FORK_ATTEMPTS):
+        try:
+            return os.fork()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ENOMEM) or attempt == FORK_ATTEMPTS - 1:
+                raise
+            time.sleep(0.005 * min(attempt + 1, 40))
+    raise AssertionError("unreachable")
+
+
+def clear(folder: int) -> None:
+    """Empty a folder, given as a descriptor."""
+    for _, folders, _, parent in os.fwalk(".", topdown=True, dir_fd=folder):
+        for name in folders:
+            os.chmod(name, 0o700, dir_fd=parent)
+    for _, folders, files, parent in os.fwalk(".", topdown=False, dir_fd=folder):
+        for name in files:
+            os.unlink(name, dir_fd=parent)
+        for name in folders:
+            os.rmdir(name, dir_fd=parent)

@@ -1,0 +1,396 @@
+"""Values as text: JSON with tags, so that data crosses between processes and code never does.
+
+Values that `decode` restores from the text of `encode`, equal and of the same type: None, bool, int, float (also
+NaN and infinities), complex, str (also lone surrogates), bytes, bytearray, memoryview, list, tuple, dict and its
+views, set, frozenset, range, slice, Ellipsis, nestings of them, builtin classes themselves, and objects of the
+classes in `libraries`. All other objects are passed to `other`, those of a subclass with their base value: a named
+tuple with its tuple.
+
+Most values are trees, and are written as such. Where one container occurs twice, or containers are nested more
+than `MAX_DEPTH` levels deep, each container is written once, after those that it contains, and others refer to it
+by its number.
+
+`decode` reads text of an untrusted process: it makes builtin values only, calls nothing that the text names, and
+refuses values that would be slow to build.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import json
+import marshal
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from types import MappingProxyType
+from typing import Any
+
+from llm_decpomdp.envs.sandbox.worker.protocol.libraries import LIBRARIES, library_of
+
+Maker = tuple[type, Callable[[Any], Any]]
+Other = Callable[[Any, Any], Any]
+"""Encoder of an object that is no value, given its encoded base value too (None if it has none)."""
+
+MAX_DEPTH = 150
+"""Deepest nesting of a value that is written as a tree."""
+
+CONTAINERS = frozenset(
+    {list, tuple, dict, set, bytearray, deque, OrderedDict, Counter, defaultdict}
+)
+"""Types of containers that may be written once and referred to; no subclasses of them."""
+
+MAX_SIZE = 10**6
+"""Largest number of containers in a value in which one contains another one twice: comparing takes as long."""
+
+MAX_ITEMS = 20_000
+"""Largest set or dict whose keys could be made to collide, which takes quadratic time to build."""
+
+MAX_PARTS = 8
+"""Longest tuple that counts as a key whose hash cannot be chosen."""
+
+MAX_DECODED = 512 * 2**20
+"""Maximum memory of all values of one decoder, in bytes: the same as a program's by default."""
+
+MAX_DIGITS = 4000
+"""Bits above which an integer is sent in hexadecimal: decimal digits would take quadratic time."""
+
+TYPES = {name: kind for name, kind in vars(builtins).items() if type(kind) is type}
+"""The builtin classes."""
+_TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
+
+DECODE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
+"""Exceptions that malformed text may raise."""
+
+to_text = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Unsendable(Exception):
+    """A value that cannot be written as text."""
+
+
+def encode(value: Any, other: Other) -> Any:
+    """Encode a value as JSON with tags.
+
+    Args:
+        value: Any object.
+        other: Encoder of objects that are none of the values above.
+
+    Raises:
+        Unsendable: If the value contains itself, or is nested too deeply in containers of other types than those
+            in `CONTAINERS`.
+    """
+    if is_tree(value):
+        return _encode(value, other, 0, NO_NUMBERS)
+    numbers: dict[int, int] = {}
+    parts = []
+    for container in _containers(value):
+        parts.append({"new": _encode(container, other, 0, numbers)})
+        numbers[id(container)] = len(numbers)
+    return {"last": parts}
+
+
+def is_tree(value: Any) -> bool:
+    """Check whether no container occurs twice in a value, and none is nested more than `MAX_DEPTH` levels deep.
+
+    A tuple without containers may occur several times: it cannot change.
+    """
+    earlier: set[int] = set()
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        if CONTAINERS.isdisjoint(map(type, level)):
+            return True
+        containers = [part for part in level if type(part) in CONTAINERS]
+        numbers = {*map(id, containers)}
+        if len(numbers) < len(containers) or not earlier.isdisjoint(numbers):
+            for container in containers:
+                if id(container) in earlier and not _is_flat(container):
+                    return False
+                earlier.add(id(container))
+        earlier |= numbers
+        level = gc.get_referents(*containers)
+    return False
+
+
+def _is_flat(container: Any) -> bool:
+    return type(container) is tuple and CONTAINERS.isdisjoint(map(type, container))
+
+
+def _containers(value: Any) -> Iterator[Any]:
+    """Yield each container in a value once, those in it before itself."""
+    ancestors: set[int] = set()
+    complete_ids: set[int] = set()
+    stack = [(value, False)]
+    while stack:
+        part, complete = stack.pop()
+        if complete:
+            complete_ids.add(id(part))
+            yield part
+        elif type(part) in CONTAINERS and id(part) not in complete_ids:
+            if id(part) in ancestors:
+                raise Unsendable("a value that contains itself")
+            ancestors.add(id(part))
+            stack.append((part, True))
+            stack += [(inner, False) for inner in gc.get_referents(part)]
+
+
+NO_NUMBERS: dict[int, int] = {}
+
+
+def _encode(value: Any, other: Other, depth: int, numbers: dict[int, int]) -> Any:
+    """Encode a value at a nesting depth; containers that have `numbers` as references to these."""
+    kind = type(value)
+    if kind is str or kind is bool or kind is float or value is None:
+        return value
+    if kind is int:
+        return value if value.bit_length() < MAX_DIGITS else {"int": hex(value)}
+    if depth > MAX_DEPTH:
+        raise Unsendable(f"nested more than {MAX_DEPTH} levels deep")
+    if numbers and id(value) in numbers:
+        return {"same": numbers[id(value)]}
+    depth += 1
+    if kind is list:
+        return [_encode(item, other, depth, numbers) for item in value]
+    if kind is tuple:
+        return {"tuple": [_encode(item, other, depth, numbers) for item in value]}
+    if kind is dict:
+        return {
+            "dict": [
+                [_encode(key, other, depth, numbers), _encode(item, other, depth, numbers)]
+                for key, item in value.items()
+            ]
+        }
+    return _encode_rest(value, kind, other, depth, numbers)
+
+
+def _encode_rest(value: Any, kind: type, other: Other, depth: int, numbers: dict[int, int]) -> Any:
+    if kind is set or kind is frozenset:
+        return {kind.__name__: [_encode(item, other, depth, numbers) for item in value]}
+    if kind is bytes or kind is bytearray:
+        return {kind.__name__: value.hex()}
+    if kind is complex:
+        return {"complex": [value.real, value.imag]}
+    if kind is range or kind is slice:
+        parts = (value.start, value.stop, value.step)
+        return {kind.__name__: [_encode(part, other, depth, numbers) for part in parts]}
+    if kind in VIEWS:
+        return {kind.__name__: _encode(VIEWS[kind](value), other, depth, numbers)}
+    if kind is memoryview and value.format == "B" and value.ndim == 1:
+        return {"memoryview": bytes(value).hex()}
+    if value is Ellipsis:
+        return {"ellipsis": 0}
+    if kind is type and value in _TYPE_NAMES:
+        return {"type": _TYPE_NAMES[value]}
+    library = library_of(kind)
+    content = library.parts(value) if library is not None else None
+    if library is not None and content is not None:
+        content = _encode(content, other, depth, numbers)
+        return content if library.scalar else {library.tag: content}
+    base = _base_value(value)
+    return other(value, None if base is None else _encode(base, other, depth, numbers))
+
+
+VIEWS: dict[type, Callable[[Any], Any]] = {
+    type({}.keys()): dict.fromkeys,
+    type({}.items()): dict,
+    type({}.values()): lambda values: dict(enumerate(values)),
+    type(OrderedDict().keys()): dict.fromkeys,
+    type(OrderedDict().items()): dict,
+    type(OrderedDict().values()): lambda values: dict(enumerate(values)),
+    MappingProxyType: dict,
+}
+"""For each type of views of a dict, the function that makes a dict with such a view."""
+
+
+def _base_value(value: Any) -> Any:
+    """Return the builtin value of an object of a subclass, without calling its methods; None if there is none."""
+    for base, convert in _CONVERSIONS:
+        if isinstance(value, base) and base in type(value).__mro__:
+            return convert(value)
+    return None
+
+
+_WHOLE = slice(None)
+_CONVERSIONS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (complex, complex.__pos__),
+    (str, str.__str__),
+    (list, lambda value: list.__getitem__(value, _WHOLE)),
+    (tuple, lambda value: tuple.__getitem__(value, _WHOLE)),
+    (dict, dict.copy),
+    (set, lambda value: {*set.__iter__(value)}),
+    (frozenset, lambda value: frozenset({*frozenset.__iter__(value)})),
+    (bytes, lambda value: bytes.__getitem__(value, _WHOLE)),
+    (bytearray, lambda value: bytearray.__getitem__(value, _WHOLE)),
+)
+
+
+class TooLarge(ValueError):
+    """A value that is too large to decode, though an honest program may have sent it."""
+
+
+class Decoder:
+    """Decodes text into values.
+
+    Args:
+        makers: For each further tag, the type of its content and the function that makes an object of it.
+        room: Maximum memory of all decoded values, in bytes; see `_size`.
+    """
+
+    def __init__(self, makers: dict[str, Maker], room: float = inf) -> None:
+        self.room = room
+        self._numbered: list[Any] = []
+        """The containers of the current text that have numbers."""
+        self._sizes: list[int] = []
+        """How many containers each of them would be, if those that occur twice were written twice."""
+        self._size = 1
+        """That number for the container that is being read."""
+        self._makers = {**_MAKERS, **makers}
+        self._scan = json.JSONDecoder(object_hook=self._make).raw_decode
+
+    def decode(self, text: str) -> Any:
+        """Decode a text; raises one of `DECODE_ERRORS` if it is malformed."""
+        self._take(_size(text))
+        self._numbered.clear()
+        self._sizes.clear()
+        self._size = 1
+        return self._scan(text)[0]
+
+    def _take(self, size: int) -> None:
+        self.room -= size
+        if self.room < 0:
+            raise TooLarge("values that take too much memory to compare")
+
+    def _make(self, tagged: dict[str, Any]) -> Any:
+        ((tag, content),) = tagged.items()
+        if tag == "new":
+            self._numbered.append(content)
+            self._sizes.append(self._size)
+            self._size = 1
+            return content
+        if tag == "same":
+            self._size += self._sizes[content]
+            if self._size > MAX_SIZE:
+                raise TooLarge(f"a value with more than {MAX_SIZE} parts, too large to compare")
+            return self._numbered[content]
+        kind, make = self._makers[tag]
+        if (
+            type(content) is not kind
+        ):  # such as a proxy of an iterator, which would call the program
+            raise TypeError(f"a {tag} of a {type(content).__name__}")
+        value = make(content)
+        self._take(sys.getsizeof(value))
+        return value
+
+
+def _size(text: str) -> int:
+    """Return an upper bound on the memory of the numbers, strings and lists in a text, in bytes, without tags.
+
+    A list takes 56 and up to 11 for each item, a string 60 without its characters, and each character 4; the
+    longer a number, the less it takes for each of its digits.
+    """
+    return 10 * len(text) + 32 * text.count('"') + 64 * text.count("[")
+
+
+def _check_hashes(items: Iterable[Any], number: int) -> None:
+    """Refuse a large collection whose keys may all have the same hash."""
+    if number > MAX_ITEMS and not all(map(_is_scattered, items)):
+        raise TooLarge(f"a set or dict of {number} items, too large to compare")
+
+
+def _is_scattered(key: Any) -> bool:
+    """Check whether many keys of this kind can hardly have the same hash."""
+    if type(key) is tuple:
+        return len(key) <= MAX_PARTS and all(
+            type(part) is str or (type(part) is int and -(2**31) < part < 2**31) for part in key
+        )
+    return type(key) is str or (type(key) is int and -(2**60) < key < 2**60)
+
+
+def _dict(pairs: list[list[Any]]) -> dict[Any, Any]:
+    if not all(type(pair) is list for pair in pairs):
+        raise TypeError("pairs of a dict that are none")
+    _check_hashes((key for key, _ in pairs), len(pairs))
+    return dict(pairs)
+
+
+def _set(items: list[Any]) -> set[Any]:
+    _check_hashes(items, len(items))
+    return set(items)
+
+
+_MAKERS: dict[str, Maker] = {
+    "tuple": (list, tuple),
+    "dict": (list, _dict),
+    "set": (list, _set),
+    "frozenset": (list, lambda items: frozenset(_set(items))),
+    "int": (str, lambda text: int(text, 16)),
+    "bytes": (str, bytes.fromhex),
+    "bytearray": (str, bytearray.fromhex),
+    "complex": (list, lambda parts: complex(*parts)),
+    "range": (list, lambda parts: range(*parts)),
+    "slice": (list, lambda parts: slice(*parts)),
+    "memoryview": (str, lambda text: memoryview(bytes.fromhex(text))),
+    "last": (list, lambda parts: parts[-1]),
+    "dict_keys": (dict, dict.keys),
+    "dict_items": (dict, dict.items),
+    "dict_values": (dict, dict.values),
+    "odict_keys": (dict, dict.keys),
+    "odict_items": (dict, dict.items),
+    "odict_values": (dict, dict.values),
+    "mappingproxy": (dict, MappingProxyType),
+    "ellipsis": (int, lambda _: Ellipsis),
+    "type": (str, TYPES.__getitem__),
+    **{library.tag: (library.content, library.make) for library in LIBRARIES if not library.scalar},
+}
+"""For each tag, the type of its content, and the function that makes a value of it."""
+
+
+# The arguments of a call, on their way to the program
+
+PLAIN, TAGGED = b"m", b"j"
+"""Formats of arguments: `marshal` data, or JSON for values that it cannot represent."""
+
+MARSHAL_VERSION = 0
+"""Without references between objects: equal arguments in which no container occurs twice give equal bytes."""
+
+
+def pack_call(args: Any, kwargs: dict[str, Any], other: Other, plain: bool = True) -> bytes:
+    """Encode the arguments of a call as bytes, equal for equal arguments that share their containers alike.
+
+    Args:
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        other: See `encode`.
+        plain: Try `marshal`, which is faster but turns a bytearray into bytes.
+    """
+    if plain and is_tree((args, kwargs)):
+        try:
+            return PLAIN + marshal.dumps((list(args), kwargs), MARSHAL_VERSION)
+        except ValueError:
+            pass  # an argument that `marshal` cannot represent
+    return TAGGED + to_text(encode_call(args, kwargs, other)).encode()
+
+
+def encode_call(args: Any, kwargs: dict[str, Any], other: Other) -> Any:
+    """Encode the arguments of a call as JSON with tags."""
+    return encode([list(args), [[name, value] for name, value in kwargs.items()]], other)
+
+
+def unpack_call(data: bytes, decode: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Decode arguments encoded by `pack_call`; only for data of a trusted process."""
+    if data[:1] == PLAIN:
+        args, kwargs = marshal.loads(data[1:])
+    else:
+        args, kwargs = decode_call(decode(data[1:].decode()))
+    return args, kwargs
+
+
+def decode_call(content: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Decode arguments encoded by `encode_call`, also from an untrusted process."""
+    if type(content) is not list or [*map(type, content)] != [list, list]:
+        raise TypeError("not the arguments of a call")
+    args, pairs = content
+    return args, _dict(pairs)

@@ -1,0 +1,393 @@
+"""Read an agent's completion as methods of a class, by the rule of `programs/completion.py`.
+
+Methods may stand alone, in the class, indented as in its body, in one Markdown fence or in several. A block that
+does not parse is read method by method, so that a broken method does not affect the others. What differs from
+functions:
+
+- Methods of all blocks are taken together. Of several definitions of one the last complete one counts, those in
+  fences before those in prose; what builds on it stays, as the setter of a property does.
+- Beside methods, all imports and functions are kept, and of assignments, other classes and compound statements
+  those that bind a name which the methods read. All other statements are left out.
+- A method may be bound by an assignment in the class's body. Attributes of the class that the skeleton does not
+  have are kept as helper methods are.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from llm_decpomdp.envs.source_code import bindings
+from llm_decpomdp.envs.source_code.bindings import (
+    BLOCKS,
+    Statement,
+    fingerprint,
+    first_line,
+    needed_names,
+)
+from llm_decpomdp.envs.source_code.chat_text import find_answer
+from llm_decpomdp.envs.source_code.classes.skeleton import FunctionNode, Outline, is_stub
+from llm_decpomdp.envs.source_code.code_blocks import Attempts, split_blocks
+from llm_decpomdp.envs.source_code.completion import SOLUTION, bodies, fingerprints, syntax_tree
+from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem
+
+WRAPPER = "class _:\n"
+"""Header that makes methods parse which are indented as in a class's body."""
+
+OVERLOAD = "@overload"
+
+METHOD_DECORATORS = ("staticmethod", "classmethod", "property")
+
+_HEADER = re.compile(r"([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(")
+_IMPORT = re.compile(r"(import|from)\b")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A definition or an import, without indentation."""
+
+    name: str
+    code: str
+    stub: bool = False
+    """True if it is still to be written."""
+    weak: bool = False
+    """True if any other definition comes before it: its body is empty, or the prompt shows it."""
+
+
+@dataclass(frozen=True)
+class ClassReading:
+    """Definitions in a completion; of equal names the last one counts, except in properties."""
+
+    imports: tuple[str, ...]
+    functions: tuple[Piece, ...]
+    """Functions beside the class, and what else the methods read."""
+    methods: tuple[Piece, ...]
+    broken: tuple[tuple[str, SyntaxProblem], ...]
+    """Methods that do not parse, and the reasons; lines count from the method's own first line."""
+    fallbacks: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Numbers by names of `completion.FALLBACKS`; those that are missing are 0."""
+
+
+def read_class(
+    completion: str, outline: Outline, opening: str = "", prompt: str = ""
+) -> ClassReading:
+    """Read a completion that should define methods of the outlined class.
+
+    The reading has methods, what stands beside the class, and imports, which may stand at the top level or inside
+    the class; definitions that the skeleton has complete are left out.
+    A top-level function counts as a method if the skeleton has one of that name, or by its first parameter
+    or a decorator. A completion of more than `MAX_CHARACTERS` is not read; code with too many tokens counts as
+    broken, see `Attempts`.
+
+    Args:
+        completion: Any text.
+        outline: The class.
+        opening: Header of the only method that is wanted, if the completion may be its body; empty otherwise.
+        prompt: Code that the prompt shows: a method that is the same there counts where there is no other.
+    """
+    answer = find_answer(completion)
+    reader = _Reader(outline, fingerprints(prompt) if prompt else frozenset())
+    blocks = split_blocks(answer.text, reader.parses) if len(answer.text) <= MAX_CHARACTERS else []
+    for reader.fenced, text in sorted(((b.fenced, b.text) for b in blocks), key=lambda b: not b[0]):
+        source, tree = _parsed(text, reader.parse)
+        if tree is not None:
+            reader.collect(source, tree.body)
+        else:
+            reader.salvage(text)
+        reader.end_block()
+    body = 0
+    if opening and not (reader.methods or reader.broken):
+        body = reader.continue_opening(opening, [block.text for block in blocks])
+    methods = tuple(reader.chosen_methods())
+    beside = reader.needed([*methods, *reader.functions.values()])
+    names = {piece.name for piece in methods}
+    stubs = sum(p.weak for p in reader.methods) - sum(p.weak for p in methods)
+    return ClassReading(
+        imports=tuple(reader.imports),
+        functions=(*beside, *reader.functions.values()),
+        methods=methods,
+        broken=tuple((n, p) for n, p in reader.broken.items() if n not in names),
+        fallbacks={
+            "reasoning": answer.reasoning,
+            "after_turn": answer.after_turn,
+            "invisible": answer.invisible,
+            "fences": sum(block.fenced for block in blocks),
+            "drafts": len(reader.methods) - len(methods) - stubs,
+            "stubs": stubs,
+            "other_blocks": len(beside),
+            "bindings": sum(piece.name in outline.names for piece in methods if _is_bound(piece)),
+            "body": body,
+        },
+    )
+
+
+def _is_bound(piece: Piece) -> bool:
+    """Check whether a piece is no function."""
+    return re.match(r"@|(?:async\s+)?def\b", piece.code) is None
+
+
+def _parsed(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
+    """Return the source that parses, if need be with a class header, and its tree."""
+    body = text.strip("\n")
+    first = body.lstrip(" \t")
+    for source in (body, WRAPPER + body, f"{WRAPPER}    {first}"):
+        tree = parse(source)
+        if isinstance(tree, ast.Module):
+            return source, tree
+    return text, None
+
+
+class _Beside(NamedTuple):
+    """A statement beside the class."""
+
+    statement: Statement
+    code: str
+
+
+@dataclass
+class _Reader:
+    """Collects the definitions of a completion."""
+
+    outline: Outline
+    quotations: frozenset[str] = frozenset()
+    """Fingerprints of methods that the prompt shows."""
+    imports: dict[str, None] = field(default_factory=dict)
+    functions: dict[str, Piece] = field(default_factory=dict)
+    methods: list[Piece] = field(default_factory=list)
+    block: dict[Piece, str] = field(default_factory=dict)
+    """Methods of the block that is read, with their fingerprints."""
+    beside: list[_Beside] = field(default_factory=list)
+    broken: dict[str, SyntaxProblem] = field(default_factory=dict)
+    fenced: bool = False
+    """True while fenced blocks are read, which comes first."""
+    in_fences: set[str] = field(default_factory=set)
+    """Methods with a complete definition in fences."""
+    parse: Attempts = field(default_factory=lambda: Attempts(syntax_tree))
+
+    def parses(self, text: str) -> bool:
+        """Check whether a text is code."""
+        return _parsed(text, self.parse)[1] is not None
+
+    def collect(self, source: str, body: list[ast.stmt], in_class: bool = False) -> None:
+        """Collect the definitions of a block that parses, and those of the class in it."""
+        for statement in body:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                self.imports[ast.unparse(statement)] = None
+            elif isinstance(statement, ast.ClassDef):
+                if in_class or statement.name not in (self.outline.class_name, "_", SOLUTION):
+                    self._collect_other(source, statement, in_class)
+                else:
+                    self.collect(source, statement.body, in_class=True)
+            elif isinstance(statement, FunctionNode):
+                weak = bindings.is_stub(statement)
+                piece = Piece(statement.name, segment(source, statement), is_stub(statement), weak)
+                if self._is_taken(piece.name):
+                    continue  # the skeleton has it complete
+                if in_class or _is_method(statement, self.outline):
+                    self.block[piece] = fingerprint(statement) if self.quotations else ""
+                elif not (weak and piece.name in self.functions):
+                    self.functions.pop(piece.name, None)
+                    self.functions[piece.name] = piece
+            elif isinstance(
+                statement, (*BLOCKS, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
+            ):
+                self._collect_other(source, statement, in_class)
+
+    def _collect_other(self, source: str, node: ast.stmt, in_class: bool) -> None:
+        """Collect a statement that is no function and no import."""
+        statement = Statement(node)
+        methods = [name for name in self.outline.names if name in statement.definitions]
+        if len(methods) > 1 or len(statement.bound.intersection(self.outline.names)) > 1:
+            return  # the methods may be of several agents
+        if methods:
+            self.block[Piece(methods[0], segment(source, node))] = ""
+        elif not in_class:
+            self.beside.append(_Beside(statement, segment(source, node)))
+        elif statement.bound and not any(map(self._is_taken, statement.bound)):
+            self.block[Piece(min(statement.bound), segment(source, node))] = ""
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self.outline.taken and name not in self.outline.names
+
+    def end_block(self) -> None:
+        """Take over the methods of a block; those in prose count where there are none in fences."""
+        quoted = self.quotations.issuperset(self.block.values())
+        for piece in self.block:
+            weak = piece.weak or quoted
+            if self.fenced and not weak:
+                self.in_fences.add(piece.name)
+            if self.fenced or piece.name not in self.in_fences:
+                self.methods.append(replace(piece, weak=weak))
+        self.block.clear()
+
+    def chosen_methods(self) -> Iterator[Piece]:
+        """Yield the definition of each method that counts, and after it those that build on it."""
+        groups: dict[str, list[Piece]] = {}
+        for piece in self.methods:
+            groups.setdefault(piece.name, []).append(piece)
+        for group in groups.values():
+            parts: dict[str, list[Piece]] = {}
+            for piece in group:
+                parts.setdefault(_builds_by(piece), []).append(piece)
+            yield from parts.pop(OVERLOAD, ())
+            for part in sorted(parts, key=bool):
+                yield ([p for p in parts[part] if not p.weak] or parts[part])[-1]
+
+    def needed(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the statements beside the class that bind names which these pieces read, and what they need."""
+        if not self.beside:
+            return []
+        bound = {*self.outline.taken, *(piece.name for piece in self.functions.values())}
+        pending = {name for piece in pieces for name in needed_names(piece.code)}
+        pieces_at: dict[int, Piece] = {}
+        while names := pending - bound:
+            bound |= names
+            pending = set()
+            for index, (statement, code) in enumerate(self.beside):
+                match = names & (statement.bound | statement.changed)
+                if match and index not in pieces_at:
+                    pieces_at[index] = Piece(min(match), code)
+                    pending |= needed_names(code)
+        whole: dict[str, Piece] = {}
+        for _, piece in sorted(pieces_at.items()):
+            before = whole.get(piece.name)
+            code = piece.code if before is None else f"{before.code}\n{piece.code}"
+            whole[piece.name] = Piece(piece.name, code)
+        return list(whole.values())
+
+    def continue_opening(self, opening: str, texts: Sequence[str]) -> int:
+        """Read a text as the body of the only method that is wanted; return 1 if one is."""
+        for part in bodies(opening, texts, self.parse):
+            tree = syntax_tree(part)
+            if isinstance(tree, ast.Module):
+                self.collect(part, tree.body[:1])
+                self.end_block()
+                return 1
+        return 0
+
+    def salvage(self, text: str) -> None:
+        """Read a block that does not parse method by method, each from its decorators to those of the next."""
+        lines = text.split("\n")
+        for line in lines:
+            if _IMPORT.match(line) and isinstance(tree := self.parse(line), ast.Module):
+                self.collect(line, tree.body)
+        starts = _outer_headers(lines)
+        begins = [_with_decorators(lines, n, match[1]) for n, match in starts]
+        ends = [*begins, len(lines)][1:]
+        for begin, end, (_, match) in zip(begins, ends, starts, strict=True):
+            problem = self._salvage_method(lines[begin:end])
+            if problem is not None and match[2] in self.outline.names:
+                self.broken.setdefault(match[2], problem)
+
+    def _salvage_method(self, lines: list[str]) -> SyntaxProblem | None:
+        """Collect the longest beginning that parses, without prose after it; return the problem if none does."""
+        indent = len(lines[0]) - len(lines[0].lstrip())
+        wrapper = WRAPPER if indent else ""
+        problem: SyntaxProblem | None = None
+        end = len(lines)
+        while end > 0 and self.parse.room > 0:
+            source = wrapper + "\n".join(lines[:end])
+            tree = self.parse(source)
+            if isinstance(tree, ast.Module):
+                self.collect(source, tree.body)
+                return None
+            line = min(max(tree.line - bool(wrapper), 1), len(lines))
+            problem = problem or SyntaxProblem(tree.message, line, tree.column)
+            end = _previous_end(lines, end, indent)
+        return problem or SyntaxProblem("too much code that does not parse", 1, 1)
+
+
+def _outer_headers(lines: list[str]) -> list[tuple[int, re.Match[str]]]:
+    """Return the headers of functions that stand in no other function, with their lines."""
+    headers: list[tuple[int, re.Match[str]]] = []
+    margin = -1
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        indent = len(line) - len(line.lstrip())
+        if indent <= margin:
+            margin = -1
+        if margin < 0 and (match := _HEADER.match(line)):
+            headers.append((number, match))
+            margin = indent
+    return headers
+
+
+def _is_method(function: FunctionNode, outline: Outline) -> bool:
+    if function.name in outline.taken:
+        return True
+    parameters = [*function.args.posonlyargs, *function.args.args]
+    decorators = [d.id for d in function.decorator_list if isinstance(d, ast.Name)]
+    decorated = not set(decorators).isdisjoint(METHOD_DECORATORS)
+    return decorated or (bool(parameters) and parameters[0].arg in ("self", "cls"))
+
+
+def _builds_by(piece: Piece) -> str:
+    """Return the decorator by which a definition builds on another one of its name; empty if it does not."""
+    decorator = piece.code.partition("\n")[0]
+    if decorator.startswith(("@overload", "@typing.overload")):
+        return OVERLOAD
+    return decorator if decorator.startswith(f"@{piece.name}.") else ""
+
+
+def _with_decorators(lines: list[str], number: int, indent: str) -> int:
+    while number and lines[number - 1].startswith(f"{indent}@"):
+        number -= 1
+    return number
+
+
+def _previous_end(lines: list[str], end: int, indent: int) -> int:
+    """Return the last line before `end` that is indented no deeper than the method: prose may begin there."""
+    for number in range(end - 1, 0, -1):
+        line = lines[number]
+        if line.strip() and len(line) - len(line.lstrip()) <= indent:
+            return number
+    return 0
+
+
+# The text of definitions
+
+
+def segment(source: str, node: ast.stmt) -> str:
+    """Return the text of a statement, decorators and comments included, without indentation."""
+    begin, end = first_line(node), node.end_lineno or node.lineno
+    lines = source.split("\n")[begin - 1 : end]
+    before = lines[0].encode()[: node.col_offset] if begin == node.lineno else b""
+    after = lines[-1].encode()[node.end_col_offset :].strip()
+    if before.strip() or (after and not after.startswith(b"#")):
+        return ast.unparse(node)  # others share its lines
+    prefix = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+    return shift(lines, begin, inside_strings(node), prefix, "")
+
+
+def inside_strings(tree: ast.AST) -> set[int]:
+    """Return the lines that begin inside a literal of several lines, whose indentation belongs to it."""
+    texts = {  # the parts of an f-string have its lines
+        (node.lineno + 1, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
+    }
+    return {line for begin, end in texts for line in range(begin, end)}
+
+
+def shift(lines: list[str], begin: int, fixed: set[int], old: str, new: str) -> str:
+    """Change the indentation of lines.
+
+    Args:
+        lines: The lines.
+        begin: Number of the first line.
+        fixed: Numbers of the lines that are not changed.
+        old: The indentation to remove; a line with less loses all of it.
+        new: The indentation to add to lines that are not blank.
+    """
+    shifted = []
+    for number, line in enumerate(lines, begin):
+        if number not in fixed:
+            rest = line.removeprefix(old) if line.startswith(old) else line.lstrip()
+            line = new + rest if rest.strip() else ""
+        shifted.append(line)
+    return "\n".join(shifted)

@@ -1,0 +1,686 @@
+"""Read a completion as Python: which code in it is run, and does it define the requested functions?
+
+The rule, which all families of code share:
+
+1. Reasoning, later turns and invisible characters are removed (`chat_text.py`).
+2. The answer is split into blocks: fenced ones, and those that parse amid prose (`code_blocks.py`).
+3. Of all definitions of a function at the top level of blocks the best one is chosen: complete before one
+   without `return`, before a broken attempt, before an import, before a quotation of the prompt, before an empty
+   body (`bindings.is_stub`); then fenced before prose; then the last. A definition is a function, a lambda, an
+   alias, the result of a call such as `partial(...)`, also inside `if`, `try`, `with` or a loop. The method of a
+   class `Solution` counts if there is no other definition. A bare body counts last: text that continues the
+   `opening` at the end of the prompt.
+4. The code is the block of that definition. Statements of other blocks come before it: imports, functions, classes
+   and assignments that bind a name which it reads, and the statements that these need in turn. Names that the task
+   or team-mates bind are not taken from other blocks.
+5. Two kinds of statements are removed from the block: definitions that the chosen definition replaces, and text,
+   which only looks names up (`Done`, `Complexity: O(n)`; see `Statement.is_prose`). All other statements run.
+
+Everything is decided on the AST. Only code that does not parse is read as text, by the rules of `_read_text` and
+`_returns_in_text`, to distinguish a broken attempt from no attempt. Reading never raises an error, and its work is
+bounded: see `MAX_READ` of `code_blocks.py`. A completion of several blocks can run only code that a single block
+could also contain.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import islice
+
+from llm_decpomdp.envs.source_code.bindings import (
+    COMPLETE,
+    FUNCTIONS,
+    IMPORTED,
+    QUOTE,
+    SILENT,
+    STUB,
+    FunctionNode,
+    Statement,
+    all_bound,
+    fingerprint,
+    first_line,
+    header,
+    is_stub,
+    needed_names,
+)
+from llm_decpomdp.envs.source_code.chat_text import find_answer
+from llm_decpomdp.envs.source_code.code_blocks import (
+    Attempts,
+    continuations,
+    dedent,
+    parts_that_parse,
+    split_blocks,
+)
+from llm_decpomdp.envs.source_code.parsing import (
+    COPYING,
+    MAX_CHARACTERS,
+    MAX_TOKENS,
+    SyntaxProblem,
+    end_of_bound,
+    explodes,
+    parse,
+)
+
+FALLBACKS = {
+    "reasoning": "characters of reasoning that were removed",
+    "after_turn": "characters after the end of the turn",
+    "invisible": "invisible characters and unusual spaces outside strings",
+    "fences": "fenced blocks",
+    "prose": "statements that were removed as text",
+    "drafts": "definitions of the requested functions that another definition replaced",
+    "stubs": "definitions of the requested functions with an empty body that another definition replaced",
+    "other_blocks": "statements from other blocks",
+    "bindings": "requested functions that an alias, a call or another assignment defines",
+    "body": "1 if the completion was read as the body of the function",
+}
+"""Numbers in the report of a reading, by name."""
+
+SOLUTION = "Solution"
+"""Name of a class whose method may be the requested function."""
+
+
+def reading_keys(agents: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in infos of what the readings of agents report, such as `reading/main_0/drafts`."""
+    return tuple(f"reading/{agent}/{name}" for agent in agents for name in FALLBACKS)
+
+
+def reading_details(fallbacks: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Return what the readings of agents report, by its name in infos."""
+    return {
+        f"reading/{agent}/{name}": counts.get(name, 0)
+        for agent, counts in fallbacks.items()
+        for name in FALLBACKS
+    }
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The code of a completion, and its definition of the requested function."""
+
+    code: str
+    """Code that is run; empty when the completion does not define the function."""
+    problem: SyntaxProblem | None
+    """Reason why `code` does not parse, or None."""
+    defined: bool
+    """True if `code` defines the requested function at its top level."""
+    returns: bool
+    """True if that function itself has a `return` or `yield` (nested functions don't count)."""
+    fallbacks: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Numbers by names of `FALLBACKS`; those that are missing are 0."""
+
+    @property
+    def complete(self) -> bool:
+        """True if the function is defined and returns, as the reward's first level requires."""
+        return self.defined and self.returns
+
+
+def read(completion: str, function: str, given: Collection[str] = (), opening: str = "") -> Reading:
+    """Read a completion that should define `function`, by the rule of this module.
+
+    A completion of more than `MAX_CHARACTERS` counts as text that does not parse, and so does code of more than
+    `MAX_TOKENS`, or beyond the first `MAX_READ`.
+
+    Args:
+        completion: Any text.
+        function: Name of the function that the agent was asked to write.
+        given: Names that the task and team-mates bind.
+        opening: Text with which the prompt ends and that the completion may continue, such as `def f(x):`; empty
+            if there is none.
+    """
+    return CompletionReader(completion, given, opening).read(function)
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """A block of a completion that parses."""
+
+    text: str
+    statements: tuple[Statement, ...]
+    fenced: bool
+
+    @cached_property
+    def definers(self) -> dict[str, list[int]]:
+        """The statements that define each name, by their indices."""
+        return _index(statement.definitions for statement in self.statements)
+
+    @cached_property
+    def binders(self) -> dict[str, list[int]]:
+        """The statements that bind each name or change its object; empty functions are none."""
+        return _index(
+            () if _is_empty(statement) else statement.bound | statement.changed
+            for statement in self.statements
+        )
+
+    @cached_property
+    def functions(self) -> dict[str, Statement]:
+        """The last function of each name."""
+        return {s.node.name: s for s in self.statements if isinstance(s.node, FUNCTIONS)}
+
+    @cached_property
+    def fingerprints(self) -> frozenset[str]:
+        """Fingerprints of its functions."""
+        return frozenset(fingerprint(statement.node) for statement in self.functions.values())
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        """The lines of the text, encoded as the columns of nodes count."""
+        return [line.encode() for line in self.text.split("\n")]
+
+    def rank(self, name: str, index: int) -> int:
+        """Return how complete a definition of a name is; an alias is as complete as its function."""
+        definition = self.statements[index].definitions[name]
+        if isinstance(definition, ast.Name) and definition.id in self.functions:
+            return self.functions[definition.id].rank(definition.id)
+        return self.statements[index].rank(name)
+
+
+def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
+    index: dict[str, list[int]] = {}
+    for number, group in enumerate(names):
+        for name in group:
+            index.setdefault(name, []).append(number)
+    return index
+
+
+def _is_empty(statement: Statement) -> bool:
+    return isinstance(statement.node, FUNCTIONS) and is_stub(statement.node)
+
+
+def _module(text: str, tree: ast.Module | SyntaxProblem, fenced: bool) -> Module:
+    """Return a block that parses."""
+    assert isinstance(tree, ast.Module)
+    return Module(text, tuple(map(Statement, tree.body)), fenced)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A definition of a function in a completion; the greatest one is chosen."""
+
+    rank: int
+    fenced: bool
+    module: int
+    statement: int
+
+
+class CompletionReader:
+    """Reads several functions out of one completion.
+
+    Args:
+        completion: As of `read`.
+        given: As of `read`.
+        opening: As of `read`.
+        prompt: Code that the prompt shows. A block whose functions are all the same there is a quotation: they
+            count where the completion has no others of their names.
+    """
+
+    def __init__(
+        self,
+        completion: str,
+        given: Collection[str] = (),
+        opening: str = "",
+        prompt: str = "",
+    ) -> None:
+        self.prompt = prompt
+        self.given = frozenset(given)
+        self.opening = opening
+        self.fallbacks: dict[str, int] = {}
+        self.modules: list[Module] = []
+        self.unparsable: list[str] = []
+        """Blocks that do not parse, fenced ones first."""
+        self._parts: list[str] = []
+        """Parts of these that parse."""
+        self._trees: dict[str, ast.Module | SyntaxProblem] = {}
+        self._attempts = Attempts(syntax_tree)
+        self._places: dict[str, _Place | None] = {}
+        answer = find_answer(completion)
+        self.fallbacks["reasoning"] = answer.reasoning
+        self.fallbacks["after_turn"] = answer.after_turn
+        self.fallbacks["invisible"] = answer.invisible
+        self.answer = answer.text
+        if len(self.answer) > MAX_CHARACTERS:
+            self.unparsable.append(self.answer[: MAX_CHARACTERS + 1])
+        else:
+            self._split()
+
+    def read(self, function: str) -> Reading:
+        """Read the definition of a function, and the code that goes with it."""
+        place = self._place(function)
+        attempt = None
+        if place is None or place.rank < SILENT:
+            attempt = self._broken_attempt(function)
+        if attempt is not None:
+            return replace(_with_problem(attempt), fallbacks=self.fallbacks)
+        if place is None:
+            nothing = Reading("", None, False, False)
+            if self.unparsable and not self.modules:
+                nothing = _with_problem(_read_text(self.unparsable[0], function))
+            return replace(nothing, fallbacks=self.fallbacks)
+        rank = self.modules[place.module].rank(function, place.statement)
+        code, counts = self.compose([function])
+        fallbacks = {**self.fallbacks, **counts}
+        return Reading(code, None, True, rank in (COMPLETE, IMPORTED), fallbacks)
+
+    def best_name(self, functions: Sequence[str]) -> str:
+        """Return which of several names the completion gives a function; the first where it gives none.
+
+        Functions come before other definitions, such as aliases of them.
+        """
+        places = {name: place for name in functions if (place := self._place(name)) is not None}
+        if not places:
+            attempts = (name for name in functions if self._broken_attempt(name) is not None)
+            return next(attempts, functions[0])
+
+        functions_first = {
+            name: (isinstance(self._definition(name, place), FunctionNode), _order(place))
+            for name, place in places.items()
+        }
+        return max(functions_first, key=lambda name: functions_first[name])
+
+    def _definition(self, name: str, place: _Place) -> ast.AST:
+        return self.modules[place.module].statements[place.statement].definitions[name]
+
+    # Blocks
+
+    def _parse(self, text: str) -> ast.Module | SyntaxProblem:
+        """Parse a text within the completion's budget, which is charged once for each text."""
+        if text not in self._trees:
+            self._trees[text] = self._attempts(text)
+        return self._trees[text]
+
+    def _parses(self, text: str) -> bool:
+        return isinstance(self._parse(dedent(text)), ast.Module)
+
+    def _split(self) -> None:
+        blocks = split_blocks(self.answer, self._parses)
+        self.fallbacks["fences"] = sum(block.fenced for block in blocks)
+        texts = [(dedent(block.text), block.fenced) for block in blocks]
+        whole = [(text, fenced, self._parse(text)) for text, fenced in texts]
+        room = max(self._attempts.room, 0) // max(len(whole), 1)
+        rest: dict[bool, list[str]] = {True: [], False: []}
+        for text, fenced, tree in whole:
+            if isinstance(tree, ast.Module):
+                self.modules.append(_module(text, tree, fenced))
+                continue
+            for part in parts_that_parse(text, Attempts(syntax_tree, room)):
+                self._parts.append(part)
+                self.modules.append(_module(part, syntax_tree(part), fenced))
+            rest[fenced].append(text)
+        self.unparsable += rest[True] + rest[False]
+
+    # The definition of a function
+
+    def _place(self, name: str) -> _Place | None:
+        if name not in self._places:
+            place = self._best(name)
+            if place is None or place.rank < SILENT:
+                place = self._method(name) or place
+            if place is None and self.opening and self._broken_attempt(name) is None:
+                place = self._body(name)
+            self._places[name] = place
+        return self._places[name]
+
+    def _all_places(self, name: str) -> list[_Place]:
+        return [
+            _Place(self._rank(module, name, index), module.fenced, number, index)
+            for number, module in enumerate(self.modules)
+            for index in module.definers.get(name, ())
+        ]
+
+    def _rank(self, module: Module, name: str, index: int) -> int:
+        rank = module.rank(name, index)
+        quoted = rank > QUOTE and self.prompt and module.fingerprints <= fingerprints(self.prompt)
+        return QUOTE if quoted and name in module.functions else rank
+
+    def _best(self, name: str) -> _Place | None:
+        return max(self._all_places(name), key=_order, default=None)
+
+    def _method(self, name: str) -> _Place | None:
+        """Bind the method of a class `Solution` to its name."""
+        for number in reversed(range(len(self.modules))):
+            module = self.modules[number]
+            for statement in module.statements:
+                node = statement.node
+                if not (isinstance(node, ast.ClassDef) and node.name == SOLUTION):
+                    continue
+                methods = [part for part in node.body if isinstance(part, FUNCTIONS)]
+                if any(part.name == name and not is_stub(part) for part in methods):
+                    call = (  # the class of this block: a team-mate may have one of that name, too
+                        f"{name} = lambda *args, _solution={SOLUTION}, **kwargs: "
+                        f"_solution().{name}(*args, **kwargs)"
+                    )
+                    text = f"{module.text.rstrip()}\n\n\n{call}\n"
+                    tree = self._parse(text)
+                    if isinstance(tree, ast.Module):
+                        self.modules[number] = _module(text, tree, module.fenced)
+                        return self._best(name)
+        return None
+
+    def _body(self, name: str) -> _Place | None:
+        """Read the answer as a continuation of the prompt's opening."""
+        modules = sorted(self.modules, key=lambda module: not module.fenced)
+        texts = [*self.unparsable, *(module.text for module in modules)]
+        for part in bodies(self.opening, texts, self._attempts):
+            module = _module(part, syntax_tree(part), True)
+            first = module.statements[0]
+            if name in first.definitions and first.rank(name) == COMPLETE:
+                self.modules.append(module)
+                self.fallbacks["body"] = 1
+                return _Place(COMPLETE, True, len(self.modules) - 1, 0)
+        return None
+
+    def _broken_attempt(self, function: str) -> Reading | None:
+        """Return the best attempt at a function that does not parse."""
+        attempts = [_read_text(text, function, self._parts) for text in self.unparsable]
+        attempts = [reading for reading in attempts if reading.defined]
+        return max(attempts, key=lambda reading: reading.returns, default=None)
+
+    # The code
+
+    def compose(self, functions: Collection[str]) -> tuple[str, dict[str, int]]:
+        """Return the code of all functions that are defined, and what was left out of it and added."""
+        places = {name: place for name in functions if (place := self._place(name)) is not None}
+        counts = dict.fromkeys(("prose", "drafts", "stubs", "other_blocks", "bindings"), 0)
+        bases = sorted({place.module for place in places.values()})
+        dropped: dict[int, set[int]] = {number: set() for number in bases}
+        for name, place in places.items():
+            counts["bindings"] += not isinstance(self._definition(name, place), FunctionNode)
+            for rival in self._all_places(name):
+                if (rival.module, rival.statement) == (place.module, place.statement):
+                    continue
+                if rival.module == place.module and not self._is_replaced(name, rival, place):
+                    continue
+                counts["stubs" if rival.rank == STUB else "drafts"] += 1
+                if rival.module in dropped:
+                    dropped[rival.module].add(rival.statement)
+        for number in bases:
+            prose = self._prose(number) - dropped[number]
+            counts["prose"] += len(prose)
+            dropped[number] |= prose | self._empty_helpers(number, functions)
+        texts = [_without(self.modules[number], dropped[number]) for number in bases]
+        extra = self._needed(texts, bases, dropped)
+        counts["other_blocks"] = len(extra)
+        code = _joined(extra, texts)
+        if not isinstance(syntax_tree(code), ast.Module) and bases:
+            code = self.modules[bases[-1]].text
+        return code, counts
+
+    def _is_replaced(self, name: str, other: _Place, chosen: _Place) -> bool:
+        """Check whether a definition in the block of the chosen one has no effect on it."""
+        if other.statement > chosen.statement:
+            return True
+        statements = self.modules[chosen.module].statements
+        if not isinstance(statements[chosen.statement].node, FUNCTIONS):
+            return False
+        if not isinstance(statements[other.statement].node, FUNCTIONS):
+            return False
+        between = statements[other.statement + 1 : chosen.statement + 1]
+        return not any(name in statement.eager for statement in between)
+
+    def _prose(self, number: int) -> set[int]:
+        """Return the statements of a block that are text."""
+        return {
+            index
+            for index, statement in enumerate(self.modules[number].statements)
+            if statement.is_prose(_NOTHING) and statement.is_prose(self._known)
+        }
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """All names that are bound anywhere."""
+        names = set(self.given)
+        for module in self.modules:
+            for statement in module.statements:
+                names |= all_bound(statement.node)
+        return frozenset(names)
+
+    def _empty_helpers(self, number: int, functions: Collection[str]) -> set[int]:
+        """Return the empty functions of a block that another block defines."""
+        return {
+            index
+            for index, statement in enumerate(self.modules[number].statements)
+            if isinstance(node := statement.node, FUNCTIONS)
+            and node.name not in functions
+            and is_stub(node)
+            and self._provider(node.name, {number}) is not None
+        }
+
+    def _needed(
+        self, texts: list[str], bases: list[int], dropped: Mapping[int, set[int]]
+    ) -> list[str]:
+        """Return the statements of other blocks that bind what the code reads, and what these need."""
+        elsewhere = [number for number in range(len(self.modules)) if number not in bases]
+        if not elsewhere:
+            return []
+        bound = set(self.given)
+        for number in bases:
+            for index, statement in enumerate(self.modules[number].statements):
+                bound |= statement.bound if index not in dropped[number] else set()
+        pending = {name for text in texts for name in needed_names(text)}
+        places: set[tuple[int, int]] = set()
+        while names := pending - bound:
+            bound |= names
+            pending = set()
+            for name in names:
+                provider = self._provider(name, bases)
+                if provider is None:
+                    pending.add("*")  # as in `from math import *`
+                    continue
+                module = self.modules[provider.module]
+                for index in module.binders[name]:
+                    if (provider.module, index) not in places:
+                        places.add((provider.module, index))
+                        pending |= needed_names(_text(module, index))
+        return [_text(self.modules[number], index) for number, index in sorted(places)]
+
+    def _provider(self, name: str, excluded: Collection[int]) -> _Place | None:
+        """Return where a name is bound outside of some blocks: in a fence if possible, and last."""
+        places = [
+            _Place(COMPLETE, module.fenced, number, index)
+            for number, module in enumerate(self.modules)
+            if number not in excluded
+            for index in module.binders.get(name, ())
+            if name in module.statements[index].bound
+        ]
+        return max(places, key=_order, default=None)
+
+
+def _order(place: _Place) -> tuple[int, bool, int, int]:
+    return place.rank, place.fenced, place.module, place.statement
+
+
+def bodies(opening: str, texts: Iterable[str], attempts: Attempts) -> Iterator[str]:
+    """Yield code in which one of the first texts that may be a body continues an opening."""
+    for text in islice(dict.fromkeys(texts), MAX_BODIES):
+        if any(word in opening or word in text for word in ("return", "yield")):
+            for continued in continuations(opening, text):
+                for part in parts_that_parse(continued, attempts)[:1]:
+                    if len(part.rstrip()) > len(opening.rstrip()):
+                        yield part
+
+
+_NOTHING: frozenset[str] = frozenset()
+
+MAX_BODIES = 3
+"""Blocks that are tried as the body of the function."""
+
+
+def _without(module: Module, dropped: Collection[int]) -> str:
+    """Return the text of a block without some statements; the others stay on their lines."""
+    if not dropped:
+        return module.text
+    lines = [*module.lines]
+    for index in sorted(dropped, reverse=True):
+        node = module.statements[index].node
+        first, last = first_line(node) - 1, (node.end_lineno or node.lineno) - 1
+        before = lines[first][: node.col_offset] if first == node.lineno - 1 else b""
+        after = lines[last][node.end_col_offset :]
+        alone = not before.strip() and (not after.strip() or after.lstrip().startswith(b"#"))
+        lines[first : last + 1] = [b"" if alone else before + b"pass" + after] + [b""] * (
+            last - first
+        )
+    return b"\n".join(lines).decode()
+
+
+def _text(module: Module, index: int) -> str:
+    """Return the text of a statement."""
+    node = module.statements[index].node
+    first, last = first_line(node) - 1, (node.end_lineno or node.lineno) - 1
+    text = module.lines[first : last + 1]
+    text[-1] = text[-1][: node.end_col_offset]
+    if first == node.lineno - 1:
+        text[0] = text[0][node.col_offset :]
+    return b"\n".join(text).decode()
+
+
+def _joined(extra: list[str], texts: list[str]) -> str:
+    """Join code, with imports from the future first."""
+    if not extra and len(texts) == 1:
+        return texts[0]
+    futures: dict[str, None] = {}
+    rest = []
+    for text in (*extra, *texts):
+        lines = text.split("\n")
+        if FUTURE in text and (tree := parsed(text)) is not None:
+            for statement in tree.body:
+                if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+                    futures[ast.unparse(statement)] = None
+                    for number in range(statement.lineno - 1, statement.end_lineno or 0):
+                        lines[number] = ""
+        rest.append("\n".join(lines).strip("\n"))
+    return "\n\n".join(filter(None, [*futures, *rest])) + "\n"
+
+
+FUTURE = "from __future__"
+
+
+@lru_cache(maxsize=256)
+def fingerprints(code: str) -> frozenset[str]:
+    """Return the fingerprints of the functions and methods of code; none where it does not parse."""
+    tree = parsed(code)
+    nodes = ast.walk(tree) if tree is not None else ()
+    return frozenset(fingerprint(node) for node in nodes if isinstance(node, FUNCTIONS))
+
+
+@lru_cache(maxsize=256)
+def bound_names(code: str) -> frozenset[str]:
+    """Return the names that code binds at its top level; none where it does not parse."""
+    tree = parsed(code)
+    statements = map(Statement, tree.body) if tree is not None else ()
+    return frozenset(name for statement in statements for name in statement.bound)
+
+
+def parsed(code: str) -> ast.Module | None:
+    """Return the module of `code`, shared by all callers; None where it does not parse."""
+    tree = syntax_tree(code)
+    return tree if isinstance(tree, ast.Module) else None
+
+
+def find_function(code: str, name: str) -> FunctionNode | None:
+    """Return the last top-level definition of `name`, a function or a lambda; None where there is none."""
+    tree = parsed(code)
+    definition: FunctionNode | None = None
+    for statement in tree.body if tree is not None else []:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            if statement.name == name:
+                definition = statement
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
+            if any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
+                definition = statement.value
+    return definition
+
+
+def without_definition(code: str, name: str) -> str:
+    """Remove the top-level function `name` from `code`, to get a prompt's imports and helpers.
+
+    Empty where `code` does not parse, as when a prompt is prose.
+    """
+    tree = parsed(code)
+    if tree is None:
+        return ""
+    statements = [
+        statement
+        for statement in tree.body
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+        or statement.name != name
+    ]
+    return ast.unparse(ast.Module(statements, [])) + "\n" if statements else ""
+
+
+def signature(code: str, name: str) -> str:
+    """Return the header of function `name` without its colon, such as `def f(x: int) -> str`.
+
+    It is `def name(...)` where `code` does not define it.
+    """
+    node = find_function(code, name)
+    if node is None or isinstance(node, ast.Lambda):
+        return f"def {name}(...)"
+    return header(node).removesuffix(":")
+
+
+def _read_text(text: str, function: str, parts: Iterable[str] = ()) -> Reading:
+    """Read code that does not parse, but for its parts that do; `_with_problem` adds the reason."""
+    rest = code = text.strip("\n")
+    for part in parts:
+        rest = rest.replace(part.strip("\n"), "", 1)
+    header = re.compile(
+        rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE
+    )
+    match = header.search(rest)
+    return Reading(
+        code=code,
+        problem=None,
+        defined=match is not None,
+        returns=match is not None and _returns_in_text(rest[match.start() :], len(match[1])),
+    )
+
+
+def _with_problem(reading: Reading) -> Reading:
+    tree = syntax_tree(reading.code)
+    return replace(reading, problem=tree if isinstance(tree, SyntaxProblem) else None)
+
+
+def _returns_in_text(code: str, indent: int) -> bool:
+    """Check whether the block that `code`'s first line opens has a line that begins with `return` or `yield`.
+
+    The block ends at the first line, not blank, that is indented no deeper than the header.
+    """
+    statement = re.compile(r"(?:^|[:;])\s*(?:return|yield)\b")
+    header, *body = code.splitlines()
+    if statement.search(header.partition("#")[0].strip()):
+        return True
+    for line in body:
+        stripped = line.partition("#")[0]
+        if stripped.strip() and len(stripped) - len(stripped.lstrip()) <= indent:
+            return False
+        if statement.search(stripped.strip()):
+            return True
+    return False
+
+
+@lru_cache(maxsize=16)  # enough for one turn; the tree of a long completion takes several megabytes
+def syntax_tree(code: str) -> ast.Module | SyntaxProblem:
+    """Parse and compile code without running it; return the module, or the problem."""
+    if line := end_of_bound(code):
+        text = f"more than {MAX_TOKENS} tokens or {MAX_CHARACTERS} characters of code"
+        return SyntaxProblem(text, line, 1)
+    tree: ast.Module | None = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "invalid escape sequence" in an agent's code
+            tree = parse(code)
+            if any(word in code for word in COPYING) and explodes(tree):
+                text = "too many ways out of finally and with blocks, or functions in functions"
+                return SyntaxProblem(text, 1, 1, parses=True)
+            compile(code, "<completion>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        lines = code.count("\n") + 1
+        line = min(max(error.lineno or 1, 1), lines)
+        return SyntaxProblem(error.msg, line, max(error.offset or 1, 1), tree is not None)
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, hostile nesting
+        return SyntaxProblem(str(error) or type(error).__name__, 1, 1, tree is not None)
+    return tree

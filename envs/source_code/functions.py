@@ -1,0 +1,231 @@
+"""Lines of a program's top-level functions, and the size of a change in tokens."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Collection, Iterator, Sequence
+
+from llm_decpomdp.envs.source_code.bindings import Statement
+from llm_decpomdp.envs.source_code.completion import find_function, parsed
+from llm_decpomdp.envs.source_code.positions import FUNCTIONS, has_docstring
+
+MAX_GROWTH = 4
+MAX_MORE = 200
+"""A text of more than `MAX_GROWTH` times another's tokens plus `MAX_MORE` counts in full, without a comparison."""
+
+UNSEEN = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
+
+LITERALS = {"STRING", "NUMBER", "FSTRING_MIDDLE"}
+"""Names in `tokenize` of tokens of any length."""
+
+WORD = re.compile(r"\s{0,8}(?:[\w.]{1,8}|[^\w\s.])|\s{1,8}")
+"""Short word or mark of a literal, with the white space before it."""
+
+Span = tuple[int, int]
+"""First line, counted from 0, and the line after the last one."""
+
+
+def functions(code: str) -> dict[str, tuple[Span, ...]]:
+    """Return the lines of each top-level function, in order; all definitions of a name that is defined again.
+
+    Empty where `code` does not parse.
+    """
+    tree = parsed(code)
+    spans: dict[str, tuple[Span, ...]] = {}
+    for statement in tree.body if tree is not None else []:
+        if isinstance(statement, FUNCTIONS):
+            spans[statement.name] = (*spans.get(statement.name, ()), _span(statement))
+    return spans
+
+
+def _span(statement: ast.stmt) -> Span:
+    first = statement.lineno
+    if isinstance(statement, FUNCTIONS):
+        first = min([first, *(decorator.lineno for decorator in statement.decorator_list)])
+    assert statement.end_lineno is not None
+    return first - 1, statement.end_lineno
+
+
+def excerpt(code: str, names: Collection[str], rest: bool) -> str:
+    """Keep the functions of these names, and optionally the rest of the code; other lines are left empty.
+
+    All text stays on its line.
+    """
+    lines = _lines(code)
+    mask = [rest] * len(lines)
+    for name, spans in functions(code).items():
+        for first, end in spans:
+            mask[first:end] = [name in names] * (end - first)
+    text = "\n".join(line if keep else "" for line, keep in zip(lines, mask, strict=True))
+    return text.rstrip("\n") + "\n" if text.strip() else ""
+
+
+def without_bindings(code: str, names: Collection[str]) -> str:
+    """Remove the statements beside functions that bind one of these names."""
+    tree, lines = parsed(code), _lines(code)
+    for statement in tree.body if tree is not None else []:
+        if not isinstance(statement, FUNCTIONS) and not _bound(statement).isdisjoint(names):
+            first, end = _span(statement)
+            lines[first:end] = [""] * (end - first)
+    return "\n".join(lines)
+
+
+def global_names(code: str) -> set[str]:
+    """Return the names that code reads and does not bind itself; none where it does not parse."""
+    tree = parsed(code)
+    if tree is None:
+        return set()
+    nodes = [*ast.walk(tree)]
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names - _bound(tree) - {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def _bound(code: ast.AST) -> set[str]:
+    """Return the names that code may bind."""
+    names: set[str] = set()
+    for node in ast.walk(code):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add((node.asname or node.name).partition(".")[0])
+    return names
+
+
+def function_text(code: str, name: str) -> str:
+    """Return the text of a function; empty where there is none of this name."""
+    lines = _lines(code)
+    spans = functions(code).get(name, ())
+    return "\n".join("\n".join(lines[first:end]) for first, end in spans)
+
+
+def definition_text(code: str, name: str) -> str:
+    """Return the text of a function, or of the statements that bind its name otherwise, as `f = partial(g)`."""
+    tree, lines = parsed(code), _lines(code)
+    if tree is None or name in functions(code):
+        return function_text(code, name)
+    spans = [_span(node) for node in tree.body if name in Statement(node).definitions]
+    return "\n".join("\n".join(lines[first:end]) for first, end in spans)
+
+
+def _lines(code: str) -> list[str]:
+    return code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def statement_of(code: str, name: str) -> str:
+    """Return the header and the docstring of a function: the author's statement of its purpose."""
+    node = find_function(code, name)
+    if not isinstance(node, FUNCTIONS):
+        return ""
+    end = node.body[0].end_lineno if has_docstring(node) else node.body[0].lineno - 1
+    return "\n".join(_lines(code)[node.lineno - 1 : end])
+
+
+def without_docstring(code: str, name: str) -> str:
+    """Remove the docstring of a function, unless it is the whole body."""
+    node = find_function(code, name)
+    if not isinstance(node, FUNCTIONS) or not has_docstring(node) or len(node.body) == 1:
+        return code
+    lines = _lines(code)
+    first, end = _span(node.body[0])
+    return "\n".join(lines[:first] + lines[end:])
+
+
+# Size of a change
+
+
+def distance(old: str, new: str) -> int:
+    """Return the number of tokens to insert, delete or replace to turn one text of code into another.
+
+    Comments, line ends and docstrings do not count. Each `WORD` of a literal is a token: code may hide there.
+    """
+    if old == new:
+        return 0
+    first, second = tokens(old), tokens(new)
+    if len(second) > MAX_GROWTH * len(first) + MAX_MORE:
+        return len(second)
+    return edits(first, second)
+
+
+def edits(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the Levenshtein distance, computed by columns of the table with a bit for each row (Hyyrö 2003).
+
+    For each row, `up` and `down` are set if its number is one more or less than that above it.
+    """
+    rows: dict[str, int] = {}
+    for row, token in enumerate(first):
+        rows[token] = rows.get(token, 0) | 1 << row
+    every, last = (1 << len(first)) - 1, 1 << len(first) >> 1
+    up, down, result = every, 0, len(first)
+    for token in second:
+        same = rows.get(token, 0)
+        level = (((same & up) + up) ^ up) | same | down
+        more, less = down | (every & ~(level | up)), up & level
+        result += bool(more & last) - bool(less & last)
+        more, less = more << 1 | 1, less << 1
+        up, down = (less | ~(level | more)) & every, more & level & every
+    return result if first else len(second)
+
+
+def tokens(code: str) -> tuple[str, ...]:
+    """Return the tokens of code that affect its behaviour."""
+    try:
+        infos = list(tokenize.generate_tokens(io.StringIO(code).readline))
+    except (tokenize.TokenError, SyntaxError):  # stricter than the parser in rare cases
+        return tuple(code.split())
+    return tuple(_meaningful(infos))
+
+
+def _meaningful(infos: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
+    begins = True
+    for token, following in zip(infos, [*infos[1:], None], strict=True):
+        ends = following is None or following.type in (tokenize.NEWLINE, tokenize.COMMENT)
+        alone = begins and ends and token.type == tokenize.STRING
+        if token.type not in UNSEEN and not alone:
+            name = tokenize.tok_name[token.type]
+            yield from (
+                WORD.findall(token.string) if name in LITERALS else [token.string.strip() or name]
+            )
+        begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT) or (
+            begins and token.type in UNSEEN
+        )
+
+
+Statements = frozenset[tuple[str, ...]]
+"""Statements of a program, each as its tokens."""
+
+
+def statements(code: str) -> Statements:
+    """Return the statements at the top level of code; none where it does not parse."""
+    tree, lines = parsed(code), [line.encode() for line in _lines(code)]
+    return frozenset(_statement(lines, node) for node in (tree.body if tree is not None else []))
+
+
+def added(code: str, known: Statements, names: Collection[str]) -> int:
+    """Count the tokens of code that are neither in definitions of these names nor in `known` statements."""
+    tree, lines = parsed(code), [line.encode() for line in _lines(code)]
+    otherwise = set(names).difference(functions(code))
+    count = 0
+    for node in tree.body if tree is not None else []:
+        if isinstance(node, FUNCTIONS):
+            inside = node.name in names
+        else:
+            inside = not otherwise.isdisjoint(Statement(node).definitions)
+        if not inside:
+            text = _statement(lines, node)
+            count += 0 if text in known else len(text)
+    return count
+
+
+def _statement(lines: Sequence[bytes], statement: ast.stmt) -> tuple[str, ...]:
+    """Return the tokens of a statement alone, also where others stand on its lines."""
+    first, end = _span(statement)
+    text = [*lines[first:end]]
+    text[-1] = text[-1][: statement.end_col_offset]
+    if first == statement.lineno - 1:  # no decorators
+        text[0] = text[0][statement.col_offset :]
+    return tokens(b"\n".join(text).decode() + "\n")

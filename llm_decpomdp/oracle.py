@@ -1,0 +1,64 @@
+"""Knowledge of an environment that no agent may have: correct completions, and secret texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.wrappers.branching import inner_env
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Correct completions and secrets of an environment's current state."""
+
+    references: Mapping[str, str] = field(default_factory=dict)
+    """Correct completions by agent, where the data has them."""
+    secrets: Sequence[str] = ()
+    """Texts that no prompt may contain, such as hidden tests; `check_env` looks for them."""
+    where: str = "the environment"
+    """Name of the state in errors."""
+
+    def reference(self, agent: str) -> str:
+        """Return a correct completion of `agent`.
+
+        Raises:
+            LookupError: If there is none.
+        """
+        if agent not in self.references:
+            raise LookupError(f"{self.where} has no reference for agent {agent!r}")
+        return self.references[agent]
+
+
+@singledispatch
+def answers(env: object) -> Answers:
+    """Return the answers of an environment in its current state: for baselines and checks, never for a learner.
+
+    A wrapper's are those of the environment in it. An environment of another class tells its own by a function:
+
+        @llm_decpomdp.answers.register(MyEnv)
+        def tell(env: MyEnv) -> llm_decpomdp.Answers:
+            return llm_decpomdp.Answers({"writer_0": env.solution}, secrets=[env.test])
+
+    The class decides, so a wrapper can tell others in the same way. There are none where nothing is registered.
+
+    Raises:
+        ResetNeeded: Before the first `reset` of a `DecPOMDPEnv`.
+    """
+    inner = inner_env(env)
+    if inner is not None:
+        return answers(inner)
+    return Answers(where=f"{type(env).__name__}, which tells none (see llm_decpomdp.answers),")
+
+
+@answers.register
+def _(env: DecPOMDPEnv) -> Answers:
+    task = env.task
+    references = {role.agent: role.reference(task) for role in env.roles}
+    return Answers(
+        {agent: text for agent, text in references.items() if text is not None},
+        list(env.mode.secrets(task)),
+        f"task {task.task_id!r}",
+    )

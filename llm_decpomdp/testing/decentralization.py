@@ -1,0 +1,147 @@
+"""Check that agents learn of each other's completions only through rewards and infos."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+
+from llm_decpomdp.testing.player import Record, TextEnv, Trial, references
+from llm_decpomdp.testing.rules import require, short
+from llm_decpomdp.wrappers.channel import channel_of
+
+PROSE = "I would sort the numbers first and return the middle one."
+CODE = "def solve(numbers):\n    return sorted(numbers)[len(numbers) // 2]"
+
+
+def check_decentralisation(trial: Trial, completions: Sequence[str]) -> None:
+    """Mark one agent's completions and look for traces of the mark in the others' prompts.
+
+    Plays each episode twice, the second time with a unique word in one agent's completions that no
+    signal speaks of: in a comment at the end, and, where the completion is Python, in the name of
+    an unused variable of every function. The word may not occur in another agent's prompt; and as
+    long as an agent's infos and the rewards are equal in both, its prompts must be equal too.
+    The messages of a channel (`llm_decpomdp.wrappers.channel`) are the same both times; they are checked
+    apart, as no word of them may reach an agent that they are not for.
+
+    Args:
+        trial: The check.
+        completions: Texts that the teams also act with, besides the environment's own references.
+
+    Raises:
+        ConformanceError: If a team-mate's text, or a signal that is in no info, reaches a prompt.
+    """
+    env = trial.make()
+    for number, writer in enumerate(env.possible_agents):
+        for team in _teams(trial, env, writer, completions):
+            canary = f"canary{trial.seed:x}{number}qzjx"
+            for text, marked_text in _versions(team[writer], canary):
+                _compare(trial, writer, {**team, writer: text}, marked_text, canary)
+        _check_listeners(trial, writer)
+
+
+def _teams(
+    trial: Trial, env: TextEnv, writer: str, completions: Sequence[str]
+) -> Iterator[Mapping[str, str]]:
+    agents = env.possible_agents
+    for text in (PROSE, CODE, *completions):
+        yield dict.fromkeys(agents, text)
+    env.reset(seed=trial.seed)
+    answers = references(env)
+    if answers:
+        yield {agent: answers[agent] if agent == writer else PROSE for agent in agents}
+        yield {agent: PROSE if agent == writer else answers[agent] for agent in agents}
+
+
+def _versions(text: str, canary: str) -> Iterator[tuple[str, str]]:
+    """Yield pairs of completions that deserve the same verdict, the second with the canary."""
+    yield text, f"{text}\n# {canary}"
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    yield _with_variable(text, "x" * len(canary)), _with_variable(text, canary)
+
+
+def _with_variable(code: str, name: str) -> str:
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.body[:0] = ast.parse(f"{name} = 0").body
+    return ast.unparse(tree)
+
+
+def _compare(
+    trial: Trial, writer: str, team: Mapping[str, str], marked_text: str, canary: str
+) -> None:
+    plain, canaried = trial.watch(trial.make()), trial.watch(trial.make())
+    plain.reset(trial.seed)
+    canaried.reset(trial.seed)
+    if not plain.env.action_space(writer).contains(marked_text):
+        return
+    equal = {agent for agent in plain.env.agents if agent != writer}
+    for _ in range(trial.max_turns):
+        if not plain.env.agents or not canaried.env.agents:
+            return
+        actions = {agent: team[agent] for agent in plain.env.agents}
+        marked = actions if _is_speaking(plain.env) else {**actions, writer: marked_text}
+        first = plain.step(actions)
+        second = canaried.step(dict(marked))
+        for agent in second.observations:
+            if agent != writer:
+                _check_prompt(agent, writer, second, canary)
+        equal = {agent for agent in equal if _same_signals(agent, first, second)}
+        for agent in sorted(equal):
+            _check_equal_prompts(agent, writer, first, second)
+
+
+def _is_speaking(env: TextEnv) -> bool:
+    """Check whether the next actions are messages of a channel."""
+    channel = channel_of(env)
+    return channel is not None and channel.speaking
+
+
+def _check_listeners(trial: Trial, writer: str) -> None:
+    """Send a unique word as every message of an agent, and look for it in the prompts of those it is not for."""
+    watched, word = trial.watch(trial.make()), f"canary{trial.seed:x}qzjx"
+    channel = channel_of(watched.env)
+    if channel is None:
+        return
+    watched.reset(trial.seed)
+    allowed = {writer, *channel.listeners(writer)}
+    for _ in range(trial.max_turns):
+        if not watched.env.agents:
+            return
+        texts = dict.fromkeys(watched.env.agents, PROSE)
+        record = watched.step({**texts, writer: word} if channel.speaking else texts)
+        for agent in record.observations.keys() - allowed:
+            _check_prompt(agent, writer, record, word)
+
+
+def _same_signals(agent: str, first: Record, second: Record) -> bool:
+    return (
+        first.infos[agent] == second.infos[agent]
+        and first.rewards == second.rewards
+        and first.agents == second.agents
+    )
+
+
+def _check_prompt(agent: str, writer: str, record: Record, canary: str) -> None:
+    prompt = record.observations[agent]
+    require(
+        canary not in prompt,
+        f"nothing of the completion of {writer!r} in the next prompt of {agent!r}",
+        f"the word {canary!r} of it, in {short(prompt)}",
+        "Keep team-mates' texts out of prompts; where they are meant to read each other, pass "
+        "decentralised=False.",
+    )
+
+
+def _check_equal_prompts(agent: str, writer: str, first: Record, second: Record) -> None:
+    prompts = first.observations[agent], second.observations[agent]
+    require(
+        prompts[0] == prompts[1],
+        f"the next prompt of {agent!r} to depend on the completion of {writer!r} only through "
+        "infos and rewards, which are equal here",
+        f"{short(prompts[0])} and {short(prompts[1])}",
+        "Report the signal in the infos, or keep it out of the prompt.",
+    )

@@ -1,0 +1,202 @@
+"""Centralised teams: one policy reads the prompts of all agents, and writes all their parts in one completion.
+
+An upper bound for communication: the same tasks, the same reward, and nothing that one agent knows and
+another does not. The joint prompt has a section for the prompt of each agent; the joint completion holds the
+part of each in tags of its name, such as `<aux_0>...</aux_0>`, and is taken apart before it is judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from llm_decpomdp.env import MAX_OBSERVATION_LENGTH, DecPOMDPEnv
+from llm_decpomdp.episode import Turn, Verdict
+from llm_decpomdp.interfaces import Info, Mode, Reward, Role, judge, notes
+from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.tasks import TaskSet
+
+TEAM = "team_0"
+"""Id of the one agent of a centralised team."""
+
+UNTAGGED, MISSING = "untagged", "missing_parts"
+"""Infos: whether a completion has no part at all, and the number of agents without one."""
+
+NARROWEST = 5
+"""Least number of equals signs on each side of a section's title."""
+
+
+def centralised(env: DecPOMDPEnv) -> DecPOMDPEnv:
+    """Return the environment in which one agent, `team_0`, stands for all agents of `env`.
+
+    Its turns, tasks, reward, feedback and secrets are those of `env`. A part that is not in its tags is empty.
+    Since one policy sees and writes everything, `check_env` has no team-mates whose texts could leak: what one
+    agent must not know of another it knows. Hidden tests stay hidden.
+
+    Raises:
+        ValueError: If it is centralised already.
+    """
+    if isinstance(env.mode, JointMode):
+        raise ValueError(f"{env.name} is centralised already")
+    agents = tuple(env.possible_agents)
+    joint = DecPOMDPEnv(
+        f"{env.name}_centralised",
+        partial(_tasks, env),
+        [JointRole(tuple(env.roles))],
+        JointReward(env.reward, agents),
+        JointMode(env.mode, agents),
+        num_turns=env.num_turns,
+        stop_when_solved=env.stop_when_solved,
+        discount=env.discount,
+        render_mode=env.render_mode,
+    )
+    joint.observation_spaces[TEAM] = UnicodeText((len(agents) + 1) * MAX_OBSERVATION_LENGTH)
+    joint.spec_id, joint.spec_kwargs = env.spec_id, {**env.spec_kwargs, "centralised": True}
+    written = f"One policy writes the parts of all agents: {', '.join(agents)}."
+    joint.description = f"{env.description} {written}".strip()
+    return joint
+
+
+def writers(env: DecPOMDPEnv) -> list[str]:
+    """Return the agents whose parts are written: of a centralised team those that its one agent stands for."""
+    return list(env.mode.agents if isinstance(env.mode, JointMode) else env.possible_agents)
+
+
+def _tasks(env: DecPOMDPEnv) -> TaskSet:
+    return env.tasks
+
+
+def join_parts(parts: Mapping[str, str]) -> str:
+    """Return the completion that `read_parts` takes apart into these parts, without blanks around them."""
+    return "\n".join(f"<{agent}>\n{text}\n</{agent}>" for agent, text in parts.items())
+
+
+def read_parts(completion: str, agents: Sequence[str]) -> dict[str, str | None]:
+    """Take a joint completion apart.
+
+    The part of an agent lies between the first tag of its name and the next closing one. Case, and blanks in a tag
+    and around the part, do not count.
+
+    Returns:
+        The part of each agent; `None` where a tag is missing.
+    """
+    return {agent: _part(completion, re.escape(agent)) for agent in agents}
+
+
+def _part(completion: str, name: str) -> str | None:
+    """Return the text between the tags of a name; one pass, since hostile texts have many tags."""
+    opening = re.search(rf"<\s*{name}\s*>", completion, re.IGNORECASE)
+    if opening is None:
+        return None
+    rest = completion[opening.end() :]
+    closing = re.search(rf"<\s*/\s*{name}\s*>", rest, re.IGNORECASE)
+    return None if closing is None else rest[: closing.start()].strip()
+
+
+def _texts(completion: str, agents: Sequence[str]) -> dict[str, str]:
+    return {agent: text or "" for agent, text in read_parts(completion, agents).items()}
+
+
+def join_prompts(prompts: Mapping[str, str]) -> str:
+    """Return the joint prompt: what is asked for, then a section with the prompt of each agent.
+
+    No prompt holds a title as wide as those of the sections, so that `read_prompts` finds them again.
+    """
+    runs = re.findall("=+", "".join(prompts.values()))
+    bar = "=" * max(NARROWEST, 1 + max(map(len, runs), default=0))
+    sections = [f"{bar} {agent} {bar}\n{prompt}" for agent, prompt in prompts.items()]
+    return "\n".join([_request(prompts), *sections])
+
+
+def read_prompts(prompt: str, agents: Sequence[str]) -> dict[str, str]:
+    """Return the prompts of the agents in a joint prompt."""
+    rest = prompt.removeprefix(_request(agents))
+    bar = rest.split(maxsplit=1)[0]
+    titles = "|".join(re.escape(f"\n{bar} {agent} {bar}\n") for agent in agents)
+    return dict(zip(agents, re.split(titles, rest)[1:], strict=True))
+
+
+def _request(agents: Collection[str]) -> str:
+    form = "\n".join(f"<{agent}>\n...\n</{agent}>" for agent in agents)
+    return (
+        "You write the answers of all agents of a team. The prompt of each agent stands below, under its name. "
+        f"Write the answer of each between tags of its name, and nothing outside of them:\n\n{form}\n"
+    )
+
+
+@dataclass(frozen=True)
+class JointRole:
+    """Writes the parts of all roles."""
+
+    roles: tuple[Role, ...]
+    agent: str = TEAM
+
+    def reference(self, task: Any) -> str | None:
+        """Return all roles' references in their tags; none where one of them has none."""
+        parts = {role.agent: role.reference(task) for role in self.roles}
+        texts = {agent: text for agent, text in parts.items() if text is not None}
+        return join_parts(texts) if len(texts) == len(parts) else None
+
+
+class JointReward:
+    """Judges a joint completion by its parts.
+
+    Args:
+        reward: Judges the parts.
+        agents: The agents that write them.
+    """
+
+    def __init__(self, reward: Reward, agents: Sequence[str]) -> None:
+        self.reward = reward
+        self.agents = tuple(agents)
+        self.components = reward.components
+        self.maximum = getattr(reward, "maximum", None)
+        self.info_keys = (*getattr(reward, "info_keys", ()), UNTAGGED, MISSING)
+
+    def __call__(self, task: Any, completions: Mapping[str, str]) -> Verdict:
+        """Judge the parts; those without tags are empty, and counted."""
+        parts = read_parts(completions[TEAM], self.agents)
+        missing = sum(text is None for text in parts.values())
+        verdict = judge(self.reward, task, {agent: text or "" for agent, text in parts.items()})
+        counts = {UNTAGGED: int(missing == len(parts)), MISSING: missing}
+        return replace(verdict, details={**verdict.details, **counts})
+
+    def notes(self, details: Mapping[str, Any]) -> list[str]:
+        """Return the reward's lines, and one about missing parts."""
+        lines = notes(self.reward, Verdict({}, False, details))
+        missing = details[MISSING]
+        return (
+            [*lines, f"parts without tags: {missing} of {len(self.agents)}"] if missing else lines
+        )
+
+
+@dataclass(frozen=True)
+class JointMode:
+    """Writes joint prompts."""
+
+    mode: Mode
+    """Writes the prompts of the agents."""
+    agents: tuple[str, ...]
+
+    @property
+    def info_keys(self) -> Sequence[str]:
+        """Names of the numbers of the agents' mode."""
+        return self.mode.info_keys
+
+    def first(self, task: Any) -> dict[str, str]:
+        """Return the first joint prompt."""
+        return {TEAM: join_prompts(self.mode.first(task))}
+
+    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
+        """Return the next joint prompt, and the numbers of the agents' mode."""
+        prompts = read_prompts(turn.prompts[TEAM], self.agents)
+        texts = _texts(turn.completions[TEAM], self.agents)
+        following, info = self.mode(task, replace(turn, prompts=prompts, completions=texts))
+        return {TEAM: join_prompts(following)}, info
+
+    def secrets(self, task: Any) -> Sequence[str]:
+        """Return the texts that no prompt may contain."""
+        return self.mode.secrets(task)

@@ -1,0 +1,329 @@
+"""A channel between agents: before each turn, everybody may send a short message to team-mates.
+
+Each turn of the environment becomes two. In the first, a *message turn*, the agents' actions are messages; in the
+second they act as they do without a channel, with what they have heard so far at the head of their prompts. The
+environment itself never sees a message: its records hold answers alone, and the channel has a log of its own.
+
+What a channel costs and loses are its options (`ChannelOptions`). With `scramble` it delivers noise in place of
+every message: what a team still earns, it does not owe to what is said.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import seeding
+from pettingzoo.utils.wrappers import BaseParallelWrapper
+
+from llm_decpomdp.episode import Episode
+from llm_decpomdp.oracle import Answers, answers
+from llm_decpomdp.rendering import print_turn
+from llm_decpomdp.seeding import stream
+from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.utils.terminal import visible
+from llm_decpomdp.validation import read_actions
+from llm_decpomdp.wrappers.branching import Restorable, branch, inner_env
+from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox, size_of, transcript
+
+COST = "reward/messages"
+"""Info with the price of the messages of a turn, which is not positive."""
+
+LARGEST_KEY = 2**63
+
+Infos = dict[str, dict[str, float]]
+Outcome = tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], Infos]
+"""Observations, rewards, terminations, truncations and infos."""
+
+
+class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has no types
+    """An environment whose agents talk before each turn.
+
+    Infos have the keys of the environment's, and `reward/messages` where they name components of the reward. A
+    message turn earns minus the price of its messages and nothing else; all other numbers stay as they were.
+
+    Args:
+        env: An environment with `snapshot` and `restore`, such as those of this package; other wrappers go around
+            the channel.
+        options: The options.
+
+    Raises:
+        TypeError: If the environment has no snapshots.
+        ValueError: If it has one agent.
+    """
+
+    def __init__(self, env: Any, options: ChannelOptions) -> None:
+        _check_restorable(env)
+        self.render_mode = getattr(env, "render_mode", None)
+        if self.render_mode == "human":  # or the environment would print itself, without messages
+            env = copy.copy(env)
+            env.render_mode = None
+        super().__init__(env)
+        if len(env.possible_agents) < 2:
+            raise ValueError(
+                "a channel needs two agents or more: drop channel, or take more agents"
+            )
+        self.options = options
+        self.messages: tuple[dict[str, Any], ...] = ()
+        """Log of the episode: `turn` of the environment, from 1, `sender`, `text`, and `heard`, the text that
+        arrived at each listener that it reached."""
+        self.speaking = False
+        """True while the next actions are messages."""
+        self._prompts: dict[str, str] = {}  # those of the environment
+        self._infos: dict[str, dict[str, float]] = {}
+        self._turn = 0  # turns of the environment that have begun
+        self._noise: np.random.Generator | None = None  # draws the key of each episode
+        self._key = 0  # names the noise of this episode
+        agents = list(env.possible_agents)
+        room = 2 * len(agents) * (options.bandwidth + 200) * env.num_turns + 1000
+        self._spaces = {a: UnicodeText(env.observation_space(a).max_length + room) for a in agents}
+        self.state_space = UnicodeText(env.state_space.max_length + len(agents) * room)
+
+    # Identity
+
+    @property
+    def num_turns(self) -> int:
+        """Horizon, message turns included."""
+        return 2 * int(self.env.num_turns)
+
+    @property
+    def spec_kwargs(self) -> dict[str, Any]:
+        """Arguments by which `make` builds it."""
+        return {**self.env.spec_kwargs, "channel": asdict(self.options)}
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of the environment with the channel's options, and a component of the reward for its price."""
+        about = dict(self.env.metadata)
+        reward = dict(about["reward"])
+        text = f"-{self.options.price:g} for each byte of a message."
+        reward["components"] = {**reward["components"], "messages": {"text": text, "form": False}}
+        return {
+            **about,
+            "kwargs": self.spec_kwargs,
+            "reward": reward,
+            "channel": asdict(self.options),
+        }
+
+    @property
+    def episode(self) -> Episode:
+        """The environment's state, without messages, and what each agent sees now."""
+        episode: Episode = self.env.episode
+        prompts = dict.fromkeys(episode.prompts, "") | self._observations(self.env.agents)
+        return Episode(episode.task_id, episode.turns, prompts)
+
+    def listeners(self, sender: str) -> tuple[str, ...]:
+        """Return the agents that a message of `sender` is for."""
+        return self.options.listeners(sender, self.env.possible_agents)
+
+    def observation_space(self, agent: str) -> UnicodeText:
+        """Return the space of `agent`'s prompts."""
+        return self._spaces[agent]
+
+    # The Dec-POMDP
+
+    def seed_noise(self, seed: int) -> None:
+        """Restart the stream that loss and noise of the next episodes are drawn from."""
+        self._noise, _ = seeding.np_random(seed)
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, str], Infos]:
+        """Start an episode with a message turn; the seed decides the task, and what gets lost."""
+        if seed is not None or self._noise is None:
+            self._noise, _ = seeding.np_random(seed)
+        self._key = int(self._noise.integers(LARGEST_KEY))
+        prompts, infos = self.env.reset(seed=seed, options=options)
+        self.messages, self._turn, self.speaking = (), 1, True
+        self._prompts, self._infos = dict(prompts), infos
+        self._show()
+        return self._observations(self.env.agents), self._priced(self._infos, 0.0)
+
+    def step(self, actions: Mapping[str, str]) -> Outcome:
+        """Deliver messages, or let the environment judge answers.
+
+        Raises:
+            ResetNeeded: Before the first `reset`.
+            KeyError: If an agent's action is missing, or an unknown agent acts.
+            TypeError: If an action is not a string.
+        """
+        if not self._turn:
+            raise ResetNeeded("call reset() before step()")
+        agents = list(self.env.agents)
+        if agents and self.speaking:
+            return self._speak(read_actions(actions, agents))
+        prompts, rewards, terminations, truncations, infos = self.env.step(actions)
+        if not agents:
+            return prompts, rewards, terminations, truncations, infos
+        self._prompts, self._infos = dict(prompts), infos
+        self.speaking = bool(self.env.agents)
+        self._turn += self.speaking
+        observations = self._observations(self.env.agents)
+        texts = {agent: observations.get(agent, "") for agent in agents}
+        self._show()
+        return texts, rewards, terminations, truncations, self._priced(infos, 0.0)
+
+    def _speak(self, actions: Mapping[str, str]) -> Outcome:
+        texts = {agent: self.options.passed(text) for agent, text in actions.items()}
+        self.messages += tuple(self._delivered(agent, text) for agent, text in texts.items())
+        self.speaking = False
+        self._show()
+        cost = 0.0 - self.options.price * sum(map(size_of, texts.values()))
+        silent = {
+            agent: {key: 0.0 if key.startswith("reward/") else n for key, n in info.items()}
+            for agent, info in self._infos.items()
+        }
+        return (
+            self._observations(texts),
+            dict.fromkeys(texts, cost),
+            dict.fromkeys(texts, False),
+            dict.fromkeys(texts, False),
+            self._priced(silent, cost),
+        )
+
+    def _delivered(self, sender: str, text: str) -> dict[str, Any]:
+        arrivals = {}
+        for listener in self.listeners(sender):
+            rng = stream(self._key, self._turn, sender, listener)
+            if rng.random() >= self.options.loss:
+                arrivals[listener] = self.options.noise(rng) if self.options.scramble else text
+        return {"turn": self._turn, "sender": sender, "text": text, "heard": arrivals}
+
+    def _priced(self, infos: Mapping[str, Mapping[str, float]], cost: float) -> Infos:
+        has_parts = any(key.startswith("reward/") for info in infos.values() for key in info)
+        extra = {COST: cost} if has_parts else {}
+        return {agent: {**info, **extra} for agent, info in infos.items()}
+
+    def inbox(self, agent: str) -> Inbox:
+        """Return what an agent knows of the messages so far."""
+        newest = self._turn - self.options.delay
+        outgoing = (m["text"] for m in self.messages if m["sender"] == agent)
+        arrivals = (m for m in self.messages if m["turn"] <= newest and m["heard"].get(agent))
+        incoming = tuple((m["sender"], m["heard"][agent]) for m in arrivals)
+        return Inbox(self.listeners(agent), tuple(filter(None, outgoing)), incoming)
+
+    def _observations(self, agents: Iterable[str]) -> dict[str, str]:
+        return {agent: self._observation(agent) for agent in agents}
+
+    def _observation(self, agent: str) -> str:
+        inbox, prompt = self.inbox(agent), self._prompts[agent]
+        if self.options.wording == "bare":
+            return inbox.bare(prompt)
+        return inbox.in_sentences(prompt, self.options.bandwidth if self.speaking else None)
+
+    # The state as a value
+
+    def state(self) -> str:
+        """Return the global state: that of the environment, then the log of messages."""
+        phase = "messages come next" if self.speaking else "answers come next"
+        lines = transcript(self.messages)
+        return "\n\n".join([str(self.env.state()), *lines, phase if self.env.agents else "over"])
+
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            self.render()
+
+    def render(self) -> str | None:
+        """Return the transcript with the log of messages (`ansi`), or print its newest part (`human`)."""
+        if self.render_mode == "human":
+            print_turn(self)
+            return None
+        return visible(self.state()) if self.render_mode == "ansi" else self.env.render()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the exact state as a JSON-able dictionary; messages stand apart in the record of the episode."""
+        inner = self.env.snapshot()
+        noise = None if self._noise is None else self._noise.bit_generator.state
+        return {
+            "env": inner["env"],
+            "inner": inner,
+            "episode": {**inner["episode"], "messages": [dict(m) for m in self.messages]},
+            "channel": asdict(self.options),
+            "turn": self._turn,
+            "speaking": self.speaking,
+            "infos": {agent: dict(info) for agent, info in self._infos.items()},
+            "key": self._key,
+            "noise": noise,
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Continue from a `snapshot`, in this or another channel with the same options.
+
+        Raises:
+            ValueError: If the snapshot is of another environment or channel.
+            KeyError: If the snapshot's task is not in this environment's data.
+        """
+        if snapshot.get("channel") != asdict(self.options):
+            raise ValueError(
+                f"a snapshot with the channel {snapshot.get('channel')} cannot restore one with "
+                f"{asdict(self.options)}"
+            )
+        self.env.restore(snapshot["inner"])
+        self._prompts = dict(self.env.episode.prompts)
+        self.messages = tuple(dict(message) for message in snapshot["episode"]["messages"])
+        self._turn, self.speaking = snapshot["turn"], snapshot["speaking"]
+        self._infos = {agent: dict(info) for agent, info in snapshot["infos"].items()}
+        self._key = snapshot["key"]
+        self._noise = np.random.Generator(np.random.PCG64())
+        self._noise.bit_generator.state = snapshot["noise"]
+
+    def fork(self) -> ChannelEnv:
+        """Return an independent environment in the same state."""
+        twin: ChannelEnv = object.__new__(type(self))
+        twin.__dict__.update({**vars(self), "env": branch(self.env)})
+        twin._noise = copy.deepcopy(self._noise)
+        return twin
+
+
+def _check_restorable(env: object) -> None:
+    if not isinstance(env, Restorable):
+        raise TypeError(
+            f"a channel needs an environment with snapshot and restore, and {type(env).__name__} has none; put "
+            "other wrappers around the channel"
+        )
+
+
+def with_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> ChannelEnv:
+    """Put a channel around an environment.
+
+    Args:
+        env: The environment.
+        options: Fields of `ChannelOptions`, or an instance.
+
+    Raises:
+        TypeError: If there is no such option, or the environment has no snapshots.
+        ValueError: If an option has a bad value, or the environment one agent.
+    """
+    if not isinstance(options, ChannelOptions):
+        options = ChannelOptions(**options)
+    return ChannelEnv(env, options)
+
+
+def seed_noise(env: Any, seed: int, *names: str | int) -> None:
+    """Give the channel of an environment, if it has one, a stream of its own for what it loses.
+
+    Args:
+        env: Any environment, wrapped or not.
+        seed: The run's seed.
+        *names: Purpose of the stream.
+    """
+    if (channel := channel_of(env)) is not None:
+        channel.seed_noise(int(stream(seed, "channel", *names).integers(2**32)))
+
+
+def channel_of(env: Any) -> ChannelEnv | None:
+    """Return the channel among an environment and its wrappers; `None` without one."""
+    while env is not None and not isinstance(env, ChannelEnv):
+        env = inner_env(env)
+    return env
+
+
+@answers.register
+def _(env: ChannelEnv) -> Answers:
+    inner = answers(env.env)
+    references = dict.fromkeys(inner.references, "") if env.speaking else inner.references
+    return Answers(references, inner.secrets, inner.where)

@@ -1,0 +1,28 @@
+"""A run with Ray actors, one of which has a program in its sandbox that does not end.
+
+python -m tests.algorithms.rollout_workers.ray_runs FOLDER [ADDRESS]
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from llm_decpomdp.algorithms.rollout_workers.ray_crew import RayCrew
+from tests.algorithms.rollout_workers import sites
+from tests.algorithms.rollout_workers.test_worker_crew import trainer
+
+
+def main(folder: Path, address: str | None = None) -> None:
+    """Train with two actors, on a cluster or, without an address, on one of the run's own."""
+    torch.set_num_threads(1)
+    build = partial(sites.endless, folder / "note")
+    crew = RayCrew(build, 2, address=address, trusted_network=address is not None)
+    trainer(folder / "run", crew=crew, checkpoint_every=1).run_updates()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,130 @@
+"""Sites of workers for tests, and environments that end their process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.algorithms.rollout_workers.bundles import Site
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
+from tests.algorithms.conftest import EchoEnv
+from tests.algorithms.runs import make_team
+
+BATCHES = [[Start(seed=8 * update + n) for n in range(8)] for update in range(4)]
+FATAL = Start(seed=13)
+"""In the middle of the second update."""
+EVAL_STARTS = [Start(seed=n) for n in range(5)]
+
+ENDLESS = "def endless():\n    while True:\n        pass\n"
+
+PATIENT = Limits(test_seconds=300.0, program_seconds=300.0, job_seconds=900.0)
+
+
+class FatalEnv(EchoEnv):
+    """The process that resets it to `FATAL` is killed, the first so many times.
+
+    Args:
+        folder: Holds a file for each time.
+        times: How many times.
+        node: Kill its parent, which is its node where Ray has started it.
+    """
+
+    def __init__(self, folder: Path, times: int, node: bool = False) -> None:
+        super().__init__(2)
+        self.folder, self.times, self.node = folder, times, node
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        deaths = len(list(self.folder.iterdir()))
+        if seed == FATAL.seed and deaths < self.times:
+            (self.folder / str(deaths)).touch()
+            print("the last words of a worker", file=sys.stderr, flush=True)
+            os.kill(os.getppid() if self.node else os.getpid(), signal.SIGKILL)
+            time.sleep(100 * self.node)
+        return super().reset(seed, options)
+
+
+class OrphanEnv(EchoEnv):
+    """Kills the parent of its process in the first step, and goes on for long.
+
+    Args:
+        note: File that takes the numbers of both processes.
+    """
+
+    def __init__(self, note: Path) -> None:
+        super().__init__(2)
+        self.note = note
+
+    def step(self, actions: dict[str, str]) -> Any:
+        self.note.write_text(f"{os.getpid()} {os.getppid()}")
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(100)
+
+
+class EndlessEnv(EchoEnv):
+    """Has a program run that does not end, when it is reset to `FATAL` for the first time.
+
+    Args:
+        note: File that takes the number of the process.
+    """
+
+    def __init__(self, note: Path) -> None:
+        super().__init__(2)
+        self.note = note
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        if seed == FATAL.seed and not self.note.exists():
+            self.note.write_text(str(os.getpid()))
+            program = Program((("main_0", ENDLESS),), "endless")
+            with closing(Sandbox(PATIENT, workers=1)) as sandbox:
+                sandbox.run(program, instrument("assert endless()", "endless"))
+        return super().reset(seed, options)
+
+
+class SlowEnv(EchoEnv):
+    """Takes its time, so that what happens meanwhile happens in the middle."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        time.sleep(0.1)
+        return super().reset(seed, options)
+
+
+class BrokenEnv(EchoEnv):
+    """A start that cannot be played, whoever tries."""
+
+    def step(self, actions: dict[str, str]) -> Any:
+        raise FloatingPointError("the task has a fault")
+
+
+def echo() -> Site:
+    return Site(EchoEnv(2), EchoEnv(2), make_team())
+
+
+def fatal(folder: Path, times: int, node: bool = False) -> Site:
+    env = FatalEnv(folder, times, node)
+    return Site(env, EchoEnv(2), make_team())
+
+
+def orphaned(note: Path) -> Site:
+    return Site(OrphanEnv(note), EchoEnv(2), make_team())
+
+
+def endless(note: Path) -> Site:
+    return Site(EndlessEnv(note), EchoEnv(2), make_team())
+
+
+def slow() -> Site:
+    return Site(SlowEnv(2), EchoEnv(2), make_team())
+
+
+def broken() -> Site:
+    return Site(BrokenEnv(2), EchoEnv(2), make_team())
+
+
+def absent() -> Site:
+    raise OSError("no model of that name")

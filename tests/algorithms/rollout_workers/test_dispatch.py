@@ -1,0 +1,196 @@
+"""Whom a crew gives its bundles, with workers that are placed late, never, or die."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
+from llm_decpomdp.algorithms.rollout_workers.bundles import Bundle, EvaluationBundle
+from llm_decpomdp.algorithms.rollout_workers.dispatch import DispatchingCrew, Hand
+from llm_decpomdp.algorithms.rollout_workers.options import CrewError
+from llm_decpomdp.algorithms.rollout_workers.worker import Failed, Order, Played, Ready
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+
+
+class Puppet(Hand):
+    """A worker that says what a list holds, and in place of `play` what it has played."""
+
+    def __init__(self, words: list[Any], placed: bool = True) -> None:
+        self.words, self.placed = words, placed
+
+    def give(self, place: int, order: Order) -> None:
+        self.place, self.order = place, order
+
+    def receive(self) -> Ready | Played | Failed | None:
+        word = self.words.pop(0)
+        if word == "play":
+            assert self.order is not None
+            return Played([], {"sampling": float(self.order.bundle.index)})
+        self.placed = self.placed or isinstance(word, Ready)
+        return word  # type: ignore[no-any-return]
+
+    def terminate(self) -> None:
+        self.words = []
+
+    def end(self) -> str:
+        return "a word"
+
+    def last_lines(self) -> str:
+        return "nothing"
+
+
+class PuppetCrew(DispatchingCrew):
+    """Starts the puppets of a list, and hears all that have something to say."""
+
+    def __init__(
+        self, puppets: list[Puppet], workers: int, max_redo: int = 3, samplers: Any = None
+    ) -> None:
+        super().__init__(workers, max_redo, samplers)
+        self.puppets = puppets
+
+    def _store(self, policies: Mapping[str, Any], version: int) -> Any:
+        return version
+
+    def _start(self) -> Hand:
+        return self.puppets.pop(0)
+
+    def _speaking(self) -> list[Any]:
+        able = [
+            w for w in self.workers if w.words and (w.place is not None or w.words[0] != "play")
+        ]
+        assert able, "nobody will ever speak again"
+        return able
+
+
+class PuppetSampler:
+    """Notes what a crew wants of a server, and gives it numbers."""
+
+    def __init__(self, max_restarts: int = 3, exact: bool = False) -> None:
+        self.options = SamplerOptions(engine="vllm", max_restarts=max_restarts, exact=exact)
+        self.server = self
+        self.wishes: list[str] = []
+
+    def launch(self) -> None:
+        self.wishes.append("launch")
+
+    def publish(self, version: int) -> None:
+        self.wishes.append(f"publish {version}")
+
+    def serve(self) -> Any:
+        self.wishes.append("serve")
+        return len(self.wishes)
+
+    def last_words(self) -> str:
+        return "no room on the device"
+
+    def close(self) -> None:
+        self.wishes.append("close")
+
+
+def bundles(number: int) -> list[Bundle]:
+    return [EvaluationBundle(0, index, (Start(seed=index),), 1) for index in range(number)]
+
+
+def test_who_is_never_placed_keeps_nobody_waiting() -> None:
+    able, unplaced = Puppet(["play"] * 4), Puppet([], placed=False)
+    clock = Stopwatch()
+    assert PuppetCrew([able, unplaced], 2).roll(bundles(4), clock) == [[]] * 4
+    assert unplaced.order is None and clock.seconds == {"sampling": 6.0}
+
+
+def test_who_is_placed_later_plays_what_is_left() -> None:
+    late = Puppet([Ready(), "play", "play"], placed=False)
+    assert PuppetCrew([late], 1).roll(bundles(2), Stopwatch()) == [[], []]
+
+
+def test_a_begun_bundle_is_played_once() -> None:
+    able = Puppet(["play", "play"])
+    crew = PuppetCrew([able], 1)
+    crew.begin(bundles(2))
+    assert able.place == 0
+    crew.roll(bundles(2), Stopwatch())
+    assert not able.words
+
+
+def test_a_death_without_a_bundle_is_none_of_a_bundle() -> None:
+    puppets = [Puppet([None], placed=False) for _ in range(5)]
+    crew = PuppetCrew([*puppets, Puppet(["play"])], 1, max_redo=0)
+    assert crew.roll(bundles(1), Stopwatch()) == [[]]
+
+
+def test_deaths_with_a_bundle_are_counted() -> None:
+    crew = PuppetCrew([Puppet([None]), Puppet([None]), Puppet(["play"])], 1, max_redo=1)
+    with pytest.raises(CrewError, match=r"2 workers have died of bundle 0 of an eval"):
+        crew.roll(bundles(1), Stopwatch())
+
+
+LOSS = Failed.of(ServerLost("no answer"))
+
+
+def test_a_server_is_looked_after_once_for_all_workers_who_lost_it() -> None:
+    server = PuppetSampler()
+    workers = [Puppet([LOSS]), Puppet([LOSS]), Puppet(["play", "play"]), Puppet(["play"])]
+    crew = PuppetCrew(list(workers), 2, samplers={"aux_0": server, "main_0": server})
+    crew.publish({}, 5)
+    assert server.wishes == ["launch", "publish 5", "serve"]
+    clock = Stopwatch()
+    assert crew.roll(bundles(3), clock) == [[]] * 3
+    assert clock.seconds == {"sampling": 3.0}
+    assert server.wishes[3:] == ["serve"] and crew.workers == workers[2:]
+    orders = [worker.order for worker in workers[2:]]
+    assert all(order and order.supply == (None, {"aux_0": 4, "main_0": 4}) for order in orders)
+    crew.close()
+    assert server.wishes[4:] == ["close"]
+
+
+def test_a_server_that_is_lost_too_often_with_a_bundle_ends_the_run() -> None:
+    server = PuppetSampler(max_restarts=1)
+    each_once = [Puppet([LOSS]), Puppet(["play"]), Puppet([LOSS]), Puppet(["play"])]
+    crew = PuppetCrew(each_once, 1, samplers={"aux_0": server})
+    crew.publish({}, 1)
+    for _ in range(2):
+        crew.roll(bundles(1), Stopwatch())
+        crew.workers.clear()
+    crew = PuppetCrew([Puppet([LOSS]), Puppet([LOSS])], 1, samplers={"aux_0": server})
+    crew.publish({}, 1)
+    told = (
+        r"(?s)lost a server that samples 2 times as they played bundle 0.*no answer.*no room on the"
+    )
+    with pytest.raises(SamplerError, match=told):
+        crew.roll(bundles(1), Stopwatch())
+
+
+def test_who_loses_a_server_does_not_keep_others_from_playing() -> None:
+    workers = [Puppet([LOSS]), Puppet(["play", "play"])]
+    crew = PuppetCrew(workers, 1, samplers={"aux_0": PuppetSampler()})
+    crew.publish({}, 1)
+    assert crew.roll(bundles(2), Stopwatch()) == [[], []]
+    assert crew.workers[0].order.bundle.index == 0  # it came last
+
+
+def test_other_words_of_a_server_end_the_run_at_once() -> None:
+    refusal = Failed.of(SamplerError("a prompt is too long"))
+    crew = PuppetCrew([Puppet([refusal])], 1, samplers={"aux_0": PuppetSampler()})
+    with pytest.raises(SamplerError, match="a prompt is too long"):
+        crew.roll(bundles(1), Stopwatch())
+
+
+def test_weights_that_no_server_has_go_to_the_workers() -> None:
+    crew = PuppetCrew([Puppet(["play"])], 1, samplers={"aux_0": PuppetSampler()})
+    aux, main = tiny_causal_lm("ab"), tiny_causal_lm("ab")
+    aux.engine.remote = object()  # type: ignore[assignment]
+    kept: list[set[str]] = []
+    crew._store = lambda policies, version: kept.append({*policies})  # type: ignore[method-assign]
+    crew.publish({"aux_0": aux, "main_0": main}, 1)
+    crew.publish({"aux_0": aux}, 1)
+    assert kept == [{"main_0"}]
+
+
+def test_a_server_that_holds_batches_back_is_refused() -> None:
+    with pytest.raises(ValueError, match="samplers need exact=False"):
+        PuppetCrew([], 1, samplers={"aux_0": PuppetSampler(exact=True)})

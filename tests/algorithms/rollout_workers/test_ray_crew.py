@@ -1,0 +1,137 @@
+"""Runs with Ray actors: equal to the last bit, whatever plays them, and whichever nodes die."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.algorithms.rollout_workers import ray_crew
+from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions, CrewError
+from llm_decpomdp.algorithms.rollout_workers.ray_crew import AUTH_MODE, RayCrew, connect
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from tests.algorithms.rollout_workers import sites
+from tests.algorithms.rollout_workers.test_worker_crew import require_same, trainer
+from tests.support.processes import python
+
+slow = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    run = trainer(tmp_path_factory.mktemp("local"))
+    run.run_updates()
+    return run
+
+
+def crew(build: Any, workers: int, cluster: Any = None) -> RayCrew:
+    address = cluster and cluster.address
+    return RayCrew(build, workers, address=address, trusted_network=cluster is not None)
+
+
+@slow
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_actors_play_what_one_process_plays(
+    local: Trainer, tmp_path: Path, cluster: Any, workers: int
+) -> None:
+    run = trainer(tmp_path, crew=crew(sites.echo, workers, cluster))
+    run.run_updates()
+    require_same(local, run)
+
+
+@slow
+def test_a_bundle_whose_actor_is_killed_is_played_again(
+    local: Trainer, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    run = trainer(tmp_path / "run", crew=crew(partial(sites.fatal, deaths, 1), 2, cluster))
+    with caplog.at_level(logging.WARNING):
+        run.run_updates()
+    require_same(local, run)
+    assert "bundle 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
+
+
+@slow
+def test_a_run_goes_on_when_a_node_dies(
+    local: Trainer, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    build = partial(sites.fatal, deaths, 1, node=True)
+    run = trainer(tmp_path / "run", crew=crew(build, 2, cluster))
+    with caplog.at_level(logging.WARNING):
+        run.run_updates()
+    require_same(local, run)
+    assert "bundle 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
+
+
+@slow
+def test_a_bundle_that_kills_every_actor_ends_the_run_and_is_named(
+    tmp_path: Path, cluster: Any
+) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    run = trainer(tmp_path / "run", crew=crew(partial(sites.fatal, deaths, 9), 2, cluster))
+    with pytest.raises(CrewError, match="4 workers have died of bundle 2 of update"):
+        run.run_updates()
+    assert run.saved == 1
+
+
+@slow
+def test_what_fails_for_everyone_is_told_as_it_is(tmp_path: Path, cluster: Any) -> None:
+    run = trainer(tmp_path, crew=crew(sites.broken, 1, cluster), eval_starts=[])
+    with pytest.raises(FloatingPointError, match=r"^the task has a fault$"):
+        run.run_updates()
+
+
+@slow
+def test_a_cluster_without_room_is_told_at_once(cluster: Any) -> None:
+    address = {"address": cluster.address, "trusted_network": True}
+    with pytest.raises(CrewError, match="needs 2 CPUs and 0 GPUs of one node"):
+        RayCrew(sites.echo, 1, cpus=2, **address)  # two nodes have one each
+    with pytest.raises(CrewError, match="needs 1 CPUs and 4 GPUs of one node, and the nodes have"):
+        RayCrew(sites.echo, 1, gpus=4, **address)
+    crew(sites.echo, 1, cluster).close()
+
+
+@slow
+def test_a_run_of_the_command_starts_a_cluster_of_its_own_and_ends_it(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    tiny = "model.name=tiny-random algorithm.max_updates=2 algorithm.prompts_per_update=4 evaluation.num_tasks=0"
+    tiny += " algorithm.starts_per_bundle=2 algorithm.num_generations=4 output.record_tokens=true"
+    ray = "cluster.engine=ray cluster.rollout_workers=2"
+    for folder, items in (("alone", tiny), ("actors", f"{tiny} {ray}")):
+        arguments = ["train", "--config", "demo_tldr", "--output", str(tmp_path / folder)]
+        python("-m", "llm_decpomdp.benchmarks", *arguments, "--override", *items.split())
+    alone, actors = (tmp_path / name / "episodes.jsonl" for name in ("alone", "actors"))
+    assert alone.read_bytes() == actors.read_bytes()
+
+
+def test_a_cluster_without_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv(AUTH_MODE, raising=False)
+    with pytest.raises(CrewError, match=r"may run code on it.*trusted_network=true"):
+        connect("10.0.0.1:6379")
+
+
+def test_an_old_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "__version__", "2.51.1")
+    with pytest.raises(CrewError, match=r"ray 2\.51\.1 lets strangers run code"):
+        connect()
+
+
+def test_options_of_ray_are_refused_where_they_mean_nothing() -> None:
+    with pytest.raises(ValueError, match="engine=ray plays in rollout workers"):
+        ClusterOptions(engine="ray")
+    with pytest.raises(ValueError, match="worker_gpus=1 is of engine=ray"):
+        ClusterOptions(rollout_workers=1, worker_gpus=1)
+
+
+def test_actors_get_the_variables_that_decide_what_is_read_and_no_keys() -> None:
+    assert "LLM_DECPOMDP_DATA" in ray_crew.SHARED_VARIABLES
+    assert not {"RAY_AUTH_TOKEN", "HF_TOKEN", "HF_HUB_TOKEN"} & {*ray_crew.SHARED_VARIABLES}

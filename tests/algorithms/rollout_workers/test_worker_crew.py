@@ -1,0 +1,200 @@
+"""Runs with workers: equal to the last bit, whatever plays them and whatever dies."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llm_decpomdp.algorithms.rollout_workers.options import CrewError
+from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
+from llm_decpomdp.algorithms.training.interruption import Interrupted
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.policy import PromptTooLong
+from llm_decpomdp.utils.storage import read_json_lines
+from tests.algorithms.rollout_workers import sites
+from tests.algorithms.runs import build, on_call, rows, weights
+from tests.support.processes import ROOT, python
+
+OPTIONS: dict[str, Any] = {
+    "starts_per_bundle": 2,
+    "record_tokens": True,
+    "eval_starts": sites.EVAL_STARTS,
+    "group_size": 6,
+}
+
+
+def trainer(folder: Path, batches: Any = sites.BATCHES, **options: Any) -> Trainer:
+    return build(folder, batches, **{**OPTIONS, **options})
+
+
+def require_same(one: Trainer, other: Trainer) -> None:
+    """Check that two runs have left equal bytes of episodes and weights, and equal metrics."""
+    assert one.folder.episodes.read_bytes() == other.folder.episodes.read_bytes()
+    assert rows(one.folder.metrics) == rows(other.folder.metrics)
+    assert all(torch.equal(a, b) for a, b in zip(weights(one), weights(other), strict=True))
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    """The run that one process plays alone."""
+    run = trainer(tmp_path_factory.mktemp("local"))
+    run.run_updates()
+    loud = [r for r in read_json_lines(run.folder.metrics) if r["kind"] == "train"]
+    assert all(r["groups_without_signal"] <= r["groups"] / 2 for r in loud)  # weights do change
+    return run
+
+
+@pytest.mark.parametrize(
+    "workers", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
+def test_workers_play_what_one_process_plays(local: Trainer, tmp_path: Path, workers: int) -> None:
+    run = trainer(tmp_path, crew=WorkerCrew(sites.echo, workers))
+    run.run_updates()
+    require_same(local, run)
+
+
+def test_a_bundle_whose_worker_is_killed_is_played_again(
+    local: Trainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    run = trainer(tmp_path / "run", crew=WorkerCrew(partial(sites.fatal, deaths, 1), 2))
+    with caplog.at_level(logging.WARNING):
+        run.run_updates()
+    require_same(local, run)
+    (message,) = [record.message for record in caplog.records if "worker" in record.message]
+    assert "died by SIGKILL: bundle 2 of update 2 (starts: seed 12, seed 13) is played" in message
+
+
+@pytest.mark.slow
+def test_a_bundle_that_kills_every_worker_ends_the_run_and_is_named(tmp_path: Path) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    crew = WorkerCrew(partial(sites.fatal, deaths, 9), 1, max_redo=1)
+    run = trainer(tmp_path / "run", crew=crew, eval_starts=[])
+    with pytest.raises(CrewError) as caught:
+        run.run_updates()
+    message = str(caught.value)
+    assert message.startswith("2 workers have died of bundle 2 of update 2 (starts")
+    assert "seed 13" in message and "by SIGKILL" in message
+    assert message.endswith("the last words of a worker")
+    assert run.saved == 1 and not crew.workers
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_another_number_of_workers(local: Trainer, tmp_path: Path) -> None:
+    crew: Any = WorkerCrew(sites.echo, 2)
+    first = trainer(tmp_path, crew=crew)
+    crew.roll = on_call(4, crew.roll, lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(Interrupted, match="after update 3 of 4"):
+        first.run_updates()
+    assert not crew.workers
+    second = trainer(tmp_path, crew=WorkerCrew(sites.echo, 1))
+    assert second.resume() == 3
+    second.run_updates()
+    require_same(local, second)
+
+
+@pytest.mark.slow
+def test_what_fails_for_everyone_is_told_at_once_and_as_it_is(tmp_path: Path) -> None:
+    run = trainer(tmp_path / "1", crew=WorkerCrew(sites.broken, 1), eval_starts=[])
+    with pytest.raises(FloatingPointError, match=r"^the task has a fault$"):
+        run.run_updates()
+    run = trainer(tmp_path / "2", crew=WorkerCrew(sites.absent, 1))
+    with pytest.raises(OSError, match="no model of that name"):
+        run.run_updates()
+
+
+def test_a_crew_has_workers_and_an_end() -> None:
+    with pytest.raises(ValueError, match="got 0 and 3"):
+        WorkerCrew(sites.echo, 0)
+    with pytest.raises(ValueError, match="got 1 and -1"):
+        WorkerCrew(sites.echo, 1, -1)
+    crew = WorkerCrew(sites.echo, 1)
+    folder = crew.folder
+    assert folder.is_dir()
+    crew.close()
+    assert not folder.exists()
+
+
+def test_an_error_of_a_long_prompt_comes_from_a_worker_whole() -> None:
+    import pickle
+
+    again = pickle.loads(pickle.dumps(PromptTooLong("too long: shorten it", "a prompt")))
+    assert (str(again), again.prompt) == ("too long: shorten it", "a prompt")
+
+
+ORPHAN = """
+import sys
+from functools import partial
+from pathlib import Path
+from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
+from tests.algorithms.rollout_workers import sites
+from tests.algorithms.runs import build
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    crew = WorkerCrew(partial(sites.orphaned, folder / "note"), 1)
+    print(crew.folder, flush=True)
+    build(folder / "run", crew=crew, eval_starts=[], starts_per_bundle=1).run_updates()
+"""
+
+
+UNGUARDED = """
+import sys
+from functools import partial
+from pathlib import Path
+from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
+from tests.algorithms.runs import build
+
+crew = WorkerCrew(partial(dict, more_than_a_pipe_holds=bytes(1_000_000)), 1, max_redo=0)
+build(Path(sys.argv[1]), crew=crew, eval_starts=[], starts_per_bundle=1).run_updates()
+"""
+
+
+def test_a_script_whose_workers_cannot_import_it_ends_with_an_error(tmp_path: Path) -> None:
+    script = tmp_path / "unguarded.py"
+    script.write_text(UNGUARDED)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = python(str(script), str(tmp_path / "run"), env=environment, timeout=120, check=False)
+    assert run.returncode == 1
+    assert "if __name__ == '__main__'" in run.stderr
+    assert "1 worker has died of bundle 0 of update 1" in run.stderr
+    assert "what keeps a worker from starting stands further up" in run.stderr
+
+
+def test_a_worker_ends_at_once_when_the_process_that_learns_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "orphan.py"
+    script.write_text(ORPHAN)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(script), str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=120
+    )
+    assert done.returncode == -signal.SIGKILL
+    worker, _ = map(int, (tmp_path / "note").read_text().split())
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and alive(worker):
+        time.sleep(0.05)
+    assert not alive(worker)
+    assert not Path(done.stdout.strip()).exists()
+
+
+def alive(process: int) -> bool:
+    """Check whether a process is there, and no zombie that nobody waits for."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{process}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"

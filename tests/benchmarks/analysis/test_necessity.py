@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.agents.scripted import Gold, RandomText
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.benchmarks.analysis.necessity import necessity
+from llm_decpomdp.benchmarks.cli.main import main
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
+from llm_decpomdp.registry import make
+
+Passes = Mapping[str, Sequence[bool]]
+
+SINGLE: Passes = {
+    "easy": [True, True],
+    "hard": [False, False],
+    "odd": [True, False],
+    "off": [False] * 2,
+}
+TEAM: Passes = {
+    "easy": [True, True],
+    "hard": [True, True],
+    "odd": [False, False],
+    "off": [False] * 2,
+}
+
+
+def evaluation(
+    passes: Passes,
+    agents: Sequence[str],
+    folder: Path = Path("nowhere"),
+    baseline: str = "single_agent_matched",
+    fingerprint: str = "f",
+    tokens: float | None = None,
+    turns: int = 1,
+) -> Evaluation:
+    """What an evaluation has found, in which samples that do not pass, pass half of the tests."""
+    manifest: dict[str, Any] = {
+        "identity": {
+            "team": list(agents),
+            "about": {"baseline": baseline},
+            "environment": {"id": "toy-v0", "num_agents": len(agents), "num_turns": turns},
+        },
+        "data": {"eval": {"fingerprint": fingerprint}},
+        "samples": 2,
+    }
+    values: dict[str, dict[str, tuple[float, ...]]] = {
+        "tests_passed": {task: tuple(1.0 if p else 0.5 for p in of) for task, of in passes.items()}
+    }
+    if tokens is not None:
+        values["tokens"] = dict.fromkeys(passes, (tokens, tokens))
+    return Evaluation(folder, manifest, values, {t: tuple(of) for t, of in passes.items()}, {})
+
+
+def team(**options: Any) -> Evaluation:
+    return evaluation(TEAM, ["aux_0", "main_0"], **options)
+
+
+def single(passes: Passes = SINGLE, **options: Any) -> Evaluation:
+    return evaluation(passes, ["main_0"], **options)
+
+
+def test_tasks_are_told_apart_by_who_passes_them() -> None:
+    found = necessity(team(), single())
+    assert found.suffices == ("easy", "odd")
+    assert found.needs_team == ("hard",)
+    assert found.unsolved == ("off",)
+
+
+def test_gains_are_the_teams_mean_minus_that_of_the_single_agent() -> None:
+    found = necessity(team(tokens=30.0), single(tokens=20.0))
+    gain = found.gains["pass@1"]
+    assert (gain.single.value, gain.team.value) == (1.5 / 4, 0.5)
+    assert gain.comparison.difference.value == pytest.approx(0.125)
+    assert {task: one.value for task, one in gain.of_task.items()} == {
+        "easy": 0.0, "hard": 1.0, "odd": -0.5, "off": 0.0
+    }  # fmt: skip
+    tests = found.gains["tests_passed"]
+    assert tests.comparison.difference.value == pytest.approx((0.5 - 0.25) / 4)
+    assert found.matched
+    assert found.tokens == {"single": 20.0, "team": 30.0}
+
+
+def test_the_interval_of_a_task_comes_from_the_samples_of_both() -> None:
+    gain = necessity(team(), single()).gains["pass@1"].of_task
+    assert (gain["odd"].low, gain["odd"].high) == (-1.0, 1.0)  # two samples each tell nothing
+    assert (gain["hard"].low, gain["hard"].high) == (1.0, 1.0)
+    more = evaluation({**TEAM, "odd": [True, False, False]}, ["a", "b"])
+    gain = necessity(more, single()).gains["pass@1"].of_task
+    assert gain["odd"].value == pytest.approx(1 / 3 - 1 / 2)
+
+
+def test_the_interval_over_tasks_is_paired() -> None:
+    """Where each task gains the same, the tasks' difficulty does not widen the interval."""
+    lower = {str(n): [n < 3, False] for n in range(6)}
+    higher = {str(n): [n < 3, True] for n in range(6)}
+    found = necessity(evaluation(higher, ["a", "b"]), single(lower)).gains["pass@1"]
+    difference = found.comparison.difference
+    assert (difference.value, difference.low, difference.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert found.team.low != found.team.high
+
+
+def test_a_single_agent_without_the_teams_tokens_is_not_matched() -> None:
+    found = necessity(team(), single(baseline="single_agent"))
+    assert not found.matched
+    of_suite = single()
+    about = of_suite.manifest["identity"]["about"]
+    about["method"] = about.pop("baseline")
+    assert necessity(team(), of_suite).matched
+    assert found.tokens == {"single": None, "team": None}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (single(), team(), "has 1 agents and nowhere 2"),
+        (team(), team(), "has 2 agents and nowhere 2"),
+        (single(), single(), "has 1 agents and nowhere 1"),
+        (team(), single({"easy": [True]}), "3 are in one alone, such as 'hard'"),
+        (team(), single(fingerprint="g"), "fingerprints are f and g"),
+        (team(), single(turns=2), "different environments: num_turns is 1 and 2"),
+    ],
+)
+def test_evaluations_that_do_not_belong_together_are_refused(
+    first: Evaluation, second: Evaluation, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        necessity(first, second)
+
+
+def test_the_command_compares_two_folders_and_knows_whom_nobody_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair, alone = (
+        make("coophumaneval-v0", split="test[:2]", source="bundled", num_turns=1, num_agents=n)
+        for n in (2, 1)
+    )
+    starts = [Start(task_id=task.task_id) for task in pair.tasks.tasks]
+    evaluate(pair, dict.fromkeys(pair.possible_agents, Gold()), starts, folder=tmp_path / "team")
+    evaluate(alone, {"main_0": RandomText()}, starts, folder=tmp_path / "single")
+    for arguments in (["credit", "team"], ["necessity", "team", "single"]):
+        with pytest.raises(SystemExit) as stop:
+            main([arguments[0], *(str(tmp_path / name) for name in arguments[1:])])
+        assert stop.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Of 2 tasks a single agent suffices on 0" in shown
+    assert "The team passes 2 more often" in shown
+    assert "NOT matched" in shown
+    assert "this share passes without aux_0 too: 0.000" in shown
+    content = json.loads((tmp_path / "team" / "necessity.json").read_text(encoding="utf-8"))
+    assert content["gains"]["pass@1"]["comparison"]["difference"]["value"] == 1.0
+    with (tmp_path / "team" / "necessity.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["measure"], row["gain"]) for row in rows[:2]] == [("pass@1", "1.0")] * 2

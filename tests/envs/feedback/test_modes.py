@@ -1,0 +1,259 @@
+"""Prompts after a turn: every mode, team and single agent, every composition, word for word."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+import llm_decpomdp
+from llm_decpomdp.envs.coding.feedback import FEEDBACK
+from llm_decpomdp.envs.coding.reward import CodeReward
+from llm_decpomdp.envs.coding.roles import coding_team
+from llm_decpomdp.envs.feedback.code_mode import NO_CODE, CodeMode
+from llm_decpomdp.envs.feedback.experts import ExpertError
+from llm_decpomdp.envs.feedback.options import CodeOptions, parse_slice
+from llm_decpomdp.envs.problems.humaneval import CodeTask, code_task
+from llm_decpomdp.envs.sandbox import Limits, Sandbox
+from llm_decpomdp.episode import Turn
+
+MODES = (*FEEDBACK, "expert_edits")
+AUX = "def aux(x):\n    return x * x - 1"
+MAIN = "def sq(x):\n    y = aux(x)\n    return y + 1 + (x > 2)"
+ALONE = "def sq(x):\n    return x * x + (x > 2)"
+GOOD = "def sq(x):\n    y = aux(x)\n    return y + 1"
+SANDBOX = Sandbox(Limits(load_seconds=5, test_seconds=5))
+
+
+class ScriptedExpert:
+    """Says a fixed text to every agent, and remembers what it was shown."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.fails = fails
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    def edits(self, task_prompt, completions):
+        self.asked.append((task_prompt, dict(completions)))
+        if self.fails:
+            raise ExpertError("no usable answer")
+        return {agent: f"Edits for {agent}." for agent in completions}
+
+
+def make_task(asserts: int = 3) -> CodeTask:
+    lines = "".join(f"    assert candidate({x}) == {x * x}\n" for x in range(1, asserts + 1))
+    row = {"task_id": "t/0", "prompt": 'def sq(x):\n    """square"""\n', "entry_point": "sq"}
+    return code_task(0, {**row, "test": f"def check(candidate):\n{lines}"})
+
+
+TASK = make_task()
+
+
+def make_mode(name: str, num_agents: int = 2, expert: ScriptedExpert | None = None, **options):
+    roles = coding_team(num_agents)
+    if name == "expert_edits":
+        expert = expert or ScriptedExpert()
+    mode_options = CodeOptions(external_mode=name, **options)
+    return CodeMode(roles, FEEDBACK, mode_options, expert=expert)
+
+
+def prompts(mode, main: str, aux: str | None = None, task: CodeTask = TASK) -> dict[str, str]:
+    completions = {"main_0": main} if aux is None else {"aux_0": aux, "main_0": main}
+    verdict = CodeReward(coding_team(len(completions)), SANDBOX)(task, completions)
+    return mode(task, Turn(dict.fromkeys(completions, ""), completions, verdict))[0]
+
+
+# Word for word
+
+FEEDBACK_TESTS = """\
+- Tests: 2/3 passed
+  Failed case: assert sq(3) == 9 -> AssertionError: the assertion does not hold
+"""
+GOLDEN = {
+    ("level_feedback", 2, "aux_0"): "Static and execution diagnostics:\n"
+    "- Aux definition: FOUND\n- Main definition: FOUND\n- Syntax: OK\n"
+    + FEEDBACK_TESTS
+    + "Revise your aux(...) accordingly. Output ONLY the function code with no extra text.",
+    ("level_feedback", 2, "main_0"): "Static and execution diagnostics:\n"
+    "- Main definition: FOUND\n- Aux definition: FOUND\n- Syntax: OK\n"
+    + FEEDBACK_TESTS
+    + "- Aux usage: main calls aux and uses its result\n"
+    "Revise your sq(...) accordingly. Output ONLY the function code with no extra text.",
+    ("level_feedback", 1, "main_0"): "Static and execution diagnostics:\n"
+    "- Main definition: FOUND\n- Syntax: OK\n"
+    + FEEDBACK_TESTS
+    + "Revise your sq(...) accordingly. Output ONLY the function code with no extra text.",
+    ("level_passed", 2, "aux_0"): "Signals:\n- Implementation OK\n- Syntax correct\n"
+    "- Passed 2/3 tests\nRevise your aux(...) accordingly. Output ONLY the function code.",
+    ("level_passed", 2, "main_0"): "Signals:\n- Implementation OK\n- Syntax correct\n"
+    "- Passed 2/3 tests\n- Aux usage: aux call present and used\n"
+    "Revise your sq(...) accordingly. Output ONLY the function code.",
+    ("level_passed", 1, "main_0"): "Signals:\n- Implementation OK\n- Syntax correct\n"
+    "- Passed 2/3 tests\nRevise your sq(...) accordingly. Output ONLY the function code.",
+    ("passed", 2, "aux_0"): "Signal: Not all levels passed\n"
+    "Revise your aux(...) if needed. Output ONLY the function code.",
+    ("passed", 2, "main_0"): "Signal: Not all levels passed\n"
+    "Revise your sq(...) if needed. Output ONLY the function code.",
+    ("passed", 1, "main_0"): "Signal: Not all levels passed\n"
+    "Revise your sq(...) if needed. Output ONLY the function code.",
+    ("plain", 2, "aux_0"): "Revise your aux(...) accordingly. Output ONLY the function code.",
+    ("plain", 2, "main_0"): "Revise your sq(...) accordingly. Output ONLY the function code.",
+    ("plain", 1, "main_0"): "Revise your sq(...) accordingly. Output ONLY the function code.",
+    ("expert_edits", 2, "aux_0"): "Here is edited snippet from an expert model:\nEdits for aux_0.\n"
+    "Revise your aux(...) accordingly. Output ONLY the function code with no extra text.",
+    ("expert_edits", 2, "main_0"): "Here is edited snippet from an expert model:\n"
+    "Edits for main_0.\n"
+    "Revise your sq(...) accordingly. Output ONLY the function code with no extra text.",
+    ("expert_edits", 1, "main_0"): "Here is an edited snippet from an expert model:\n"
+    "Edits for main_0.\n"
+    "Revise your sq(...) accordingly. Output ONLY the function code with no extra text.",
+}
+PREVIOUS = {
+    (2, "aux_0"): f"Your previous aux(...) implementation:\n{AUX}\n\n",
+    (2, "main_0"): f"Your previous main implementation:\n{MAIN}\n\n",
+    (1, "main_0"): f"Your previous implementation:\n{ALONE}\n\n",
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize("num_agents", [1, 2])
+@pytest.mark.parametrize(("original", "previous"), list(product([False, True], repeat=2)))
+def test_prompts_are_word_for_word(name, num_agents, original, previous):
+    mode = make_mode(
+        name, num_agents, sandbox_slice=0, original_prompt=original, previous_response=previous
+    )
+    found = prompts(mode, MAIN, AUX) if num_agents == 2 else prompts(mode, ALONE)
+    assert list(found) == [role.agent for role in coding_team(num_agents)]
+    for role in coding_team(num_agents):
+        expected = GOLDEN[name, num_agents, role.agent]
+        if previous:
+            expected = PREVIOUS[num_agents, role.agent] + expected
+        if original:
+            first = mode.first(TASK)[role.agent]
+            expected = f"Original problem and instructions:\n{first}\n\n{expected}"
+        assert found[role.agent] == expected
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_no_first_turn_text_surrounds_later_prompts(name):
+    for text in prompts(make_mode(name), MAIN, AUX).values():
+        assert not {"Rules:", "Format:", "Problem:", '"""square"""'} & set(text.split("\n"))
+
+
+def test_an_agent_alone_never_hears_of_a_helper():
+    for name in MODES:
+        text = prompts(make_mode(name, 1, original_prompt=True), ALONE)["main_0"]
+        assert "aux" not in text.lower()
+
+
+# Slices
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1, [1]),
+        (2, [1, 2]),
+        (-1, [5]),
+        (-2, [4, 5]),
+        (0, [1, 2, 3, 4, 5]),
+        (None, [1, 2, 3, 4, 5]),
+        ("all", [1, 2, 3, 4, 5]),
+        ("ALL", [1, 2, 3, 4, 5]),
+        ("none", [1, 2, 3, 4, 5]),
+        ("3", [1, 2, 3]),
+        ("-1", [5]),
+        (99, [1, 2, 3, 4, 5]),
+        (-99, [1, 2, 3, 4, 5]),
+    ],
+)
+def test_feedback_speaks_of_the_slice_only(value, shown):
+    task = make_task(5)
+    for name in FEEDBACK:
+        mode = make_mode(name, sandbox_slice=value)
+        found = prompts(mode, "def sq(x):\n    return -1", AUX, task)
+        for text in found.values():
+            for x in range(1, 6):
+                expected = name == "level_feedback" and x in shown
+                assert (f"sq({x}) == {x * x}" in text) == expected
+        if name == "level_feedback":
+            assert f"- Tests: 0/{len(shown)} passed" in text
+        hidden = [f"assert sq({x}) == {x * x}" for x in range(1, 6) if x not in shown]
+        assert mode.secrets(task) == hidden
+
+
+@pytest.mark.parametrize("value", [1.5, [], True, False, "x", "", "1.5", "--3", "²", {}, (1,)])
+def test_a_bad_slice_is_refused_by_its_value(value):
+    with pytest.raises(ValueError, match="sandbox_slice must be a whole number") as error:
+        parse_slice(value)
+    assert repr(value) in str(error.value)
+    with pytest.raises(ValueError, match="sandbox_slice"):
+        llm_decpomdp.make("humaneval-v0", sandbox_slice=value)
+
+
+def test_the_reward_counts_every_test_whatever_the_slice():
+    env = llm_decpomdp.make("humaneval-v0", sandbox_slice=1, num_agents=1, num_turns=2)
+    env.reset(options={"task_id": "HumanEval/0"})
+    text, _, _, _, infos = env.step({"main_0": "def has_close_elements(n, t):\n    return True"})
+    assert infos["main_0"]["tests_total"] == 7
+    assert "- Tests: 1/1 passed" in text["main_0"]
+
+
+# Experts
+
+
+def test_an_expert_sees_the_problem_and_the_code_and_no_test():
+    expert = ScriptedExpert()
+    prompts(make_mode("expert_edits", expert=expert), MAIN, "Sorry.")
+    assert expert.asked == [(TASK.prompt, {"aux_0": NO_CODE, "main_0": MAIN})]
+
+
+def test_an_expert_mode_keeps_every_test_secret():
+    assert make_mode("expert_edits").secrets(TASK) == list(TASK.tests.cases)
+
+
+def judged() -> Turn:
+    completions = {"aux_0": AUX, "main_0": MAIN}
+    return Turn({}, completions, CodeReward(coding_team(2), SANDBOX)(TASK, completions))
+
+
+def test_a_failing_expert_raises():
+    mode = make_mode("expert_edits", expert=ScriptedExpert(fails=True))
+    with pytest.raises(ExpertError, match="no usable answer"):
+        mode(TASK, judged())
+
+
+def test_a_failing_expert_is_counted_and_logged_where_that_is_wanted(caplog):
+    options = {"previous_response": False, "on_expert_failure": "continue"}
+    mode = make_mode("expert_edits", expert=ScriptedExpert(fails=True), **options)
+    found, infos = mode(TASK, judged())
+    assert mode.info_keys == ("expert_failed",) and infos == {"expert_failed": 1.0}
+    assert found["main_0"] == (
+        "Revise your sq(...) accordingly. Output ONLY the function code with no extra text."
+    )
+    assert "no edits for t/0: no usable answer" in caplog.text
+    _, infos = make_mode("expert_edits", **options)(TASK, judged())
+    assert infos == {"expert_failed": 0.0}
+
+
+@pytest.mark.parametrize("env_id", ["humaneval-v0", "coophumaneval-v0"])
+def test_expert_edits_needs_a_model(env_id):
+    with pytest.raises(ValueError, match="external_mode='expert_edits' needs expert_model"):
+        llm_decpomdp.make(env_id, external_mode="expert_edits")
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"external_mode": "pased"}, "unknown external_mode 'pased'; did you mean 'passed'?"),
+        ({"original_prompt": 1}, "original_prompt must be True or False, got 1"),
+        ({"previous_response": "yes"}, "previous_response must be True or False, got 'yes'"),
+        (
+            {"external_mode": "expert_edits", "on_expert_failure": "ignore"},
+            "unknown on_expert_failure 'ignore'",
+        ),
+    ],
+)
+def test_bad_options_are_refused_by_name(option, text):
+    with pytest.raises(ValueError) as error:
+        llm_decpomdp.make("humaneval-v0", **option)
+    assert text in str(error.value)

@@ -1,0 +1,164 @@
+"""The command for a machine with a GPU does its steps on a CPU with tiny sizes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tools.performance.gpu import __main__ as command
+from tools.performance.gpu import steps, trials
+from tools.performance.gpu.architectures import SIZES, write_model
+from tools.performance.gpu.steps import STEPS, Outcome, Setting, Skipped
+from tools.performance.harness.trials import (
+    VARIANTS,
+    BenchmarkError,
+    Measured,
+    Trial,
+    Variant,
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_model("tiny", tmp_path_factory.mktemp("models")))
+
+
+@pytest.fixture
+def setting(model: str, monkeypatch: pytest.MonkeyPatch) -> Setting:
+    """Two completions of four tokens on a CPU, and trials in this process."""
+    monkeypatch.setattr(steps, "compare", in_this_process)
+    return Setting({"tiny": model}, ["tiny"], "cpu", 0, 8.0, "float32", 2, 4, 40, 1, {})
+
+
+def in_this_process(
+    variants: Sequence[Variant], rounds: int, variables: Mapping[str, str]
+) -> dict[str, Measured]:
+    measured = {}
+    for variant in variants:
+        _, answer = islice(getattr(trials, variant.function)(**variant.arguments), 2)
+        trial = Trial(answer["units"], 1.0, 1.0, 1.0, {}, answer.get("figures", {}))
+        measured[variant.name] = Measured(variant, (trial,) * rounds)
+    return measured
+
+
+def units(outcome: Outcome) -> dict[str, int]:
+    rows = [measured for section in outcome.sections for measured in section]
+    return {measured.variant.name: measured.trials[0].units for measured in rows}
+
+
+def test_a_written_model_has_its_shape_and_random_weights(model: str) -> None:
+    built: Any = AutoModelForCausalLM.from_pretrained(model)
+    assert sum(weight.numel() for weight in built.parameters()) == pytest.approx(
+        SIZES["tiny"].parameters, rel=0.02
+    )
+    assert built.config.num_key_value_heads == 2 and built.dtype == torch.bfloat16
+
+
+def test_sampling_and_learning_do_the_same_work_as_their_rivals(setting: Setting) -> None:
+    assert units(steps.sampling(setting)) == {"ours, tiny": 8, "generate, tiny": 8}
+    outcome = steps.learning(setting)
+    packed, padded = outcome.sections[0]
+    assert packed.trials[0].units == padded.trials[0].units == 2 * (1 + 4)
+    norms = [m.trials[0].figures["gradient norm"] for m in (packed, padded)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+def test_gradients_are_compared_with_those_of_the_cpu(setting: Setting) -> None:
+    outcome = steps.gradients(setting)
+    assert [judgement.met for judgement in outcome.judgements] == [True] * 4
+    distances = [s[0].trials[0].figures["distance"] for s in outcome.sections]
+    assert distances[0] == 0 and distances[2] > 1e-4  # the same; rounded
+
+
+def test_an_update_of_own_models_and_of_adapters(setting: Setting) -> None:
+    outcome = steps.update(setting)
+    assert set(units(outcome).values()) == {2 * 2 * 4}
+    assert outcome.judgements[0].value is not None
+
+
+def test_an_update_is_measured_beside_trl_where_an_interpreter_has_it(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Skipped, match="needs --peers, an interpreter that has trl"):
+        steps.trl(setting)
+    seen: list[dict[str, Any]] = []
+
+    def grpo(**arguments: Any) -> Iterator[dict[str, Any]]:
+        seen.append(arguments)
+        yield from ({"units": 16} for _ in range(2))
+
+    monkeypatch.setattr(steps, "installed", lambda peers: {"trl": "1.16.0"})
+    monkeypatch.setattr(trials, "grpo", grpo, raising=False)
+    outcome = steps.trl(setting)
+    assert units(outcome) == {"ours, tiny": 16, "TRL 1.16.0, tiny": 16}
+    assert outcome.sections[0][1].variant.python == str(setting.peers)
+    file = (VARIANTS / "models/trl_update.py").read_text()  # it cannot be imported here
+    (real,) = (node for node in ast.parse(file).body if getattr(node, "name", "") == "grpo")
+    assert isinstance(real, ast.FunctionDef)
+    assert set(seen[0]) == {argument.arg for argument in real.args.args}
+
+
+def test_a_probe_is_learned(setting: Setting) -> None:
+    (judgement,) = steps.probe(setting).judgements
+    assert judgement.met
+
+
+def test_two_policies_may_have_devices_of_their_own(setting: Setting) -> None:
+    tasks = steps.workload.task_ids(steps.workload.environment(), 2)
+    case = {**setting.case("tiny"), "tasks": tasks, "devices": ["cpu", "cpu"]}
+    _, answer = islice(trials.two_policies(**case), 2)
+    assert answer["units"] == 16
+    with pytest.raises(Skipped, match="needs two GPUs, and there are 0"):
+        steps.devices(setting)
+
+
+def test_a_model_that_is_too_large_for_the_device_is_left_out(setting: Setting) -> None:
+    large = Setting(**{**vars(setting), "sizes": ["tiny", "7b"]})
+    assert large.fitting(14) == ["tiny"]
+    with pytest.raises(Skipped, match="needs 107 GB, and the device has 8"):
+        Setting(**{**vars(setting), "sizes": ["7b"]}).fitting(14)
+
+
+def test_steps_survive_each_other(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(setting: Setting) -> Outcome:
+        raise BenchmarkError("packed ended with code 1: out of memory")
+
+    monkeypatch.setitem(STEPS, "learning", broken)
+    outcomes = command.measure(setting, ["learning", "devices", "gradients"], minutes=10)
+    assert outcomes["learning"] == "failed: packed ended with code 1: out of memory"
+    assert outcomes["devices"] == "skipped: needs two GPUs, and there are 0"
+    assert isinstance(outcomes["gradients"], Outcome)
+    assert "gradient, float32" in capsys.readouterr().out
+    assert list(steps.failures(outcomes)) == [
+        "learning: failed: packed ended with code 1: out of memory",
+        "devices: skipped: needs two GPUs, and there are 0",
+    ]
+    late = command.measure(setting, ["gradients"], minutes=-1)
+    assert late == {"gradients": "skipped: -1 minutes are over"}
+
+
+def test_wrong_names_and_a_missing_gpu_are_said() -> None:
+    with pytest.raises(SystemExit, match="unknown 3b; there are tiny"):
+        command.main(size=["3b"], step=["probe"])
+    if not torch.cuda.is_available():
+        with pytest.raises(SystemExit, match="torch sees no GPU here"):
+            command.main(size=["tiny"], step=["probe"])
+
+
+@pytest.mark.slow
+def test_the_whole_command_in_processes_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    command.main(
+        *(["tiny"], ["sampling", "gradients"], "cpu", "float32"),
+        **{"group_size": 2, "new_tokens": 4, "updates": 2, "json_file": file},
+    )
+    assert '"ours, tiny"' in file.read_text()

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from llm_decpomdp.benchmarks.config.catalogue import OTHER_NAMES, shipped
+from llm_decpomdp.benchmarks.config.legacy import GONE, ROOT_KEYS, SECTION_KEYS
+from llm_decpomdp.benchmarks.config.schema import KEYS
+from llm_decpomdp.options import option_of
+from tests.support.processes import ROOT
+from tools.quality.config_docs import COMMAND, documented, page
+
+FILE = ROOT / "docs" / "configuration.md"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return page()
+
+
+def test_the_page_is_up_to_date(text: str) -> None:
+    assert FILE.read_text(encoding="utf-8") == text, f"make it again: {COMMAND}"
+
+
+def test_every_key_spelling_and_name_stands_on_the_page(text: str) -> None:
+    older = [f"A.{key}" for key in SECTION_KEYS]
+    for name in (*KEYS, *older, *ROOT_KEYS, *GONE, *shipped(), *OTHER_NAMES):
+        assert f"`{name}`" in text, name
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(text: str) -> None:
+    width = 0
+    for line in text.splitlines():
+        cells = line.replace("\\|", "").count("|") if line.startswith("|") else 0
+        if cells and width:
+            assert cells == width, line
+        width = cells
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample."""
+
+    said: int = 1
+    """What it means.
+
+    And more."""
+    silent: int = 2
+    other: str = ""
+    """Another."""
+
+
+@dataclass(frozen=True)
+class Inheriting(Sample):
+    third: int = option_of(Sample, "said")
+    fourth: int = option_of(Sample, "said")
+    """A fourth, or `None`."""
+
+
+def test_the_text_of_a_field_stands_below_it_or_where_it_is_declared() -> None:
+    texts = {"said": "What it means.\n\nAnd more.", "other": "Another."}
+    assert documented(Sample) == texts
+    more = {"third": texts["said"], "fourth": "A fourth, or `null`."}
+    assert documented(Inheriting) == texts | more

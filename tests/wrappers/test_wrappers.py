@@ -1,0 +1,204 @@
+"""A wrapped environment is branched, recorded and checked as a whole, and its answers come through."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from pettingzoo.utils import aec_to_parallel, parallel_to_aec
+from pettingzoo.utils.wrappers import BaseParallelWrapper, MultiEpisodeParallelEnv
+
+from llm_decpomdp import Answers, answers, check_env, make
+from llm_decpomdp.policy import EnginePolicy, Policy, TrainablePolicy
+from llm_decpomdp.testing.rules import ConformanceError
+from llm_decpomdp.wrappers.branching import Forkable, branch, branches_in_threads, record
+from tests.foreign_envs import Rendezvous
+from tests.support.processes import ROOT
+from tests.wrapper_cases import Counting, Greeting, Locked, Paying, Quoting, words
+
+# Branches
+
+
+@pytest.mark.parametrize("wrapper", [Greeting, Quoting, Paying, Counting])
+def test_a_branch_of_a_wrapper_is_wrapped_and_independent(wrapper):
+    env, untouched = wrapper(words()), wrapper(words())
+    for one in (env, untouched):
+        one.reset(seed=0)
+        for _ in range(2):
+            one.step(dict.fromkeys(one.agents, "a"))
+    twin = branch(env)
+    assert type(twin) is wrapper and twin.env is not env.env
+    assert type(twin.env) is type(env.env)
+    actions = dict.fromkeys(env.agents, "b")
+    played = twin.step(dict(actions))
+    twin.reset(seed=3)
+    assert played == env.step(dict(actions)) == untouched.step(dict(actions))
+    assert not env.agents and twin.agents
+
+
+def test_wrappers_are_branched_layer_by_layer():
+    env = Paying(Greeting(words()))
+    env.reset(seed=0)
+    twin = branch(env)
+    assert [type(twin), type(twin.env)] == [Paying, Greeting]
+    assert twin.unwrapped is not env.unwrapped
+    assert twin.unwrapped.tasks is env.unwrapped.tasks  # a fork, not a deep copy
+
+
+def test_a_wrapper_that_keeps_something_is_copied_with_it():
+    env = Counting(words())
+    env.reset(seed=0)
+    twin = branch(env)
+    twin.step(dict.fromkeys(twin.agents, "a"))
+    assert (env.seen, twin.seen) == ([], ["left_0", "right_0"])
+    assert twin.same is twin.seen  # what was one thing stays one
+
+
+def test_only_what_keeps_nothing_steps_in_threads():
+    assert branches_in_threads(words()) and branches_in_threads(Paying(Greeting(words())))
+    for env in (Counting(words()), Greeting(Counting(words())), Greeting(Rendezvous())):
+        assert not branches_in_threads(env)
+
+
+def test_a_wrapper_that_cannot_be_copied_is_named_with_the_remedy():
+    with pytest.raises(TypeError, match=r"Locked cannot be branched.*method fork\(\)"):
+        branch(Locked(words()))
+
+
+def test_pettingzoos_own_wrappers_and_conversions_are_branched():
+    for env in (
+        MultiEpisodeParallelEnv(words(), 2),
+        aec_to_parallel(parallel_to_aec(words())),
+        Greeting(aec_to_parallel(parallel_to_aec(words()))),
+    ):
+        env.reset(seed=0)
+        twin = branch(env)
+        assert type(twin) is type(env)
+        actions = dict.fromkeys(env.agents, "a")
+        assert twin.step(dict(actions)) == env.step(dict(actions))
+
+
+def test_task_sets_are_shared_by_deep_copies():
+    env = make("probe-turns-v0")
+    assert copy.deepcopy(env).tasks is env.tasks
+
+
+# One meaning of every protocol
+
+
+class Delegate:
+    """Has nothing of its own, and hands on everything."""
+
+    def __init__(self, other):
+        self.other = other
+
+    def __getattr__(self, name):
+        return getattr(self.other, name)
+
+
+class Sampler:
+    engine = None
+
+    def generate(self, prompts, num_samples=1):
+        return []
+
+    def act(self, prompt):
+        return ""
+
+
+def test_what_is_handed_on_does_not_count():
+    assert isinstance(words(), Forkable) and not isinstance(Greeting(words()), Forkable)
+    assert isinstance(Sampler(), Policy) and isinstance(Sampler(), EnginePolicy)
+    for protocol in (Policy, EnginePolicy, TrainablePolicy):
+        assert not isinstance(Delegate(Sampler()), protocol)
+
+
+@pytest.mark.parametrize(
+    "folder", ["llm_decpomdp", "envs", "agents", "algorithms", "integrations", "benchmarks"]
+)
+def test_every_protocol_that_is_asked_for_is_of_typing_extensions(folder):
+    """Those of `typing` ask `hasattr` before Python 3.12, and what hands on attributes has them all."""
+    for path in (ROOT / folder).rglob("*.py"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not ("runtime_checkable" in line and "from typing import" in line), path
+
+
+# Records
+
+
+def test_the_record_of_a_wrapped_episode_is_that_of_the_environment_in_it():
+    env = Paying(Greeting(words()))
+    env.reset(seed=0)
+    env.step(dict.fromkeys(env.agents, "a"))
+    found = record(env)
+    assert found == env.unwrapped.snapshot()["episode"]
+    json.dumps(found)
+    assert "Hello" not in str(found["turns"][0]["prompts"])
+    assert record(Greeting(Rendezvous())) is None
+
+
+# Answers
+
+
+def test_answers_come_through_wrappers():
+    env = Paying(Greeting(make("coophumaneval-v0", source="bundled")))
+    env.reset(seed=0)
+    gold = answers(env)
+    assert gold == answers(env.unwrapped)
+    assert set(gold.references) == {"aux_0", "main_0"} and gold.secrets
+    rewards = env.step({agent: gold.reference(agent) for agent in env.agents})[1]
+    assert set(rewards.values()) == {4.125}
+
+
+def test_a_class_of_somebody_else_tells_its_own_answers():
+    class Mine(Rendezvous):
+        pass
+
+    class Shouting(BaseParallelWrapper):
+        pass
+
+    @answers.register(Mine)
+    def tell(env):
+        return Answers(dict.fromkeys(env.possible_agents, env.word), [env.word.upper()])
+
+    @answers.register(Shouting)
+    def tell_loudly(env):
+        found = answers(env.env)
+        return Answers({agent: text.upper() for agent, text in found.references.items()})
+
+    env = Shouting(Greeting(Mine()))
+    env.reset(seed=0)
+    assert answers(env.env).reference("left_0") == env.word
+    assert answers(env).reference("left_0") == env.word.upper()
+    with pytest.raises(LookupError, match="no reference for agent 'nobody_0'"):
+        answers(env).reference("nobody_0")
+    assert answers(Rendezvous()) == Answers(where=answers(Rendezvous()).where)
+
+
+# check_env
+
+
+@pytest.mark.parametrize("wrapper", [Greeting, Quoting, Counting])
+def test_check_env_accepts_wrappers_that_learners_can_branch(wrapper):
+    check_env(lambda: wrapper(words()))
+    check_env(wrapper(Rendezvous()))
+
+
+class Dropped(Greeting):
+    """What the learners made of wrappers: its branches are without it."""
+
+    def fork(self):
+        return self.env.fork()
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "text"),
+    [
+        (Dropped, "a branch of a Dropped to be another Dropped; found .* a DecPOMDPEnv"),
+        (Locked, "TypeError: cannot pickle"),
+    ],
+)
+def test_check_env_names_wrappers_that_learners_cannot_branch(wrapper, text):
+    with pytest.raises(ConformanceError, match=text):
+        check_env(lambda: wrapper(words()))

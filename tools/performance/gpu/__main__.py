@@ -1,0 +1,147 @@
+"""All that is to be known on a machine with a GPU: `python -m tools.performance.gpu`.
+
+Random weights in real shapes, and no hub. Each step survives the failure of another, and prints its table when it
+ends; none begins after `--minutes`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import torch
+import typer
+
+from llm_decpomdp.benchmarks.doctor import memory
+from tools.performance.gpu.architectures import SIZES, write_model
+from tools.performance.gpu.steps import (
+    CHECKED,
+    STEPS,
+    Outcome,
+    Setting,
+    Skipped,
+    failures,
+)
+from tools.performance.harness.command import (
+    Device,
+    JsonFile,
+    NewTokens,
+    Peers,
+    Rounds,
+    Threads,
+    run,
+)
+from tools.performance.harness.report import (
+    Report,
+    about,
+    goal_table,
+    show,
+    table,
+)
+from tools.performance.harness.trials import (
+    BenchmarkError,
+    environment,
+    progress,
+)
+
+
+def main(
+    size: Annotated[list[str], typer.Option(help=f"{', '.join(SIZES)}; give it again.")] = [  # noqa: B006
+        "0.5b",
+        "1.5b",
+    ],
+    step: Annotated[
+        list[str], typer.Option(help=f"{', '.join(STEPS)}; give it again. By default all.")
+    ] = [*STEPS],  # noqa: B006
+    device: Device = "cuda",
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
+    group_size: Annotated[int, typer.Option(min=2, help="Completions of a group (G).")] = 8,
+    new_tokens: NewTokens = 256,
+    updates: Annotated[int, typer.Option(min=1, help="Updates of the short training.")] = 100,
+    rounds: Rounds = 1,
+    peers: Peers = None,
+    minutes: Annotated[float, typer.Option(min=0, help="No step begins after them.")] = 10.0,
+    threads: Threads = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure everything on a device, and print ratios."""
+    for names, valid in ((size, SIZES), (step, STEPS)):
+        for name in names:
+            if name not in valid:
+                raise SystemExit(f"error: unknown {name}; there are {', '.join(valid)}")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise SystemExit(
+            "error: torch sees no GPU here; --device cpu tries the steps with --size tiny"
+        )
+    with TemporaryDirectory() as scratch:
+        progress("writing models with random weights")
+        folders = {name: str(write_model(name, Path(scratch))) for name in {*size, CHECKED}}
+        setting = Setting(
+            folders=folders,
+            sizes=size,
+            device=device,
+            devices=torch.cuda.device_count(),
+            gigabytes=_gigabytes(device),
+            dtype=dtype,
+            group_size=group_size,
+            new_tokens=new_tokens,
+            updates=updates,
+            rounds=rounds,
+            peers=peers,
+            variables=environment(True, threads),
+        )
+        outcomes = measure(setting, step, minutes)
+    complete = [outcome for outcome in outcomes.values() if isinstance(outcome, Outcome)]
+    report = Report(
+        f"on {_about(device)}",
+        {"size": ", ".join(size), "dtype": dtype, "G": group_size, "new tokens": new_tokens},
+        setting.variables,
+        [section for outcome in complete for section in outcome.sections],
+        [judgement for outcome in complete for judgement in outcome.judgements],
+    )
+    header = {**about(), "device": _about(device)}
+    show(header, [goal_table(report.judgements)])
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.content(), indent=1) + "\n", encoding="utf-8")
+    lines = list(failures(outcomes))
+    print("\n".join(lines))
+    if any("failed" in line for line in lines):
+        raise SystemExit(1)
+
+
+def measure(setting: Setting, steps: Sequence[str], minutes: float) -> dict[str, Outcome | str]:
+    """Run steps one after the other; in place of the figures of one that fails or is skipped, say why."""
+    begin = time.perf_counter()
+    outcomes: dict[str, Outcome | str] = {}
+    for name in steps:
+        if time.perf_counter() - begin > 60 * minutes:
+            outcomes[name] = f"skipped: {minutes:g} minutes are over"
+            continue
+        progress(f"step {name}")
+        try:
+            outcome = STEPS[name](setting)
+            show({}, [table(name, "tokens", outcome.sections)])
+            outcomes[name] = outcome
+        except Skipped as reason:
+            outcomes[name] = f"skipped: {reason}"
+        except (BenchmarkError, OSError, RuntimeError, ValueError) as error:
+            outcomes[name] = f"failed: {error}"
+    return outcomes
+
+
+def _gigabytes(device: str) -> float:
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_properties(device).total_memory / 1e9
+    return memory.total() * memory.GIB / 1e9
+
+
+def _about(device: str) -> str:
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,242 @@
+"""The steps of the command: each measures one thing, and what fails in one is told beside the others' figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.performance.gpu.architectures import SIZES
+from tools.performance.harness.report import Goal, Judgement, speed
+from tools.performance.harness.trials import Measured, Spread, Variant, compare
+from tools.performance.models import workload
+from tools.performance.models.update import installed
+
+FILE = "gpu/trials.py"
+
+CHECKED = "tiny"
+"""The model whose gradients are compared: a CPU computes them, too."""
+
+DISTANCE = {"float32": 1e-3, "bfloat16": 0.1}
+"""Largest relative distance of gradients from those of a CPU in float32."""
+
+SAMPLING_BYTES, LEARNING_BYTES, UPDATE_BYTES = 7, 14, 20
+"""Bytes a weight that a step needs at most, with some room: weights, copy, then gradients, then moments."""
+
+
+class Skipped(Exception):
+    """A step that means nothing here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all steps share."""
+
+    folders: Mapping[str, str]
+    """Folder of each model, by its size; with that of `CHECKED`."""
+    sizes: Sequence[str]
+    """Sizes that are measured."""
+    device: str
+    devices: int
+    """Number of GPUs."""
+    gigabytes: float
+    """Memory of one."""
+    dtype: str
+    group_size: int
+    new_tokens: int
+    updates: int
+    """Updates of the short training."""
+    rounds: int
+    variables: Mapping[str, str]
+    peers: Path | None = None
+    """Interpreter that may have TRL."""
+
+    def fitting(self, bytes_a_weight: int) -> list[str]:
+        """List the sizes that fit the device.
+
+        Raises:
+            Skipped: If there are none.
+        """
+        need = {size: SIZES[size].parameters * bytes_a_weight / 1e9 for size in self.sizes}
+        fitting = [size for size in self.sizes if need[size] <= self.gigabytes]
+        if not fitting:
+            least = min(need.values())
+            raise Skipped(f"needs {least:.0f} GB, and the device has {self.gigabytes:.0f}")
+        return fitting
+
+    def case(self, size: str) -> dict[str, object]:
+        """Return the arguments of a trial of models."""
+        return {
+            "model": self.folders[size],
+            "group_size": self.group_size,
+            "new_tokens": self.new_tokens,
+            "dtype": self.dtype,
+        }
+
+    def compare(self, variants: Sequence[Variant]) -> list[Measured]:
+        """Run variants in turn; errors as of `compare`."""
+        return list(compare(variants, self.rounds, self.variables).values())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Figures of a step, in sections of variants that took turns."""
+
+    sections: Sequence[Sequence[Measured]]
+    judgements: Sequence[Judgement]
+
+
+def sampling(setting: Setting) -> Outcome:
+    """Compare our sampling with transformers' `generate`, for each size that fits."""
+    return _pairs(
+        setting, SAMPLING_BYTES, "sampling", {"ours": "sampling", "generate": "generate"}, 1
+    )
+
+
+def learning(setting: Setting) -> Outcome:
+    """Compare packed learning with a padded batch a group, for each size that fits."""
+    return _pairs(setting, LEARNING_BYTES, "learning", {"packed": "packed", "padded": "padded"}, 2)
+
+
+def _pairs(
+    setting: Setting, bytes_a_weight: int, what: str, works: Mapping[str, str], prompts: int
+) -> Outcome:
+    env = workload.environment()
+    texts = list(workload.prompts(env, workload.task_ids(env, 1)[0]).values())[:prompts]
+    sections, judgements = [], []
+    for size in setting.fitting(bytes_a_weight):
+        case = {**setting.case(size), "device": setting.device, "prompts": texts}
+        variants = [
+            Variant(f"{name}, {size}", FILE, "on_device", {**case, "work": work, **_more(work)})
+            for name, work in works.items()
+        ]
+        first, rival = section = setting.compare(variants)
+        sections.append(section)
+        judgements.append(
+            speed(Goal(f"{what}: ours against {list(works)[1]}, {size}"), first, rival)
+        )
+    return Outcome(sections, judgements)
+
+
+def _more(work: str) -> dict[str, object]:
+    return {"together": False} if work == "padded" else {}
+
+
+def update(setting: Setting) -> Outcome:
+    """Measure an update of MAGRPO with own weights and with adapters, for each size that fits."""
+    sections, judgements = [], []
+    tasks = workload.task_ids(workload.environment(), 2)
+    for size in setting.fitting(2 * UPDATE_BYTES):
+        variants = [
+            Variant(name, FILE, "on_device", _update(setting, size, tasks, weights))
+            for name, weights in (
+                (f"two own models, {size}", "own"),
+                (f"two adapters, {size}", "adapters"),
+            )
+        ]
+        whole, adapters = section = setting.compare(variants)
+        sections.append(section)
+        judgements.append(
+            speed(Goal(f"update: adapters against own models, {size}"), adapters, whole)
+        )
+    return Outcome(sections, judgements)
+
+
+def _update(setting: Setting, size: str, tasks: Sequence[str], weights: str) -> dict[str, object]:
+    """Return the arguments of a trial of MAGRPO's update."""
+    place = {"work": "update", "device": setting.device}
+    return {**setting.case(size), **place, "tasks": tasks, "weights": weights}
+
+
+def trl(setting: Setting) -> Outcome:
+    """Compare an update of own weights with one of TRL's GRPO for the prompt of either agent."""
+    version = installed(setting.peers)["trl"]
+    if not version:
+        raise Skipped("needs --peers, an interpreter that has trl")
+    env = workload.environment()
+    tasks = workload.task_ids(env, 2)
+    texts = [list(workload.prompts(env, task).values()) for task in tasks]
+    sections, judgements = [], []
+    for size in setting.fitting(2 * UPDATE_BYTES):
+        case = setting.case(size)
+        bf16 = case.pop("dtype") == "bfloat16"
+        peer = {**case, "device": setting.device, "prompts": texts, "bf16": bf16}
+        variants = [
+            Variant(f"ours, {size}", FILE, "on_device", _update(setting, size, tasks, "own")),
+            Variant(
+                f"TRL {version}, {size}",
+                "models/trl_update.py",
+                "grpo",
+                {**peer, "gradient_checkpointing": False},
+                str(setting.peers),
+            ),
+        ]
+        first, rival = section = setting.compare(variants)
+        sections.append(section)
+        judgements.append(speed(Goal(f"update: ours against TRL, {size}"), first, rival))
+    return Outcome(sections, judgements)
+
+
+def gradients(setting: Setting) -> Outcome:
+    """Compare gradients on the device with those of the CPU, in both formats and with both attentions."""
+    sections, judgements = [], []
+    for dtype, most in DISTANCE.items():
+        for attention in ("sdpa", "eager"):
+            name = f"gradient, {dtype}, {attention}"
+            case = {
+                **setting.case(CHECKED),
+                "dtype": dtype,
+                "attention": attention,
+                "device": setting.device,
+            }
+            (figures,) = setting.compare([Variant(name, FILE, "gradients", case)])
+            sections.append([figures])
+            distance = figures.spread(lambda trial: trial.figures["distance"])
+            goal = Goal(f"{name}: distance from the CPU's", "", at_most=most)
+            judgements.append(Judgement(goal, distance))
+    return Outcome(sections, judgements)
+
+
+def probe(setting: Setting) -> Outcome:
+    """Train on a probe: rewards rise."""
+    case = {"device": setting.device, "updates": setting.updates, "group_size": 32}
+    (figures,) = setting.compare([Variant("training on a probe", FILE, "probe", case)])
+    gain: Spread = figures.spread(lambda trial: trial.figures["last"] - trial.figures["first"])
+    goal = Goal("probe: rise of the mean reward", "", at_least=0.2)
+    return Outcome([[figures]], [Judgement(goal, gain)])
+
+
+def devices(setting: Setting) -> Outcome:
+    """Compare two policies on two devices with both on one."""
+    if setting.devices < 2:
+        raise Skipped(
+            f"needs two GPUs, and there {'is' if setting.devices == 1 else 'are'} {setting.devices}"
+        )
+    size = setting.fitting(LEARNING_BYTES)[0]
+    tasks = workload.task_ids(workload.environment(), 2)
+    case = {**setting.case(size), "tasks": tasks}
+    variants = [
+        Variant(f"policies on {name}, {size}", FILE, "two_policies", {**case, "devices": places})
+        for name, places in (("two GPUs", ["cuda:0", "cuda:1"]), ("one GPU", ["cuda:0", "cuda:0"]))
+    ]
+    two, single = section = setting.compare(variants)
+    return Outcome([section], [speed(Goal("devices: two GPUs against one"), two, single)])
+
+
+STEPS: dict[str, Callable[[Setting], Outcome]] = {
+    "gradients": gradients,
+    "probe": probe,
+    "sampling": sampling,
+    "learning": learning,
+    "update": update,
+    "trl": trl,
+    "devices": devices,
+}
+"""All steps, the most important first."""
+
+
+def failures(outcomes: Mapping[str, Outcome | str]) -> Iterator[str]:
+    """Yield a line for each step without figures."""
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, str):
+            yield f"{name}: {outcome}"

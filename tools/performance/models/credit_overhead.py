@@ -1,0 +1,87 @@
+"""What credit costs beside a plain update: `python -m tools.performance.models.credit_overhead`.
+
+An update of a team over two turns, from end to end, with a critic or common partners. A critic reads a text
+for each joint sample of the first turn. Common partners sample and learn no more than aligned ones, but play
+K * N times as many joint samples. The longer completions are, the less both add.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
+from tools.performance.harness.command import (
+    Device,
+    JsonFile,
+    Model,
+    Rounds,
+    Threads,
+    run,
+)
+from tools.performance.harness.report import Goal, Judgement, Report
+from tools.performance.harness.trials import (
+    Variant,
+    compare,
+    environment,
+    progress,
+)
+from tools.performance.models import workload
+
+PLAIN = "chain"
+
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
+    # name: options of the critic, of joint samples, largest processor time beside a plain update
+    PLAIN: ({}, {}, 1.0),
+    "critic": ({"critic": "joint"}, {}, 1.25),
+    "critic of the state": ({"critic": "joint", "critic_input": "state"}, {}, 1.25),
+    "4 common partners": ({}, {"joint_mode": "common", "num_partners": 4}, 1.1),
+}
+
+SECONDS_A_TOKEN = 1.0
+"""Rough duration of a trial for each token of a completion, with the defaults."""
+
+
+def main(
+    model: Model = OFFLINE_MODEL,
+    group_size: Annotated[int, typer.Option(min=2, help="Joint samples (G).")] = 4,
+    new_tokens: Annotated[
+        list[int], typer.Option(min=1, help="Tokens of a completion; give it again for more.")
+    ] = [64, 256],  # noqa: B006
+    rounds: Rounds = 3,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure an update with each way of credit, and judge what it adds to a plain one."""
+    minutes = rounds * len(WAYS) * sum(new_tokens) * SECONDS_A_TOKEN / 60
+    progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
+    variables = environment(True, threads)
+    env = workload.environment(turns=2)
+    common = {"tasks": workload.task_ids(env, 2), "group_size": group_size, "dtype": "auto"}
+    sections, judgements = [], []
+    with workload.endless_copy(model) as folder:
+        for tokens in new_tokens:
+            case = {**common, "model": folder, "new_tokens": tokens, "device": device, "turns": 2}
+            contenders = [
+                Variant(
+                    f"{name}, {tokens} tokens",
+                    "models/update_variants.py",
+                    "credited",
+                    {**case, "critic": critic, "joint": joint, "weights": "adapters"},
+                )
+                for name, (critic, joint, _) in WAYS.items()
+            ]
+            plain, *rivals = compare(contenders, rounds, variables).values()
+            sections.append([plain, *rivals])
+            for (name, (_, _, most)), rival in zip(list(WAYS.items())[1:], rivals, strict=True):
+                goal = Goal(f"processor time: {name}, {tokens} tokens", at_most=most)
+                judgements.append(Judgement(goal, rival.times_cpu(plain)))
+    settings = {"model": model, "G": group_size, "rounds": rounds, "device": device}
+    title = "Credit beside a plain update"
+    Report(title, settings, variables, sections, judgements).finish(json_file)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,210 @@
+"""One update from end to end, beside peers: `python -m tools.performance.models.update`.
+
+Same model, prompts, group size and number of tokens for all; every contender in a process of its own. Peers may
+want other versions of packages than this library, so they have an interpreter of their own (`--peers`):
+
+    python -m venv peers && peers/bin/pip install torch comlrl==1.4.3 'trl==1.16.*'
+
+Peers run as they come; ours run with the settings that our command line gives itself
+(`benchmarks/runs/environment.py`), which speed up peers too: `--tuned-peers` gives them to all.
+
+Rewards alternate within every group, whatever the texts are worth, since groups of equal rewards teach nothing
+and cost nothing. Ours are computed all the same, in the sandbox; peers are given theirs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
+from tools.performance.harness.command import (
+    Device,
+    JsonFile,
+    Model,
+    NewTokens,
+    Peers,
+    Rounds,
+    Threads,
+    run,
+)
+from tools.performance.harness.report import Goal, Judgement, Report, speed
+from tools.performance.harness.trials import (
+    Measured,
+    Variant,
+    compare,
+    environment,
+    progress,
+)
+from tools.performance.models import workload
+
+OURS = "models/update_variants.py"
+FLOORS = "models/product_floors.py"
+
+OWN = "ours, two own models, float32"
+OWN_BF16 = "ours, two own models, bfloat16"
+SHARED = "ours, one shared model, bfloat16"
+ADAPTERS = "ours, one base and two adapters, bfloat16"
+FLOOR_OWN = "floor of two own models, float32"
+FLOOR_ADAPTERS = "floor of one base and two adapters, bfloat16"
+COMLRL = "comlrl MAGRPO, two agents, float32"
+TRL = "TRL GRPO, one agent, float32"
+TRL_DEFAULTS = "TRL GRPO, one agent, its defaults"
+
+TEAMS = {
+    OWN: ("own", "float32"),
+    OWN_BF16: ("own", "bfloat16"),
+    SHARED: ("shared", "bfloat16"),
+    ADAPTERS: ("adapters", "bfloat16"),
+}
+
+PRODUCTS = {FLOOR_OWN: TEAMS[OWN], FLOOR_ADAPTERS: TEAMS[ADAPTERS]}
+"""Floors that no program can undercut on this machine; goals above them are out of reach."""
+
+SECONDS = {
+    **{COMLRL: 220, TRL: 110, TRL_DEFAULTS: 110},
+    **dict.fromkeys(TEAMS, 45),
+    **dict.fromkeys(PRODUCTS, 20),
+}
+"""Rough duration of a trial with the defaults."""
+
+BOUNDS = (
+    # ours, theirs, times as fast, times the memory
+    (OWN, COMLRL, 5.0, None),
+    (OWN, TRL, 2.0, None),
+    (ADAPTERS, COMLRL, 12.0, 0.5),
+    (ADAPTERS, TRL, 5.0, 0.5),
+    (FLOOR_OWN, COMLRL, None, None),
+    (FLOOR_OWN, TRL, None, None),
+    (FLOOR_ADAPTERS, COMLRL, None, None),
+    (FLOOR_ADAPTERS, TRL, None, None),
+)
+
+
+def variants(
+    common: Mapping[str, Any],
+    device: str,
+    peers: Path | None,
+    versions: Mapping[str, str],
+    tuned_peers: bool,
+) -> dict[str, Variant]:
+    """Return all variants that can run, by name."""
+    env = workload.environment()
+    tasks = workload.task_ids(env, 2)
+    case = {**common, "tasks": tasks, "device": device}
+    available = [
+        Variant(name, file, function, {**case, "dtype": dtype, "weights": weights})
+        for file, function, teams in ((OURS, "ours", TEAMS), (FLOORS, "update", PRODUCTS))
+        for name, (weights, dtype) in teams.items()
+    ]
+    prompts = [
+        [*workload.as_messages(common["model"], workload.prompts(env, task)).values()]
+        for task in tasks
+    ]
+    case = {**common, "prompts": prompts}
+    plain, defaults = (
+        {**case, "device": device, "bf16": on, "gradient_checkpointing": on} for on in (False, True)
+    )
+    rivals = (
+        ("comlrl", COMLRL, "comlrl_update.py", "magrpo", case),
+        ("trl", TRL, "trl_update.py", "grpo", plain),
+        ("trl", TRL_DEFAULTS, "trl_update.py", "grpo", defaults),
+    )
+    available += [
+        Variant(name, f"models/{file}", function, arguments, str(peers), tuned_peers)
+        for package, name, file, function, arguments in rivals
+        if versions[package]
+    ]
+    return {variant.name: variant for variant in available}
+
+
+def installed(peers: Path | None) -> dict[str, str]:
+    """Return the peers' versions in an interpreter; empty where there are none."""
+    names = ("comlrl", "trl")
+    if peers is None:
+        return dict.fromkeys(names, "")
+    code = (
+        "import importlib.metadata as m, sys\n"
+        "there = {d.metadata['Name'].lower(): d.version for d in m.distributions()}\n"
+        "print(*(there.get(name, '-') for name in sys.argv[1:]))"
+    )
+    process = subprocess.run(
+        [peers, "-c", code, *names], capture_output=True, text=True, check=True
+    )
+    versions = zip(names, process.stdout.split(), strict=True)
+    return {name: "" if version == "-" else version for name, version in versions}
+
+
+def judge(results: Mapping[str, Measured]) -> list[Judgement]:
+    """Judge every bound, with the reason where nothing was measured."""
+    judgements = []
+    for name, rival, faster, smaller in BOUNDS:
+        pair = f"{_short(name)} : {_short(rival)}"
+        aims = [Goal(f"speed: {pair}", at_least=faster)]
+        if name in TEAMS:  # a floor of memory isn't measured
+            aims.append(Goal(f"memory: {pair}", at_most=smaller))
+        missing = ", ".join(contender for contender in (name, rival) if contender not in results)
+        if missing:
+            judgements += [Judgement(aim, None, f"not run: {missing}") for aim in aims]
+            continue
+        pairing = results[name], results[rival]
+        judgements.append(speed(aims[0], *pairing))
+        ratio = pairing[0].times_memory(pairing[1])
+        judgements += [Judgement(aim, ratio) for aim in aims[1:]]
+    return judgements
+
+
+def _short(name: str) -> str:
+    """Shorten a name to the part that differs, so that it fits a line."""
+    return name.removeprefix("ours, ").partition(", ")[0]
+
+
+def main(
+    model: Model = OFFLINE_MODEL,
+    group_size: Annotated[int, typer.Option(min=2, help="Joint samples (G).")] = 4,
+    new_tokens: NewTokens = 64,
+    rounds: Rounds = 3,
+    peers: Peers = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Run contenders with this in their name; give it again."),
+    ] = None,
+    device: Device = "cpu",
+    tuned_peers: Annotated[
+        bool, typer.Option(help="Whether peers get our settings of threads and memory.")
+    ] = False,
+    threads: Threads = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure one update from end to end, and judge it by its goals."""
+    names = [name for name in SECONDS if only is None or any(part in name for part in only)]
+    if peers is None:
+        names = [name for name in names if name in {**TEAMS, **PRODUCTS}]
+    minutes = rounds * sum(SECONDS[name] for name in names) / 60
+    progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
+    variables = environment(True, threads)
+    versions = installed(peers)
+    with workload.endless_copy(model) as folder:
+        common = {"model": folder, "group_size": group_size, "new_tokens": new_tokens}
+        available = variants(common, device, peers, versions, tuned_peers)
+        contenders = [available[name] for name in names if name in available]
+        results = compare(contenders, rounds, variables)
+    settings = {
+        "model": model,
+        "G": group_size,
+        "new tokens": new_tokens,
+        "rounds": rounds,
+        "device": device,
+        "peers": "with our settings, too" if tuned_peers else "as they come, without our settings",
+        **{name: version or "not installed" for name, version in versions.items()},
+    }
+    title, sections = "One update from end to end", [[*results.values()]]
+    Report(title, settings, variables, sections, judge(results)).finish(json_file)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,236 @@
+"""Leak check: `python -m tools.performance.sandbox.leaks --programs 20000`.
+
+Right programs take turns with such that hang, crash, flood, fill their memory or leave files and threads. Before
+and after them this counts processes, descriptors, memory and temporary files, of the trainer and of its workers.
+Exits with 1 if anything has leaked, or if a program got another verdict than it should.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests, instrument
+from tools.performance.harness.processes import (
+    PROC,
+    descendants,
+    memory_megabytes,
+)
+from tools.performance.harness.report import about, columned, show
+from tools.performance.sandbox.costs import protections
+from tools.performance.sandbox.ours import canonical_programs, jobs
+
+LIMITS = Limits(
+    load_seconds=5.0, test_seconds=0.2, memory_bytes=128 * 2**20, max_timeouts=1, wall_factor=20.0
+)
+TESTS = instrument("def check(candidate):\n    assert candidate(2) == 4\n", "sq")
+RIGHT = "def sq(x):\n    return x * x\n"
+UNUSUAL = {
+    "fails": ("failed", "def sq(x):\n    return x + 1\n"),
+    "raises": ("error", "def sq(x):\n    return 1 / 0\n"),
+    "does not parse": ("error", "def sq(x:\n"),
+    "ends its process": ("crashed", "import os\ndef sq(x):\n    os._exit(1)\n"),
+    "hangs": ("timeout", "def sq(x):\n    while True:\n        pass\n"),
+    "fills its memory": ("memory", "def sq(x):\n    return bytes(10**9)\n"),
+    "floods its output": ("passed", "print('x' * 10**6)\n" + RIGHT),
+    "leaves threads": (
+        "passed",
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()\n" + RIGHT,
+    ),
+    "opens descriptors": ("passed", "import os\nkept = [os.pipe() for _ in range(20)]\n" + RIGHT),
+    "leaves files": (
+        "passed",
+        "try:\n    open('left', 'w').write('x' * 10**5)\nexcept OSError:\n    pass\n" + RIGHT,
+    ),
+    "returns an iterator": ("failed", "def sq(x):\n    return iter(range(x))\n"),
+    "is a large answer": ("failed", "def sq(x):\n    return 'x' * 10**6\n"),
+}
+"""Behaviour of a program, with the status of its test and its code."""
+
+EVERY = 8
+"""Distance from one unusual program to the next."""
+
+BATCH = 64
+WARM_UP = 1000
+"""Programs after which memory is first looked at: caches are filled by then."""
+
+SETTLE_SECONDS = 5.0
+"""Time limit of processes that are on their way out."""
+
+GROWTH_MEGABYTES = 10.0
+"""Growth of memory since the warm-up that the trainer, and each worker, may have at the end."""
+
+Job = tuple[Program, Tests]
+
+
+Usage = Mapping[str, float | None]
+"""Resources of a trainer and its workers at one moment, by name; `None` where this user may not see it."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Results of a run."""
+
+    usages: Mapping[str, Usage]
+    """Resources before everything, after the warm-up, at the end, and after closing."""
+    statuses: Counter[str]
+    wrong: list[str]
+    """Programs with another verdict than they should have."""
+    seconds: float
+    workers: int
+
+    def leaks(self) -> list[str]:
+        """Return a line for all that there is more of than there was."""
+        before, warm, end, closed = self.usages.values()
+        lines = [f"wrong verdict: {name}" for name in self.wrong[:10]]
+        for name, first, last in (
+            ("processes after closing", before["processes"], closed["processes"]),
+            ("temporary files", before["temporary files"], closed["temporary files"]),
+        ):
+            lines += _more(name, first, last)
+        room = {
+            "processes": 0.0,
+            "descriptors of the trainer": 0.0,
+            "descriptors of workers": 0.0,
+            "MB of the trainer": GROWTH_MEGABYTES,
+            "MB of workers": GROWTH_MEGABYTES * self.workers,
+        }
+        for name, growth in room.items():
+            lines += _more(name, warm[name], end[name], growth)
+        return lines
+
+
+def _more(name: str, first: float | None, last: float | None, room: float = 0.0) -> list[str]:
+    if first is None or last is None or last <= first + room:
+        return []
+    return [f"{name}: {last:.4g}, more than {first + room:.4g}"]
+
+
+def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> Findings:
+    """Run programs and look at what is used, before and after.
+
+    Args:
+        programs: Number of programs, besides those of the warm-up.
+        workers: Number of workers.
+        warm_up: Programs that run before memory is first looked at.
+    """
+    usual = jobs(canonical_programs())
+    statuses: Counter[str] = Counter()
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        old, tempfile.tempdir = tempfile.tempdir, folder
+        try:
+            usages = {"before": usage(Path(folder))}
+            sandbox = Sandbox(LIMITS, workers=workers, cache_size=0)
+            _run(sandbox, usual, range(warm_up), Counter(), wrong)
+            usages["after the warm-up"] = usage(Path(folder))
+            begin = time.monotonic()
+            _run(sandbox, usual, range(warm_up, warm_up + programs), statuses, wrong)
+            seconds = time.monotonic() - begin
+            usages["at the end"] = usage(Path(folder))
+            sandbox.close()
+            usages["after closing"] = usage(Path(folder))
+        finally:
+            tempfile.tempdir = old
+    return Findings(usages, statuses, wrong, seconds, workers)
+
+
+def _run(
+    sandbox: Sandbox, usual: list[Job], numbers: range, statuses: Counter[str], wrong: list[str]
+) -> None:
+    for start in range(numbers.start, numbers.stop, BATCH):
+        batch = [_job(n, usual) for n in range(start, min(start + BATCH, numbers.stop))]
+        executions = sandbox.run_batch([job for _, _, job in batch])
+        for (name, status, _), execution in zip(batch, executions, strict=True):
+            verdict = _status(execution)
+            statuses[verdict] += 1
+            if verdict != status:
+                wrong.append(f"one that {name}: {verdict}, not {status}")
+
+
+def _job(number: int, usual: list[Job]) -> tuple[str, str, Job]:
+    """Return the behaviour of the program with this number, the status it should have, and its job."""
+    if number % EVERY:
+        return "is right", "passed", usual[number % len(usual)]
+    name = [*UNUSUAL][number // EVERY % len(UNUSUAL)]
+    status, code = UNUSUAL[name]
+    return name, status, (Program((("main_0", f"{code}# {number}"),), "sq"), TESTS)
+
+
+def _status(execution: Execution) -> str:
+    return next((test.status for test in execution.tests if not test.passed), "passed")
+
+
+def usage(folder: Path) -> Usage:
+    """Return the resources of this process and those below it, once they no longer change.
+
+    Args:
+        folder: Where temporary files would be.
+    """
+    below = _settled()
+    return {
+        "processes": len(below),
+        "descriptors of the trainer": _descriptors([os.getpid()]),
+        "descriptors of workers": _descriptors(below),
+        "MB of the trainer": memory_megabytes([os.getpid()])[0],
+        "MB of workers": memory_megabytes(below)[0],
+        "temporary files": sum(1 for _ in folder.rglob("*")),
+    }
+
+
+def _settled() -> list[int]:
+    """Return the processes below this one, when they have stayed the same for a while."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    below: list[int] = []
+    while True:
+        last, below = below, sorted(descendants(os.getpid()) - {os.getpid()})
+        if last == below or time.monotonic() > deadline:
+            return below
+        time.sleep(0.3)
+
+
+def _descriptors(processes: Sequence[int]) -> int | None:
+    try:
+        return sum(len(os.listdir(PROC / str(process) / "fd")) for process in processes)
+    except PermissionError:
+        return None
+
+
+def report(findings: Findings) -> None:
+    """Print everything."""
+    rows = findings.usages
+    headings = list(next(iter(rows.values())))
+    table = columned("Of the trainer and of its workers", "moment", headings)
+    for moment, row in rows.items():
+        table.add_row(moment, *("unknown" if n is None else f"{n:.4g}" for n in row.values()))
+    statuses = findings.statuses
+    header = {
+        **about(),
+        "protections": protections(),
+        "programs": f"{statuses.total()} in {findings.seconds:.1f} s, {findings.workers} workers",
+        "verdicts": ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())),
+    }
+    show(header, [table, *(f"LEAK: {leak}" for leak in findings.leaks())])
+
+
+def main(
+    programs: Annotated[int, typer.Option(min=1, help="Number of programs.")] = 20_000,
+    workers: Annotated[int, typer.Option(min=1, help="Number that run at the same time.")] = 2,
+) -> None:
+    """Count what many programs leave behind."""
+    findings = measure(programs, workers)
+    report(findings)
+    if findings.leaks():
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

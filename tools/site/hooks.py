@@ -1,0 +1,75 @@
+"""Hooks of MkDocs: pages that are made when the site is built, their place in the navigation, and links.
+
+`mkdocs.yml` names this file. Pages of environments and of the public names stand below `environments.md` and
+`api.md`; pages that the navigation does not name are added at its end, so that each can be reached.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from tools.site.gallery import gallery
+from tools.site.reference import reference
+from tools.site.sources import DOCS, ROOT, rewritten, source_pages
+
+Entry = dict[str, Any] | str
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages, and name them in the navigation."""
+    folders = {"environments": gallery(), "api": reference()}
+    for folder, pages in folders.items():
+        for name, text in pages.items():
+            files.append(File.generated(config, f"{folder}/{name}.md", content=text))
+        entries = [{_short(name): f"{folder}/{name}.md"} for name in pages]
+        _section(config.nav, f"{folder}.md").insert(1, {"Each one": entries})
+    for uri, text in source_pages([*DOCS.glob("*.md"), ROOT / "README.md"]).items():
+        files.append(File.generated(config, uri, content=text))
+    missing = [
+        page.name for page in sorted(DOCS.glob("*.md")) if page.name not in _uris(config.nav)
+    ]
+    if missing:
+        config.nav.append({"More": missing})
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Let links to files of the checkout lead to their pages."""
+    return rewritten(markdown, page.file.src_uri)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Put the pages' Markdown beside them, where `llms.txt` names it."""
+    for page in DOCS.glob("*.md"):
+        shutil.copy(page, Path(config.site_dir))
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("llm_decpomdp.")
+
+
+def _section(nav: list[Entry], uri: str) -> list[Entry]:
+    """Return the entries of the section that holds a page.
+
+    Raises:
+        LookupError: If no section does.
+    """
+    for entry in nav:
+        for section in entry.values() if isinstance(entry, dict) else ():
+            if isinstance(section, list) and uri in _uris(section):
+                return section
+    raise LookupError(f"mkdocs.yml has no section with {uri}: add one to its nav")
+
+
+def _uris(entries: Any) -> list[str]:
+    """Return the pages of a part of the navigation."""
+    if isinstance(entries, str):
+        return [entries]
+    parts = entries.values() if isinstance(entries, dict) else entries
+    return [uri for part in parts for uri in _uris(part)]
