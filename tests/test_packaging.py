@@ -22,10 +22,8 @@ from llm_decpomdp.benchmarks.config.extras import EXTRAS
 from tests.support.processes import ROOT
 
 FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "integrations", "benchmarks")
-BESIDE = ("docs", "examples", "tests")
+BESIDE = ("docs", "examples", "tests", "tools", "studies")
 """Folders that are in the source archive and not in the wheel."""
-DEVELOPMENT = ("benchmarks/performance", "benchmarks/quality")
-"""Packages that the wheel leaves out."""
 
 QUICK_LOOP = """
 import os, sys
@@ -61,7 +59,6 @@ def test_every_data_file_is_packaged() -> None:
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
         and path.suffix not in (".py", ".pyc", ".md")  # a folder's README is no data
-        and not path.relative_to(ROOT).as_posix().startswith(DEVELOPMENT)
     }
     assert data == packaged
 
@@ -115,7 +112,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from a copy of the checkout's files."""
     source = tmp_path_factory.mktemp("source")
     for name in (*FOLDERS, *BESIDE):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for file in ROOT.iterdir():
         if file.is_file():
             shutil.copy(file, source)
@@ -136,11 +135,8 @@ def test_the_wheel_holds_the_folders_as_sub_packages_and_nothing_else(wheel: Pat
     on_disk = {p.parent for folder in FOLDERS for p in (ROOT / folder).rglob("__init__.py")}
     places = {path.relative_to(ROOT).as_posix() for path in on_disk}
     assert packages == {
-        place if place.startswith("llm_decpomdp") else f"llm_decpomdp/{place}"
-        for place in places
-        if not place.startswith(DEVELOPMENT)
+        place if place.startswith("llm_decpomdp") else f"llm_decpomdp/{place}" for place in places
     }
-    assert not [name for name in names if "/performance/" in name or "/quality/" in name]
 
 
 def test_the_source_archive_holds_every_file_of_the_checkout(wheel: Path) -> None:

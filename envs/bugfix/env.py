@@ -114,7 +114,7 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
 
     ## Version History
     - v0: first version. Before the first release: answers are read by one rule in all families
-      (`llm_decpomdp.envs.source_code.completion`). The last complete definition counts, no longer the longest block.
+      (`llm_decpomdp.envs.source_code.completion`). The last complete definition counts, not the longest block.
       Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
       later turns and words beside the code cost nothing. The infos report it.
       Tests see views, counters and lists that occur twice as they are, and what the program prints.

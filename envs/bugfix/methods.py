@@ -1,6 +1,6 @@
 """Classes with bugs: their methods are repaired as the functions of other programs are.
 
-Methods are read and put into their class as in `classeval-v0`: see `llm_decpomdp.envs.source_code.classes`. The tests
+Methods are read and merged as in `classeval-v0`: see `llm_decpomdp.envs.source_code.classes`. The tests
 run apart from the program.
 """
 

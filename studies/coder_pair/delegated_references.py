@@ -12,6 +12,7 @@ import json
 import sys
 
 import llm_decpomdp
+from llm_decpomdp.envs.problems.humaneval import CodeTask
 
 PASSES = 3.0
 """Reward of a team that passes all tests with the helper's result, and adds nothing to it."""
@@ -44,11 +45,18 @@ def delegated(reference: str, entry: str) -> tuple[str, str] | None:
     return ast.unparse(tree), f"def {entry}({ast.unparse(function.args)}):\n{call}"
 
 
+def code_tasks(env_id: str, split: str | None = None) -> list[CodeTask]:
+    """Return the problems of an environment that have one entry function."""
+    options = {} if split is None else {"split": split}
+    tasks = llm_decpomdp.make(env_id, **options).tasks.tasks
+    return [task for task in tasks if isinstance(task, CodeTask)]
+
+
 def main(env_id: str, split: str, path: str, tested: str = "") -> None:
     """Write the lessons of a split's problems, as far as both programs together pass the tests."""
     env, kept = llm_decpomdp.make(env_id, split=split), 0
-    names = {task.entry_point for task in llm_decpomdp.make(tested).tasks.tasks} if tested else ()
-    tasks = [task for task in env.tasks.tasks if task.entry_point not in names]
+    names = {task.entry_point for task in code_tasks(tested)} if tested else set()
+    tasks = [task for task in code_tasks(env_id, split) if task.entry_point not in names]
     with open(path, "w", encoding="utf-8") as file:
         for task in tasks:
             prompts, _ = env.reset(options={"task_id": task.task_id})

@@ -1,0 +1,1 @@
+"""Experiments with this library and their findings: not in the wheel."""
