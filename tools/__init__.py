@@ -1,1 +1,1 @@
-"""Measurements of speed, checks of the bundled data, and the documentation site: for development, not in the wheel."""
+"""Development only, not in the wheel: speed measurements, checks of the bundled data, documentation site."""

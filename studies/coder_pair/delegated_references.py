@@ -10,6 +10,7 @@ environment that the team will be tested in: problems with an entry point of the
 import ast
 import json
 import sys
+from typing import Any
 
 import llm_decpomdp
 from llm_decpomdp.envs.problems.humaneval import CodeTask
@@ -47,7 +48,7 @@ def delegated(reference: str, entry: str) -> tuple[str, str] | None:
 
 def code_tasks(env_id: str, split: str | None = None) -> list[CodeTask]:
     """Return the problems of an environment that have one entry function."""
-    options = {} if split is None else {"split": split}
+    options: dict[str, Any] = {} if split is None else {"split": split}
     tasks = llm_decpomdp.make(env_id, **options).tasks.tasks
     return [task for task in tasks if isinstance(task, CodeTask)]
 
