@@ -19,16 +19,18 @@ import pettingzoo
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import MODES
-from llm_decpomdp.options import names
 from llm_decpomdp.plugins import Plugin, announced, find, imported, is_added, only
 from llm_decpomdp.utils.warn import warn
 from llm_decpomdp.validation import check_flags, unknown
-from llm_decpomdp.wrappers.centralized import centralised as joint_env
-from llm_decpomdp.wrappers.channel import with_channel
-from llm_decpomdp.wrappers.messages import ChannelOptions
 
 PARTS = {"reward": ("components",), "mode": ("info_keys", "first", "secrets")}
 """Parts that others can replace, and the attributes of each besides `__call__`."""
+
+WRAPPERS = {
+    "channel": "llm_decpomdp.wrappers.channel",
+    "centralised": "llm_decpomdp.wrappers.centralized",
+}
+"""Optional wrappers by the argument of `make`; each module loads when it is first used."""
 
 ID_PATTERN = re.compile(r"[a-z][a-z0-9_-]*-v\d+")
 
@@ -204,16 +206,10 @@ def make(
     if channel:
         if centralised:
             raise ValueError(f"{id}: one agent stands for a centralised team: drop channel")
-        env = _talking(env, channel)
-    return joint_env(env) if centralised else env
-
-
-def _talking(env: DecPOMDPEnv, channel: Mapping[str, Any]) -> Any:
-    """Put a channel around an environment; an unknown option raises a `TypeError` with the nearest one."""
-    for key in channel:
-        if key not in names(ChannelOptions):
-            raise TypeError(unknown("option of channel", key, names(ChannelOptions)))
-    return with_channel(env, channel)
+        env = importlib.import_module(WRAPPERS["channel"]).with_channel(env, channel)
+        if centralised:
+        env = importlib.import_module(WRAPPERS["centralised"]).centralised(env)
+    return env
 
 
 def _is_own_mode(id: str, mode: Any) -> bool:

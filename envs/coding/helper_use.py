@@ -1,6 +1,6 @@
 """Lines of feedback about helpers, read from the code of the entry function's author.
 
-Points are decided by running (`sandbox/inside/evaluator/helpers.py`).
+Points are decided by running (`sandbox/worker/evaluator/helpers.py`).
 """
 
 from __future__ import annotations

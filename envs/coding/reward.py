@@ -14,12 +14,12 @@ A team earns at most 4.0, a single agent 2.1. Where N - 1 helpers help, each has
 components that are about helpers: a component's points are those above times the share of helpers that fulfil the
 condition, such as 0.4 * 2/3 where two of three are defined. The other components are the team's.
 
-All of this is decided by running the program (`sandbox/inside/evaluator/helpers.py`), after its tests are decided:
+All of this is decided by running the program (`sandbox/worker/evaluator/helpers.py`), after its tests are decided:
 
 - A helper is called if the program calls it during a passing test. A helper that is called only while the code is
   loaded, for example to make a table, counts as called if it is not ignored.
 - A helper is ignored if no test's outcome changes when its results are changed within their type
-  (`sandbox/inside/program/changes.py`). It is also ignored if every passing test passes again when a trivial
+  (`sandbox/worker/program/changes.py`). It is also ignored if every passing test passes again when a trivial
   function replaces it: a constant, its first argument, or all its arguments. So `assert aux(x) == 0` ignores it.
 - The entry function is a wrapper if every passing test passes again with a helper in its place. So beside a helper
   that solves the whole problem every entry function is a wrapper. Each helper that is called is tried.

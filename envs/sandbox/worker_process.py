@@ -20,7 +20,7 @@ from typing import IO, Any
 from llm_decpomdp.envs.sandbox.program import SandboxError
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed, Reader, pack_down
 
-SCRIPT = Path(__file__).parent / "inside" / "worker.py"
+SCRIPT = Path(__file__).parent / "worker" / "main.py"
 
 START_SECONDS = 60.0
 """Time that a worker may take to start, however busy the machine is."""

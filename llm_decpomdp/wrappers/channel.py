@@ -21,12 +21,13 @@ from gymnasium.utils import seeding
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.episode import Episode
+from llm_decpomdp.options import names
 from llm_decpomdp.oracle import Answers, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.utils.terminal import visible
-from llm_decpomdp.validation import read_actions
+from llm_decpomdp.validation import read_actions, unknown
 from llm_decpomdp.wrappers.branching import Restorable, branch, inner_env
 from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox, size_of, transcript
 
@@ -299,6 +300,9 @@ def with_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> Chann
         ValueError: If an option has a bad value, or the environment one agent.
     """
     if not isinstance(options, ChannelOptions):
+        for key in options:
+            if key not in names(ChannelOptions):
+                raise TypeError(unknown("option of channel", key, names(ChannelOptions)))
         options = ChannelOptions(**options)
     return ChannelEnv(env, options)
 

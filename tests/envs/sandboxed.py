@@ -126,7 +126,7 @@ def workers_of(process: int) -> set[int]:
     return {
         number
         for number, (parent, _, command) in processes().items()
-        if parent == process and "worker.py" in command
+        if parent == process and "sandbox/worker/main.py" in command
     }
 
 

@@ -64,7 +64,7 @@ def below(folder: Path) -> list[Any]:
 def busy(process: Any) -> bool:
     """Check whether a process is a program that has used up a while of a processor."""
     try:
-        return "worker.py" in str(process.cmdline()) and process.cpu_times().user > 1
+        return "sandbox/worker/main.py" in str(process.cmdline()) and process.cpu_times().user > 1
     except psutil.Error:
         return False
 
