@@ -10,9 +10,9 @@ from typing import Any
 
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.policy import Policy, PrivilegedPolicy
 from llm_decpomdp.registry import make
-from llm_decpomdp.wrappers.branching import branch, branches_in_threads
 
 MAX_THREADS = 16
 """Most steps at the same time: a step may wait for a sandbox."""

@@ -17,9 +17,9 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import collect
 
+from llm_decpomdp.branching import branch
 from llm_decpomdp.integrations.games import shared, task_ids
 from llm_decpomdp.validation import unknown
-from llm_decpomdp.wrappers.branching import branch
 
 RETURN = "return"
 """Name of the sum of a team's rewards among the scores."""

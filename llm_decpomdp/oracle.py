@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 
+from llm_decpomdp.branching import inner_env
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.wrappers.branching import inner_env
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol, SupportsFloat
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.rollout import Joint, Start, View
+from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.policy import Completion
-from llm_decpomdp.wrappers.branching import branch, branches_in_threads
 
 MAX_STEP_THREADS = 16
 """More than the sandbox has workers: while some of them run programs, other steps read and judge theirs."""

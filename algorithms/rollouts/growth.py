@@ -12,8 +12,8 @@ from llm_decpomdp.algorithms.rollouts.joint import Pairing, aligned
 from llm_decpomdp.algorithms.rollouts.long_prompts import naming
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Act, Move, Stopwatch
+from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Team
-from llm_decpomdp.wrappers.branching import record
 
 
 def grow(

@@ -15,8 +15,8 @@ from llm_decpomdp.benchmarks.analysis.stored import Stored, stored
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.results import Row
+from llm_decpomdp.branching import record
 from llm_decpomdp.utils.storage import incomplete_line, write_atomically
-from llm_decpomdp.wrappers.branching import record
 
 TOLERANCE = 1e-9
 """Numbers that differ by less agree: other machines may round the last digit otherwise."""

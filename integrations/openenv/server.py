@@ -19,6 +19,7 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import ConcurrencyConfig, Observation, State
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.integrations.openenv.guard import Guard
 from llm_decpomdp.integrations.openenv.messages import (
     SeatAction,
@@ -29,7 +30,6 @@ from llm_decpomdp.integrations.openenv.messages import (
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.registry import make
 from llm_decpomdp.validation import task_of
-from llm_decpomdp.wrappers.branching import branch, branches_in_threads
 from llm_decpomdp.wrappers.single_agent_view import seat as seat_of
 
 MAX_SESSIONS = 64

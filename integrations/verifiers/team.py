@@ -9,9 +9,9 @@ import verifiers.v1 as vf
 from pydantic import ConfigDict, SerializeAsAny, model_validator
 from verifiers.v1.runtimes import SubprocessConfig
 
+from llm_decpomdp.branching import branch
 from llm_decpomdp.integrations.games import task_ids
 from llm_decpomdp.integrations.verifiers.tasks import TeamTask, TeamTasksetConfig
-from llm_decpomdp.wrappers.branching import branch
 
 
 class TeamConfig(vf.EnvConfig):  # type: ignore[misc]  # verifiers has no types for mypy

@@ -17,12 +17,12 @@ from gymnasium import Space
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp import registry
+from llm_decpomdp.branching import Restorable
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.testing.copies import check_branches, check_copies, check_snapshots, copied
 from llm_decpomdp.testing.decentralization import check_decentralisation
 from llm_decpomdp.testing.player import Record, Secrets, TextEnv, Trial, difference
 from llm_decpomdp.testing.rules import ConformanceError, check_all, require, short
-from llm_decpomdp.wrappers.branching import Restorable
 
 __all__ = ["HOSTILE_TEXTS", "ConformanceError", "check_env"]
 

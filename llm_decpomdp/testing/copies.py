@@ -8,9 +8,9 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from llm_decpomdp.branching import Restorable, branch
 from llm_decpomdp.testing.player import Record, TextEnv, Trial, difference
 from llm_decpomdp.testing.rules import ConformanceError, require, short
-from llm_decpomdp.wrappers.branching import Restorable, branch
 
 
 def check_copies(trial: Trial) -> None:

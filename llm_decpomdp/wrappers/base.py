@@ -13,7 +13,7 @@ from gymnasium.spaces import Text
 from pettingzoo import ParallelEnv
 from typing_extensions import Self
 
-from llm_decpomdp.wrappers.branching import branch
+from llm_decpomdp.branching import branch
 
 Value = TypeVar("Value")
 

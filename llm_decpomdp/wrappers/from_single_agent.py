@@ -14,11 +14,11 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.branching import branch
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.oracle import Answers, answers
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions, task_of
-from llm_decpomdp.wrappers.branching import branch
 
 Step = tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
 

@@ -11,8 +11,8 @@ import pytest
 from llm_decpomdp import DecPOMDPEnv, answers, check_env, make
 from llm_decpomdp.algorithms.rollouts.environment import begin
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.branching import branch, record
 from llm_decpomdp.testing.rules import ConformanceError
-from llm_decpomdp.wrappers.branching import branch, record
 from llm_decpomdp.wrappers.channel import COST, ChannelEnv, channel_of, seed_noise, with_channel
 from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox
 from tests.wrapper_cases import Greeting

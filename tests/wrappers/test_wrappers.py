@@ -10,9 +10,9 @@ from pettingzoo.utils import aec_to_parallel, parallel_to_aec
 from pettingzoo.utils.wrappers import BaseParallelWrapper, MultiEpisodeParallelEnv
 
 from llm_decpomdp import Answers, answers, check_env, make
+from llm_decpomdp.branching import Forkable, branch, branches_in_threads, record
 from llm_decpomdp.policy import EnginePolicy, Policy, TrainablePolicy
 from llm_decpomdp.testing.rules import ConformanceError
-from llm_decpomdp.wrappers.branching import Forkable, branch, branches_in_threads, record
 from tests.foreign_envs import Rendezvous
 from tests.support.processes import ROOT
 from tests.wrapper_cases import Counting, Greeting, Locked, Paying, Quoting, words

@@ -9,8 +9,8 @@ import pytest
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
+from llm_decpomdp.branching import branch
 from llm_decpomdp.policy import Completion
-from llm_decpomdp.wrappers.branching import branch
 
 
 class Script:
