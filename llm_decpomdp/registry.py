@@ -207,7 +207,7 @@ def make(
         if centralised:
             raise ValueError(f"{id}: one agent stands for a centralised team: drop channel")
         env = importlib.import_module(WRAPPERS["channel"]).with_channel(env, channel)
-        if centralised:
+    if centralised:
         env = importlib.import_module(WRAPPERS["centralised"]).centralised(env)
     return env
 
