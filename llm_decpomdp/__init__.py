@@ -18,7 +18,16 @@ from llm_decpomdp.wrappers.from_single_agent import solo
 from llm_decpomdp.wrappers.merge_agents import joint
 from llm_decpomdp.wrappers.single_agent_view import seat
 
-import llm_decpomdp.envs  # noqa: F401  isort: skip  (registers the ids)
+try:
+    import llm_decpomdp.envs  # noqa: F401  isort: skip  (registers the ids)
+except ModuleNotFoundError as error:
+    if error.name != "llm_decpomdp.envs":
+        raise
+    # pip unpacks zip archives without the symbolic links that place envs/, agents/, ... in this package.
+    raise ImportError(
+        f"{__path__[0]} lacks its sub-packages: the archive was unpacked without symbolic links. Install from a "
+        "clone, from git+https://..., from a .tar.gz archive or from a release"
+    ) from error
 
 __all__ = [
     "Answers",

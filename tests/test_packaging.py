@@ -25,6 +25,8 @@ FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "integrations", "benc
 BESIDE = ("docs", "examples", "tests", "tools", "studies")
 """Folders that are in the source archive and not in the wheel."""
 
+SITE = sysconfig.get_path("purelib")
+
 QUICK_LOOP = """
 import os, sys
 import llm_decpomdp
@@ -145,7 +147,11 @@ def test_the_source_archive_holds_every_file_of_the_checkout(wheel: Path) -> Non
         names = {name.partition("/")[2] for name in tar.getnames()}
     source = wheel.parents[1]
     for folder in (*FOLDERS, *BESIDE):
-        assert {str(path.relative_to(source)) for path in (source / folder).rglob("*.*")} <= names
+        files = {path.relative_to(source).as_posix() for path in (source / folder).rglob("*.*")}
+        prefix = (
+            "llm_decpomdp/" if folder in FOLDERS[1:] else ""
+        )  # links become the folders themselves
+        assert {prefix + file for file in files} <= names
     assert {*"CHANGELOG.md CITATION.cff CONTRIBUTING.md SECURITY.md".split()} <= names
     assert {"Makefile", "constraints.txt", "LICENSE"} <= names
     assert not [name for name in names if name.endswith(".pyc")]
@@ -242,7 +248,7 @@ def test_the_installed_wheel_runs_a_suite_in_processes_of_its_own(
 def test_a_checkout_runs_without_being_installed(tmp_path: Path) -> None:
     """`-S` and a path of its own keep any installed copy out."""
     code = (
-        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {sysconfig.get_path('purelib')!r}]\n"
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {SITE!r}]\n"
         "import llm_decpomdp, llm_decpomdp.envs.coding.env, pkgutil\n"
         f"assert llm_decpomdp.__file__.startswith({str(ROOT)!r})\n"
         "names = [m.name for m in pkgutil.walk_packages(llm_decpomdp.__path__, 'llm_decpomdp.',"
@@ -253,3 +259,16 @@ def test_a_checkout_runs_without_being_installed(tmp_path: Path) -> None:
         [sys.executable, "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_a_zip_archive_without_its_links_says_what_to_do(tmp_path: Path) -> None:
+    """`pip install` of a zip archive writes each link as a small file."""
+    shutil.copytree(ROOT / "llm_decpomdp", tmp_path / "llm_decpomdp", symlinks=True)
+    for link in (path for path in (tmp_path / "llm_decpomdp").iterdir() if path.is_symlink()):
+        target = os.readlink(link)
+        link.unlink()
+        link.write_text(target)
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {SITE!r}]; import llm_decpomdp"
+    command = [sys.executable, "-S", "-c", code]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 1 and "from a .tar.gz archive" in result.stderr, result.stderr
