@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,13 @@ from llm_decpomdp.algorithms.learning.baselines import Baseline, maximum, none
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.learning.preference_options import refuse_preferences
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.policy import Team
 from llm_decpomdp.testing.rules import short
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.critics.states import Features
+    from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+    from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 
 OTHERS = {"none": "magrpo", "own": "iac", "joint": "maac"}
 """An algorithm with a critic of each scope."""
@@ -46,6 +52,13 @@ class Algorithm:
     """Weight of the past in a running baseline of each role (`running.py`), which is subtracted before
     `baseline`; `None` for none."""
 
+    is_on_policy: ClassVar[bool] = True
+    """Whether the loss assumes that the current weights have sampled the completions."""
+    supports_sharding: ClassVar[bool] = True
+    """Whether all processes make equally many passes of a policy in an update, as models in shards need it."""
+    supports_stored_pairs: ClassVar[bool] = False
+    """Whether it can learn from stored preference pairs (`pairs_source`)."""
+
     def __post_init__(self) -> None:
         """Raise a `ValueError` unless the baseline gives finite numbers in the shape of the returns."""
         for returns in (SAMPLE_RETURNS, SAMPLE_RETURNS[0]):
@@ -61,6 +74,38 @@ class Algorithm:
                     f"of the returns, and gave {short(found)} for returns of shape {returns.shape}: compute over "
                     "the last axis with keepdims=True, and np.broadcast_to(..., returns.shape)"
                 )
+
+    def make_learner(
+        self,
+        team: Team,
+        options: LearnerOptions,
+        seed: int = 0,
+        features: Features | None = None,
+    ) -> BaseLearner:
+        """Build the learner that trains a team by this algorithm.
+
+        Args:
+            team: Agent to policy.
+            options: Loss, optimizer and schedule.
+            seed: Seed of random choices of the learner.
+            features: Features of the texts that a critic reads; by default those of the policies' own models.
+
+        Raises:
+            TypeError: If a policy lacks something that the options need.
+            ValueError: If the algorithm cannot train the team with these options.
+        """
+        # Imported here, because looking up an algorithm must not load torch.
+        from llm_decpomdp.algorithms.learning.learner import Learner
+
+        return Learner(team, self, options, features)
+
+    def needs_reference(self, options: UpdateOptions) -> bool:
+        """Check whether training keeps a copy of the initial weights, or the base model of an adapter, in use."""
+        return bool(options.kl_coefficient) or self.completed(options).critic != "none"
+
+    def can_recompute_advantages(self, options: UpdateOptions) -> bool:
+        """Check whether advantages depend on one rollout alone: not on a critic or on earlier updates."""
+        return self.decay is None and self.completed(options).critic == "none"
 
     def completed(self, options: Chosen) -> Chosen:
         """Return the options with the critic of this algorithm where they leave it open.

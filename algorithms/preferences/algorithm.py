@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
-from typing import NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
@@ -14,6 +14,12 @@ from llm_decpomdp.algorithms.learning.preference_options import CURRENT
 from llm_decpomdp.algorithms.preferences.pairs import MAX_JOINT_SAMPLES
 from llm_decpomdp.algorithms.rollouts.cost import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.policy import Team
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.critics.states import Features
+    from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+    from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 
 RATIOS = "the loss of a pair has no ratios to the policy that sampled"
 ADVANTAGES = "pairs have no advantages"
@@ -51,8 +57,33 @@ class PreferenceAlgorithm(Algorithm):
     baseline: Baseline = _no_baseline
     """None: whatever asks for one is told so."""
 
+    is_on_policy: ClassVar[bool] = False
+    supports_sharding: ClassVar[bool] = False
+    supports_stored_pairs: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Check nothing: there is no baseline to try."""
+
+    def make_learner(
+        self,
+        team: Team,
+        options: LearnerOptions,
+        seed: int = 0,
+        features: Features | None = None,
+    ) -> BaseLearner:
+        """Build the learner, with the arguments and errors of `Algorithm.make_learner`; no features are read."""
+        # Imported here, because looking up an algorithm must not load torch.
+        from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner
+
+        return PreferenceLearner(team, self, options, seed)
+
+    def needs_reference(self, options: UpdateOptions) -> bool:
+        """Return True: the loss of a pair compares each policy with its reference."""
+        return True
+
+    def can_recompute_advantages(self, options: UpdateOptions) -> bool:
+        """Return False: pairs have no advantages."""
+        return False
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train with these options; any team will do."""

@@ -11,7 +11,6 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
-from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollout_workers.crew import Crew, check_crew
 from llm_decpomdp.algorithms.rollouts.cost import Bounded
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
@@ -97,7 +96,7 @@ def check_lag(
         raise ValueError(
             f"lag={options.lag} means nothing with stored rollouts, as nothing is sampled: set lag=0"
         )
-    if learner_options.correction == "none" and not isinstance(algorithm, PreferenceAlgorithm):
+    if learner_options.correction == "none" and algorithm.is_on_policy:
         logger.warning(
             "with lag=%d updates learn from what earlier weights have sampled, as if the present ones had: set "
             "correction=truncate",

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.options import Options, option
 
 
@@ -35,7 +34,7 @@ def check_sharded(
         ValueError: If something else makes as many passes in each process as it has texts.
     """
     wrong = {
-        f"algorithm {algorithm.name}": isinstance(algorithm, PreferenceAlgorithm),
+        f"algorithm {algorithm.name}": not algorithm.supports_sharding,
         f"critic={options.critic}": options.critic != "none",
         f"reward_model={reward_model}": reward_model is not None,
         "a warm start": warm,

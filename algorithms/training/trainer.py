@@ -14,7 +14,6 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
-from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rewards.judge import load_judge
 from llm_decpomdp.algorithms.rewards.refitting import Refitting
 from llm_decpomdp.algorithms.rollout_workers.bundles import Site
@@ -129,7 +128,7 @@ class Trainer:
         self._lock = ExitStack()
         for policy in trainable_policies(team).values():
             processes.broadcast_parameters(policy.parameters())
-        self.learner = make_learner(team, algorithm, learner_options, trainer_options.seed)
+        self.learner = algorithm.make_learner(team, learner_options, trainer_options.seed)
         rival = Comparator(env, comparator, team, trainer_options) if comparator else None
         site = Site(env, self.eval_env, team)
         self._crew = Supplied(crew or LocalCrew(site), self.learner.policies, self._version)

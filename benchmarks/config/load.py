@@ -17,7 +17,6 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -239,7 +238,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         agents, size = env.possible_agents, config.algorithm.num_generations
         if config.algorithm.pairs_source is None:
             algorithm.check_rollouts(agents, config.algorithm, config.algorithm, size)
-        elif not isinstance(algorithm, PreferenceAlgorithm):
+        elif not algorithm.supports_stored_pairs:
             raise ValueError(
                 f"pairs_source means nothing with {algorithm.name}, which learns from its own samples: set "
                 "name=madpo, or drop it"

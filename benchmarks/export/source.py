@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.returns import returns
-from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import learner_options, load_stored_config
@@ -151,9 +150,7 @@ def _advantages(
     if (
         config is None
         or algorithm is None
-        or algorithm.completed(config.algorithm).critic != "none"
-        or algorithm.decay is not None
-        or isinstance(algorithm, PreferenceAlgorithm)
+        or not algorithm.can_recompute_advantages(config.algorithm)
     ):
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages

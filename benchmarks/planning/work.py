@@ -15,7 +15,6 @@ from llm_decpomdp.agents.inference.packed_log_probs import ROW_TOKENS
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.agents.team import saved_adapter
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.rollouts.cost import RunCost, joint_samples, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import begin
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -254,12 +253,7 @@ def _models(
 ) -> Iterator[Model]:
     """Yield the models of a run: adapters on one base share it."""
     declared = ALGORITHMS[run.config.algorithm.name]
-    options = declared.completed(run.learner)
-    reference = (
-        bool(options.kl_coefficient)
-        or options.critic != "none"
-        or isinstance(declared, PreferenceAlgorithm)
-    )
+    reference = declared.needs_reference(run.learner)
     for policies in _in_memory(run.team.policies):
         spec = run.team.policies[policies[0]]
         shape = shape_of(str(spec.name), parameters)

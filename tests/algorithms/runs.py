@@ -24,7 +24,6 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training import checkpoint, run_log
@@ -219,7 +218,7 @@ def learned(
         team = {"x": recurrent(1), "y": recurrent(2)}
     settings = LearnerOptions(learning_rate=0.01, **options)
     features = HashedParts(size=16) if algorithm.critic else None
-    learner = make_learner(team, algorithm, settings, features=features)
+    learner = algorithm.make_learner(team, settings, features=features)
     learner.update(rollouts)
     learner.update([one_sided(rollout) for rollout in rollouts])
     metrics = learner.update(rollouts)

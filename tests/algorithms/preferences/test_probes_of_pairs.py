@@ -13,7 +13,6 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.plans import roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -46,7 +45,7 @@ def trained(
         pairs_per_group=16,
         **options,
     )
-    learner, rng = make_learner(team, ALGORITHMS["madpo"], settings), stream(0, "handoff")
+    learner, rng = ALGORITHMS["madpo"].make_learner(team, settings), stream(0, "handoff")
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
     plan = RolloutOptions(joint_mode=joint_mode)
     for _ in range(updates):

@@ -33,7 +33,6 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.preferences.building import make_learner
 from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out, rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.metrics import count_tokens
@@ -79,7 +78,7 @@ def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> 
     team = new_team(trial, env, seed)
     features = Noise(seed) if trial.features == "noise" else HashedParts()
     options = _options(trial, env.discount, updates)
-    learner = make_learner(team, ALGORITHMS[trial.algorithm], options, seed, features)
+    learner = ALGORITHMS[trial.algorithm].make_learner(team, options, seed, features)
     rng, views = stream(seed, "handoff"), learner.critic is not None
     points, completions, tokens = [(0, value(plain, team), 0)], 0, 0
     for update in range(1, updates + 1):
