@@ -1,6 +1,6 @@
 """A family of your own: two poets write a couplet, a line each, and neither sees the other's line.
 
-A family is made of four parts: tasks, roles, a reward and a mode. `docs/own_family.md` says what to do with it.
+A family is made of four parts: tasks, roles, a reward and a mode. `docs/plugins.md` says what to do with it.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Registry of environment ids and their entry points.
 
-Wherever an id is accepted, `module:id` imports `module` first, which registers the id: `docs/own_family.md`.
+Wherever an id is accepted, `module:id` imports `module` first, which registers the id: `docs/plugins.md`.
 """
 
 from __future__ import annotations

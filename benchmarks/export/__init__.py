@@ -1,1 +1,1 @@
-"""Episodes as data sets; docs/datasets.md."""
+"""Episodes as data sets; docs/data.md."""

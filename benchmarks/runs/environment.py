@@ -10,7 +10,7 @@ SETTINGS = {
     # Threads that wait without spinning: on a few cores a busy neighbour costs a tenfold otherwise.
     "OMP_WAIT_POLICY": "PASSIVE",
     # glibc gives large blocks back to the kernel at once, and the logits of a vocabulary are such blocks:
-    # keeping them made learning on a CPU 1.6 times as fast (docs/LOG.md).
+    # keeping them made learning on a CPU 1.6 times as fast (studies/LOG.md).
     "MALLOC_MMAP_THRESHOLD_": str(2**32),
     "MALLOC_TRIM_THRESHOLD_": str(2**34),
     "MALLOC_TOP_PAD_": str(2**28),

@@ -1,4 +1,4 @@
-"""The run of a suite: its missing jobs in processes, under the lock of its folder; docs/bench.md.
+"""The run of a suite: its missing jobs in processes, under the lock of its folder; docs/evaluation.md.
 
 The folder of a suite has `suite.json` (its cells), a folder for each job (see
 `llm_decpomdp.benchmarks.suites.job`), and the result: `league.csv`, `league.md` and `report.html`.

@@ -19,7 +19,8 @@ from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.support.processes import ROOT
 
-GUIDE = (ROOT / "docs" / "own_family.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+GUIDE = PAGE[PAGE.index("## A family of your own") :]
 FILES = dict(re.findall(r"Save this as `(\w+\.yaml)`:\n\n```yaml\n(.*?)```", GUIDE, re.DOTALL))
 COMMANDS = [
     line

@@ -91,30 +91,30 @@ def family(page: dict[str, Any]) -> None:
 
 BEFORE: dict[str, Callable[[dict[str, Any]], None]] = {
     "cooperation.md": gold_evaluation,
-    "datasets.md": exported,
+    "data.md": exported,
     "learners.md": tiny_team,
-    "own_family.md": family,
+    "plugins.md": family,
 }
 """What a page takes for granted."""
 
 AFTER = {
     "README.md": "assert 'turn 2 of 2' in env.render()",
     "cooperation.md": "assert credit.shapley >= 0",
-    "datasets.md": "assert len(data['train']) and len(joint) and not len(good)",
+    "data.md": "assert len(data['train']) and len(joint) and not len(good)",
     "evaluation.md": "assert set(rewards.values()) == {4.0}",
     "learners.md": "assert ALGORITHMS['magrpo'].name == 'magrpo' and learner.policies",
-    "own_family.md": "import llm_decpomdp; assert llm_decpomdp.spec('couplet-v0')",
     "plugins.md": """
 import llm_decpomdp
 env = llm_decpomdp.make("probe-halves-v0")
 env.reset(seed=0)
 verdict = Brief(env.reward)(env.task, {"player_0": "12345", "player_1": ""})
-assert verdict.components["length"] == -0.05""",
-    "recipes.md": "assert not env.agents and set(env.rewards.values()) <= {4.0}, env.rewards",
+assert verdict.components["length"] == -0.05
+assert llm_decpomdp.spec("couplet-v0")""",
+    "integrations.md": "assert len(rows) == 2 * len(turns.tasks)\nassert not env.agents and set(env.rewards.values()) <= {4.0}, env.rewards",
     "start.md": "assert reward > 0.9",
-    "trl.md": "assert len(rows) == 2 * len(turns.tasks)",
-    "views.md": "assert terminated or prompt, prompt\nassert reward < 2",
     "wrappers.md": """
+assert terminated or prompt, prompt
+assert reward < 2
 assert set(rewards.values()) == {rewards["player_0"]} and rewards["player_0"] != 0.0, rewards
 assert type(twin) is Judged and twin.env is not env
 assert env.metadata["id"] == "coophumaneval-v0" and gold.secrets""",

@@ -12,7 +12,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.elements.page import definitions, plain, prose
 
 DOCS = (
-    "In the documentation of llm_decpomdp: how to read this page in `docs/report.md`, every measure in "
+    "In the documentation of llm_decpomdp: how to read this page in `docs/evaluation.md`, every measure in "
     "`docs/metrics.md`, the algorithms in `docs/learners.md`."
 )
 

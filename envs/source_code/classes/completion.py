@@ -1,4 +1,4 @@
-"""Read an agent's completion as methods of a class, by the rule of `programs/completion.py`.
+"""Read an agent's completion as methods of a class, by the rule of `source_code/completion.py`.
 
 Methods may stand alone, in the class, indented as in its body, in one Markdown fence or in several. A block that
 does not parse is read method by method, so that a broken method does not affect the others. What differs from

@@ -101,7 +101,7 @@ def test_without_a_critic_nothing_is_handed_on_but_by_luck_of_the_partners() -> 
     assert relay_value(2, crossed, group_size=4, **TWO_TURNS) <= 0.4
 
 
-# Three of the seeds 0 to 4 learn it, and four of tables without letters that cannot be handed on (docs/LOG.md).
+# Three of the seeds 0 to 4 learn it, and four of tables without letters that cannot be handed on (studies/LOG.md).
 FOUR_TURNS: dict[str, Any] = {"spread": 1.0, "updates": 400, "learning_rate": 0.05}
 
 

@@ -50,7 +50,7 @@ def test_the_page_says_what_the_agents_do_and_how_they_learn(tmp_path: Path) -> 
     assert (
         '<a href="https://arxiv.org/abs/2508.04652" rel="noreferrer">arXiv 2508.04652</a>' in page
     )
-    assert "docs/report.md" in text and "docs/metrics.md" in text
+    assert "docs/evaluation.md" in text and "docs/metrics.md" in text
 
 
 def test_each_component_is_explained_in_the_words_of_its_environment(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ TEAMS = tuple(name for name in ALGORITHMS if name != "grpo")
 """The algorithms for teams."""
 
 RELAY = "probe-relay-v0"
-"""Played by tables: language models do not learn it over four turns (docs/LOG.md)."""
+"""Played by tables: language models do not learn it over four turns (studies/LOG.md)."""
 
 RELAY_GAME = {"length": 2, "num_secrets": 2}
 """Arguments of the relay, unless a trial says otherwise."""
