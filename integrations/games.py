@@ -110,7 +110,7 @@ def task_ids(env: ParallelEnv[str, Any, Any]) -> list[str]:
     tasks = getattr(env.unwrapped, "tasks", None)
     if tasks is None:
         raise TypeError(
-            f"{type(env.unwrapped).__name__} has no tasks to make rows of; a DecPOMDPEnv has (docs/plugins.md#a-family-of-your-own)"
+            f"{type(env.unwrapped).__name__} has no tasks to make rows of; a DecPOMDPEnv has (docs/plugins.md)"
         )
     return [task.task_id for task in tasks.tasks]
 

@@ -1,4 +1,4 @@
-"""Suites: experiments as data. A suite is a YAML file of cells, which `llm-decpomdp bench` runs; docs/evaluation.md.
+"""Suites: experiments as data. A suite is a YAML file of cells, run by `llm-decpomdp bench`; docs/evaluation.md.
 
 ```yaml
 # Two small models, trained and not.
