@@ -19,9 +19,9 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rewards.comparisons import Comparison, Sample
-from llm_decpomdp.algorithms.rewards.judge import Judge
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
 from llm_decpomdp.algorithms.rewards.reward_model import RewardModel, fit_reward_model
+from llm_decpomdp.algorithms.rewards.scorer import RewardModelScorer
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 
 MOST = 512
@@ -34,7 +34,7 @@ PER_GROUP = 4
 """Most pairs of a group."""
 
 
-class Refitting:
+class RewardModelUpdater:
     """Fits the reward model of a judge anew.
 
     Args:
@@ -43,7 +43,7 @@ class Refitting:
         seed: Draws what is held out.
     """
 
-    def __init__(self, judge: Judge, every: int, seed: int) -> None:
+    def __init__(self, judge: RewardModelScorer, every: int, seed: int) -> None:
         self.judge, self.every, self.seed = judge, every, seed
         self.comparisons: list[Comparison] = []
 

@@ -16,9 +16,9 @@ from llm_decpomdp.algorithms.rollouts.cost import Bounded
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.comparator import check_comparator
 from llm_decpomdp.algorithms.training.curriculum import check_curriculum
-from llm_decpomdp.algorithms.training.refill import check_refill
+from llm_decpomdp.algorithms.training.dynamic_sampling import check_refill
+from llm_decpomdp.algorithms.training.opponents import check_comparator
 from llm_decpomdp.algorithms.training.shard_options import check_sharded
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_run
 from llm_decpomdp.policy import Team

@@ -29,8 +29,8 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Stopwatch
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
 from llm_decpomdp.algorithms.training.rejection_sampling import Passes, passes
-from llm_decpomdp.algorithms.training.sft_data import GOLD, Example, WarmStartOptions
-from llm_decpomdp.algorithms.training.warm_start import WarmStart
+from llm_decpomdp.algorithms.training.sft import SupervisedTraining
+from llm_decpomdp.algorithms.training.sft_data import GOLD, SFTExample, WarmStartOptions
 from llm_decpomdp.policy import Completion, Team
 from llm_decpomdp.seeding import stream
 
@@ -45,7 +45,7 @@ class ExpertIteration:
         team: A policy for each agent.
         problems: Starts of the problems that are sampled.
         options: With `source=passes`.
-        max_grad_norm: As of `WarmStart`.
+        max_grad_norm: As of `SupervisedTraining`.
         seed: Decides samples and the order of lessons.
 
     Raises:
@@ -75,7 +75,7 @@ class ExpertIteration:
         ]
         self._before = 0  # steps of earlier rounds
         self._passes: Passes | None = None
-        self._learning: WarmStart | None = None
+        self._learning: SupervisedTraining | None = None
 
     @property
     def steps(self) -> int:
@@ -132,9 +132,9 @@ class ExpertIteration:
         assert self._learning is not None
         self._learning.step()
 
-    def _learner_of(self, passes: Passes, number: int) -> WarmStart:
+    def _learner_of(self, passes: Passes, number: int) -> SupervisedTraining:
         order = stream(self.seed, "order of passes", number)
-        return WarmStart(
+        return SupervisedTraining(
             self.team,
             passes.lessons,
             self.options,
@@ -206,7 +206,7 @@ class ExpertIteration:
         self.round, self._before = state["round"], state["before"]
         self._passes = self._learning = None
         if state["done"]:
-            self._learning = WarmStart(self.team, (), self.options)  # with no step left
+            self._learning = SupervisedTraining(self.team, (), self.options)  # with no step left
         elif "lessons" in state:
             lessons = [tuple(map(_example, lesson)) for lesson in state["lessons"]]
             self._passes = Passes(**{**state["counts"], "lessons": lessons})
@@ -226,6 +226,6 @@ def sampling_cost(env: TextEnv, options: WarmStartOptions, problems: int) -> Cos
     return cost(plan, options.samples, agents, env.num_turns).scaled(problems * options.rounds)
 
 
-def _example(values: Mapping[str, Any]) -> Example:
+def _example(values: Mapping[str, Any]) -> SFTExample:
     """Return the example that `asdict` has taken apart."""
-    return Example(**{**values, "completion": Completion(**values["completion"])})
+    return SFTExample(**{**values, "completion": Completion(**values["completion"])})

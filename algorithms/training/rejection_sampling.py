@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.training.sft_data import Example, Lesson
+from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample
 from llm_decpomdp.policy import Completion
 
 UNTOLD = (
@@ -18,7 +18,7 @@ UNTOLD = (
 class Passes(NamedTuple):
     """The result of a round's sampling."""
 
-    lessons: list[Lesson]
+    lessons: list[Demonstration]
     """One for each different passing episode."""
     episodes: int
     passed: int
@@ -53,12 +53,12 @@ def passes(
     Raises:
         ValueError: If there is no `min_reward`, and the infos have no `solved`.
     """
-    lessons: list[Lesson] = []
+    lessons: list[Demonstration] = []
     episodes = passed = problems = 0
     best = -float("inf")
     for rollout in rollouts:
         ends = list(_ends(rollout))
-        different: dict[Any, Lesson] = {}
+        different: dict[Any, Demonstration] = {}
         for index, sample in ends:
             last = rollout.groups[index]
             best = max(best, last.rewards[sample])
@@ -121,15 +121,15 @@ def _ends(rollout: Rollout) -> Iterator[tuple[int, int]]:
         yield from ((index, j) for j in range(len(group.joint)) if (index, j) not in going)
 
 
-def _lesson(rollout: Rollout, group: int, sample: int, agents: Collection[str]) -> Lesson:
+def _lesson(rollout: Rollout, group: int, sample: int, agents: Collection[str]) -> Demonstration:
     """Return the agents' prompts and completions on the way to a joint sample, and in it."""
-    examples: list[Example] = []
+    examples: list[SFTExample] = []
     place: tuple[int, int] | None = (group, sample)
     while place is not None:
         present = rollout.groups[place[0]]
         indices = present.joint[place[1]]
         examples += [
-            Example(agent, present.prompts[agent], completions[g])
+            SFTExample(agent, present.prompts[agent], completions[g])
             for (agent, completions), g in zip(present.completions.items(), indices, strict=True)
             if agent in agents
         ]
@@ -137,11 +137,11 @@ def _lesson(rollout: Rollout, group: int, sample: int, agents: Collection[str]) 
     return tuple(examples)
 
 
-def _texts(lesson: Lesson) -> tuple[tuple[str, str, str], ...]:
+def _texts(lesson: Demonstration) -> tuple[tuple[str, str, str], ...]:
     """Return what two equal episodes have in common."""
     return tuple((example.agent, example.prompt, _text(example)) for example in lesson)
 
 
-def _text(example: Example) -> str:
+def _text(example: SFTExample) -> str:
     completion = example.completion
     return completion.text if isinstance(completion, Completion) else completion

@@ -90,7 +90,7 @@ class WarmStartOptions(Options):
 
 
 @dataclass(frozen=True)
-class Example:
+class SFTExample:
     """A completion to be imitated."""
 
     agent: str
@@ -99,13 +99,13 @@ class Example:
     """A text, or a completion as the agent's policy has sampled it: then its tokens are learned as they are."""
 
 
-Lesson = tuple[Example, ...]
+Demonstration = tuple[SFTExample, ...]
 """The examples that are learned together: those of all agents on a problem, of an episode, or a line of a file."""
 
 
-def reference_lessons(
+def reference_demonstrations(
     env: TextEnv, starts: Sequence[Start], agents: Collection[str]
-) -> list[Lesson]:
+) -> list[Demonstration]:
     """Return the references of some agents to their first prompts, a lesson for each start that has them all.
 
     References have no messages: with a channel these prompts are those of answers, where nobody has said anything.
@@ -118,7 +118,7 @@ def reference_lessons(
     Raises:
         ValueError: If there are none; names the agent and the remedy.
     """
-    lessons: list[Lesson] = []
+    lessons: list[Demonstration] = []
     missing: dict[str, int] = dict.fromkeys(agents, 0)
     for start in starts:
         state, prompts = begin(env, start)
@@ -129,7 +129,7 @@ def reference_lessons(
         for agent in lacking:
             missing[agent] += 1
         if not lacking:
-            lessons.append(tuple(Example(a, prompts[a], references[a]) for a in agents))
+            lessons.append(tuple(SFTExample(a, prompts[a], references[a]) for a in agents))
     if not lessons:
         agent = max(missing, key=missing.__getitem__)
         raise ValueError(
@@ -145,7 +145,7 @@ def reference_lessons(
     return lessons
 
 
-def file_lessons(path: Path, possible_agents: Sequence[str]) -> list[Lesson]:
+def read_demonstrations(path: Path, possible_agents: Sequence[str]) -> list[Demonstration]:
     """Read the lessons of a JSONL file, one for each line.
 
     A line has `prompt` and `completion`, each a text or a list of one message (`role` user or assistant, and
@@ -158,7 +158,7 @@ def file_lessons(path: Path, possible_agents: Sequence[str]) -> list[Lesson]:
         lines = read_utf8(path).splitlines()
     except (OSError, WrongEncoding) as error:
         raise ValueError(f"cannot read the lessons of a warm start from {path}: {error}") from None
-    lessons: list[Lesson] = []
+    lessons: list[Demonstration] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
@@ -170,7 +170,7 @@ def file_lessons(path: Path, possible_agents: Sequence[str]) -> list[Lesson]:
     return lessons
 
 
-def _example(line: str, possible_agents: Sequence[str]) -> Example:
+def _example(line: str, possible_agents: Sequence[str]) -> SFTExample:
     row = json.loads(line)
     if not isinstance(row, dict):
         raise ValueError("a line must be an object with agent, prompt and completion")
@@ -180,7 +180,7 @@ def _example(line: str, possible_agents: Sequence[str]) -> Example:
         raise ValueError(f"no agent: add one of {', '.join(possible_agents)}")
     if agent not in possible_agents:
         raise ValueError(unknown("agent", agent, possible_agents))
-    return Example(agent, _text(row, "prompt", "user"), _text(row, "completion", "assistant"))
+    return SFTExample(agent, _text(row, "prompt", "user"), _text(row, "completion", "assistant"))
 
 
 def _text(row: Mapping[str, Any], key: str, role: str) -> str:
@@ -196,7 +196,7 @@ def _text(row: Mapping[str, Any], key: str, role: str) -> str:
     )
 
 
-def drawn(items: Sequence[Any], share: float, seed: int) -> list[Any]:
+def draw_share(items: Sequence[Any], share: float, seed: int) -> list[Any]:
     """Draw a share of some items, at least one; a larger share contains a smaller one, in the items' order."""
     count = max(1, math.ceil(share * len(items) - 1e-9))
     order = stream(seed, "warm start").permutation(len(items))[:count]

@@ -14,8 +14,8 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
-from llm_decpomdp.algorithms.rewards.judge import load_judge
-from llm_decpomdp.algorithms.rewards.refitting import Refitting
+from llm_decpomdp.algorithms.rewards.refitting import RewardModelUpdater
+from llm_decpomdp.algorithms.rewards.scorer import load_scorer
 from llm_decpomdp.algorithms.rollout_workers.bundles import Site
 from llm_decpomdp.algorithms.rollout_workers.crew import Crew, LocalCrew, Supplied
 from llm_decpomdp.algorithms.rollouts.cost import announce, run_cost
@@ -23,21 +23,21 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
+from llm_decpomdp.algorithms.training.async_rollouts import Lagged
 from llm_decpomdp.algorithms.training.base_models import BaseModels
+from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.checks import check_training
-from llm_decpomdp.algorithms.training.comparator import Comparator
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.evaluation import Evaluation
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted, terminable, uninterrupted
-from llm_decpomdp.algorithms.training.lag import Lagged
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED
+from llm_decpomdp.algorithms.training.opponents import Comparator
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
+from llm_decpomdp.algorithms.training.rollout_source import Played, Source, Stored
 from llm_decpomdp.algorithms.training.run_log import Listener, RunLog
-from llm_decpomdp.algorithms.training.saver import Saver
-from llm_decpomdp.algorithms.training.sources import Played, Source, Stored
+from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -89,7 +89,7 @@ class Trainer:
         folder: RunFolder,
         progress: bool | None = None,
         eval_env: TextEnv | None = None,
-        warm_start: WarmStart | ExpertIteration | None = None,
+        warm_start: SupervisedTraining | ExpertIteration | None = None,
         problems: Sequence[Start] = (),
         stored: Sequence[Sequence[Rollout]] = (),
         comparator: Team | None = None,
@@ -118,9 +118,9 @@ class Trainer:
         """Upper bound of the run's cost; `None` where the environment does not tell its horizon."""
         self.team = team
         path = trainer_options.reward_model
-        judge = load_judge(Path(path), team, env.possible_agents) if path else None
+        judge = load_scorer(Path(path), team, env.possible_agents) if path else None
         every, seed = trainer_options.reward_model_every, trainer_options.seed
-        self._refitting = Refitting(judge, every, seed) if judge and every else None
+        self._refitting = RewardModelUpdater(judge, every, seed) if judge and every else None
         self.options = trainer_options
         self.batches = batches
         self.eval_starts = eval_starts
@@ -147,7 +147,7 @@ class Trainer:
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start
-        self._saver = Saver(
+        self._saver = CheckpointManager(
             folder.checkpoints,
             self.learner,
             trainer_options,
@@ -291,7 +291,7 @@ class Trainer:
             self._train_update()
             self._saver.save_if_due(total)
 
-    def _learn_lessons(self, warm_start: WarmStart | ExpertIteration) -> None:
+    def _learn_lessons(self, warm_start: SupervisedTraining | ExpertIteration) -> None:
         """Take the remaining steps of a warm start, after an evaluation of the untrained team."""
         if not warm_start.steps:
             self.evaluate(UNTRAINED)

@@ -40,8 +40,8 @@ def train_reward_model(
         RunError: If the model gives no features, or the file cannot be written.
     """
     from llm_decpomdp.algorithms.rewards.comparisons import read_comparisons
-    from llm_decpomdp.algorithms.rewards.judge import readers
     from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
+    from llm_decpomdp.algorithms.rewards.scorer import readers
 
     path = output / FILE
     if path.exists():

@@ -14,10 +14,10 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.sft_data import (
     GOLD,
     PASSES,
-    Lesson,
-    drawn,
-    file_lessons,
-    reference_lessons,
+    Demonstration,
+    draw_share,
+    read_demonstrations,
+    reference_demonstrations,
 )
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
@@ -67,7 +67,7 @@ class ResolvedRun:
         options, tasks = self.config.warm_start, self.train_env.tasks.tasks
         if not options.disjoint:
             return []
-        return drawn([task.task_id for task in tasks], options.share, self.config.seed)
+        return draw_share([task.task_id for task in tasks], options.share, self.config.seed)
 
     def batches_of(self, config: Config, skipped: Collection[str] = ()) -> Batches:
         """Schedule the training problems as a configuration says, without some of them; or stored pairs.
@@ -86,7 +86,7 @@ class ResolvedRun:
             )
         return schedule(config, tasks, {*skipped, *apart})
 
-    def lessons(self) -> list[Lesson] | None:
+    def lessons(self) -> list[Demonstration] | None:
         """Return the lessons of the warm start, none of those that the team is to sample; `None` without one.
 
         Raises:
@@ -100,11 +100,11 @@ class ResolvedRun:
         learning = [a for a, name in self.team.agents.items() if specs[name].can_be_trained]
         try:
             if config.source != GOLD:
-                of_file = file_lessons(Path(config.source), self.train_env.possible_agents)
-                return drawn(of_file, config.share, self.config.seed)
+                of_file = read_demonstrations(Path(config.source), self.train_env.possible_agents)
+                return draw_share(of_file, config.share, self.config.seed)
             starts = [Start(task_id=task.task_id) for task in self.train_env.tasks.tasks]
-            share = drawn(starts, config.share, self.config.seed)
-            return reference_lessons(self.train_env, share, learning)
+            share = draw_share(starts, config.share, self.config.seed)
+            return reference_demonstrations(self.train_env, share, learning)
         except ValueError as error:
             raise ConfigError(f"warm_start.source: {error}") from None
 
@@ -112,7 +112,7 @@ class ResolvedRun:
     def sampled_problems(self) -> list[Start]:
         """Starts of the problems that a warm start on own passes samples: its share, without the skipped ones."""
         tasks = [task.task_id for task in self.train_env.tasks.tasks]
-        share = drawn(tasks, self.config.warm_start.share, self.config.seed)
+        share = draw_share(tasks, self.config.warm_start.share, self.config.seed)
         return [Start(task_id=task) for task in share if task not in self.skipped]
 
     def skipping(self, skipped: Sequence[str]) -> ResolvedRun:

@@ -31,9 +31,9 @@ from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomica
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
-    from llm_decpomdp.algorithms.training.sft_data import Lesson
+    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
+    from llm_decpomdp.algorithms.training.sft_data import Demonstration
     from llm_decpomdp.algorithms.training.trainer import Trainer
-    from llm_decpomdp.algorithms.training.warm_start import WarmStart
 
 logger = logging.getLogger(__name__)
 
@@ -272,7 +272,7 @@ def final_folder(config: Config, run: Path) -> Path:
 
 
 def make_trainer(
-    run: ResolvedRun, team: Team, folder: RunFolder, lessons: Sequence[Lesson] | None
+    run: ResolvedRun, team: Team, folder: RunFolder, lessons: Sequence[Demonstration] | None
 ) -> Trainer:
     """Build the trainer of a run.
 
@@ -335,11 +335,11 @@ def _comparator(run: ResolvedRun) -> Team | None:
 
 
 def _warm_start(
-    run: ResolvedRun, team: Team, lessons: Sequence[Lesson]
-) -> WarmStart | ExpertIteration:
+    run: ResolvedRun, team: Team, lessons: Sequence[Demonstration]
+) -> SupervisedTraining | ExpertIteration:
     """Build the warm start of a run; errors as of its class."""
     from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
-    from llm_decpomdp.algorithms.training.warm_start import WarmStart
+    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 
     options, limit, seed = run.config.warm_start, run.learner.max_grad_norm, run.config.seed
     if options.source == PASSES:
@@ -347,7 +347,7 @@ def _warm_start(
         return ExpertIteration(
             run.train_env, team, problems, options, max_grad_norm=limit, seed=seed
         )
-    return WarmStart(team, lessons, options, max_grad_norm=limit, seed=seed)
+    return SupervisedTraining(team, lessons, options, max_grad_norm=limit, seed=seed)
 
 
 def dry_run(config: Config, name: str) -> Iterator[str]:
@@ -388,7 +388,7 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     yield "Models were not loaded, and nothing was written."
 
 
-def _lessons(run: ResolvedRun, lessons: Sequence[Lesson], tokens: int) -> str:
+def _lessons(run: ResolvedRun, lessons: Sequence[Demonstration], tokens: int) -> str:
     """Say what a warm start learns, or what it samples to learn from, with up to so many tokens of a turn."""
     options = run.config.warm_start
     if options.source != PASSES:

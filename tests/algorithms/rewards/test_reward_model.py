@@ -11,7 +11,6 @@ import torch
 
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.rewards.comparisons import Sample, read_comparisons, team_text
-from llm_decpomdp.algorithms.rewards.judge import load_judge
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
 from llm_decpomdp.algorithms.rewards.reward_model import (
     RewardModel,
@@ -19,8 +18,14 @@ from llm_decpomdp.algorithms.rewards.reward_model import (
     measures,
     split,
 )
+from llm_decpomdp.algorithms.rewards.scorer import load_scorer
 from tests.algorithms.critics.readers import HashedParts, reading_team
-from tests.algorithms.rewards.judges import AGENTS, comparisons, letters_of, write_judge
+from tests.algorithms.rewards.reward_models import (
+    AGENTS,
+    comparisons,
+    letters_of,
+    write_reward_model,
+)
 from tests.algorithms.runs import make_team
 
 
@@ -103,13 +108,13 @@ def test_tasks_are_held_out_whole(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_model_is_written_and_read_and_fits_only_its_features(tmp_path: Path) -> None:
-    path = write_judge(tmp_path)
+    path = write_reward_model(tmp_path)
     model = RewardModel.load(path)
     assert model.agents == AGENTS and model.report["accuracy"] > 0.5
     assert model.fits(HashedParts(size=64)) and not model.fits(HashedParts(size=32))
     assert not model.fits(HashedParts(width=1.0, size=64))
     team = reading_team()
-    judge = load_judge(path, team, ["y", "x"])
+    judge = load_scorer(path, team, ["y", "x"])
     texts = [model.text(one.winner) for one in comparisons(3)]
     torch.testing.assert_close(
         judge.model.scores(judge.features(texts)), model.scores(HashedParts(size=64)(texts))
@@ -117,18 +122,18 @@ def test_a_model_is_written_and_read_and_fits_only_its_features(tmp_path: Path) 
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    path = write_judge(tmp_path)
+    path = write_reward_model(tmp_path)
     with pytest.raises(ValueError, match="reads the agents x, y, and the environment has x, z"):
-        load_judge(path, reading_team(), ["x", "z"])
+        load_scorer(path, reading_team(), ["x", "z"])
     with pytest.raises(ValueError, match="no model of the team reads as the one"):
-        load_judge(path, make_team(), AGENTS)
+        load_scorer(path, make_team(), AGENTS)
     (tmp_path / "other").mkdir()
-    other = write_judge(tmp_path / "other", HashedParts(width=1.0, size=64))
+    other = write_reward_model(tmp_path / "other", HashedParts(width=1.0, size=64))
     with pytest.raises(ValueError, match="or train a reward model with this one"):
-        load_judge(other, reading_team(), AGENTS)
+        load_scorer(other, reading_team(), AGENTS)
     path.write_text("not a model")
     with pytest.raises(ValueError, match="cannot read a reward model from"):
-        load_judge(path, reading_team(), AGENTS)
+        load_scorer(path, reading_team(), AGENTS)
     torch.save({"weights": torch.zeros(2)}, path)
     with pytest.raises(ValueError, match="`reward-model` has written"):
         RewardModel.load(path)

@@ -19,8 +19,8 @@ from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import sites
 from tests.algorithms.runs import build, make_team, require_equal
-from tests.algorithms.training.test_refill import BATCHES as THREES
-from tests.algorithms.training.test_refill import PROBLEMS, SilentEnv
+from tests.algorithms.training.test_dynamic_sampling import BATCHES as THREES
+from tests.algorithms.training.test_dynamic_sampling import PROBLEMS, SilentEnv
 
 STARTS = tuple(Start(seed=n) for n in range(5))
 

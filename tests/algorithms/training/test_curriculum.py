@@ -77,8 +77,8 @@ def test_problems_of_the_band_are_drawn_by_their_variance_and_each_once(played: 
     drawing.observe([played(place, rate) for place, rate in enumerate(rates)])
     counts: Counter[Start] = Counter()
     for update in range(1, 2001):
-        drawn, row = drawing.draw(update, 1)
-        counts.update(drawn)
+        draw_share, row = drawing.draw(update, 1)
+        counts.update(draw_share)
         assert len(set(drawing.draw(update, 2)[0])) == 2
     weights = np.array([0.25, 0.12 * 0.88, 0.12 * 0.88])
     shares = [counts[start] / 2000 for start in PROBLEMS[:3]]

@@ -21,7 +21,7 @@ from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent
 from tests.algorithms.runs import build, interrupt, on_call, require_equal, rows
 from tests.algorithms.training.test_metrics import documented, pattern
-from tests.algorithms.training.test_warm_start import Pupil, pupils
+from tests.algorithms.training.test_sft import Pupil, pupils
 
 PROBLEMS = [Start(task_id="a"), Start(task_id="b")]
 

@@ -12,7 +12,7 @@ from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical, recurrent
-from tests.algorithms.rewards.judges import write_judge
+from tests.algorithms.rewards.reward_models import write_reward_model
 from tests.algorithms.runs import ROOT, build, make_team, recording_team
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         },
         {
             "team": reading_team(),
-            "reward_model": str(write_judge(tmp_path_factory.mktemp("judge"))),
+            "reward_model": str(write_reward_model(tmp_path_factory.mktemp("judge"))),
             "reward_model_every": 2,
             "group_size": 8,
         },

@@ -10,7 +10,7 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.algorithms.training import saver as saver_module
+from llm_decpomdp.algorithms.training import checkpoint_manager as saver_module
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.utils.lock import FolderInUse

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.agents import load_saved_team
-from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions, drawn
+from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions, draw_share
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
@@ -139,7 +139,7 @@ def test_a_prefilled_team_imitates_what_follows_and_reinforcement_leaves_these_p
     (lesson,) = (row for row in rows if row["kind"] == "warm_start")
     env = make("compose-v0", convention="name", types="numbers", split="train[:6]")
     tasks = [task.task_id for task in env.tasks.tasks]
-    imitated = drawn(tasks, 0.5, 0)
+    imitated = draw_share(tasks, 0.5, 0)
     texts = [str(r.reference(env.tasks.find(task))) for task in imitated for r in env.roles]
     assert lesson["completion_tokens"] == sum(len(t) - len("def") + 1 for t in texts)  # and the end
     episodes = list(read_json_lines(run / "episodes.jsonl"))

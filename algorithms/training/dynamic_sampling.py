@@ -15,7 +15,7 @@ import numpy as np
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 
 
-def further_starts(
+def draw_replacements(
     problems: Sequence[Start], batch: Sequence[Start], rng: np.random.Generator, shares: int
 ) -> list[Iterator[Start]]:
     """Draw the problems that a batch lacks, each once; every bundle has a share of its own of them.

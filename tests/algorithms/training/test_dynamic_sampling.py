@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.refill import further_starts, refill
+from llm_decpomdp.algorithms.training.dynamic_sampling import draw_replacements, refill
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import build, require_equal
@@ -93,10 +93,10 @@ def test_each_bundle_is_refilled_with_its_own_starts_in_rounds_of_all() -> None:
 
 
 def test_bundles_draw_different_problems_that_the_batch_lacks() -> None:
-    fresh = further_starts(PROBLEMS, BATCHES[0], np.random.default_rng(0), 2)
-    drawn = [list(of_bundle) for of_bundle in fresh]
-    assert len(drawn[0]) == 5 and not set(drawn[0]) & set(drawn[1])
-    assert set(drawn[0]) | set(drawn[1]) == set(PROBLEMS) - set(BATCHES[0])
+    fresh = draw_replacements(PROBLEMS, BATCHES[0], np.random.default_rng(0), 2)
+    draw_share = [list(of_bundle) for of_bundle in fresh]
+    assert len(draw_share[0]) == 5 and not set(draw_share[0]) & set(draw_share[1])
+    assert set(draw_share[0]) | set(draw_share[1]) == set(PROBLEMS) - set(BATCHES[0])
 
 
 def test_a_run_replaces_silent_starts_and_tells_the_cost(tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical
-from tests.algorithms.rewards.judges import write_judge
+from tests.algorithms.rewards.reward_models import write_reward_model
 from tests.algorithms.rollout_workers import sites
 from tests.algorithms.runs import build, on_call, recording_team, require_equal, sampled
-from tests.algorithms.training.test_refill import PROBLEMS, SilentEnv
+from tests.algorithms.training.test_dynamic_sampling import PROBLEMS, SilentEnv
 
 BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(6)]
 CORRECTED = {"correction": "truncate"}
@@ -154,7 +154,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: str) -> None:
-    judge = str(write_judge(tmp_path)) if kind == "judged" else None
+    judge = str(write_reward_model(tmp_path)) if kind == "judged" else None
 
     def trainer(folder: str) -> Trainer:
         options: dict[str, Any] = {"reward_model": judge, "team": recording_team(), **KINDS[kind]}

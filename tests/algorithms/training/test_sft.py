@@ -14,15 +14,15 @@ import torch
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.interruption import Interrupted
+from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import (
-    Example,
+    SFTExample,
     WarmStartOptions,
-    drawn,
-    file_lessons,
-    reference_lessons,
+    draw_share,
+    read_demonstrations,
+    reference_demonstrations,
 )
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.registry import make
 from tests.algorithms.conftest import END, EchoEnv, Recurrent, TinyPolicy
@@ -30,9 +30,9 @@ from tests.algorithms.runs import BATCHES, build, interrupt, on_call, require_eq
 from tests.algorithms.training.test_metrics import documented, pattern
 
 LESSONS = [
-    (Example("x", "a", "ab"), Example("y", "a", "b")),
-    (Example("x", "b", ""), Example("y", "b", "bb")),
-    (Example("x", "ab", "b"),),
+    (SFTExample("x", "a", "ab"), SFTExample("y", "a", "b")),
+    (SFTExample("x", "b", ""), SFTExample("y", "b", "bb")),
+    (SFTExample("x", "ab", "b"),),
 ]
 
 
@@ -63,7 +63,7 @@ def test_the_loss_is_the_mean_over_all_tokens_and_ends() -> None:
             by_hand[agent] += list(logits.log_softmax(-1)[0, range(len(tokens)), tokens])
     expected = {agent: -torch.stack(terms).mean() for agent, terms in by_hand.items()}
     gradients = torch.autograd.grad(expected["x"], list(team["x"].parameters()))
-    warm_start = WarmStart(team, LESSONS, options(batch_size=3))
+    warm_start = SupervisedTraining(team, LESSONS, options(batch_size=3))
     row = warm_start.accumulate()
     assert row["nll/x"] == pytest.approx(expected["x"].item()) and len(by_hand["x"]) == 6
     assert row["nll/y"] == pytest.approx(expected["y"].item())
@@ -74,7 +74,9 @@ def test_the_loss_is_the_mean_over_all_tokens_and_ends() -> None:
 
 def test_the_team_imitates_its_lessons_and_stops_where_they_do() -> None:
     team = pupils()
-    warm_start = WarmStart(team, LESSONS, options(epochs=120, batch_size=2, learning_rate=0.05))
+    warm_start = SupervisedTraining(
+        team, LESSONS, options(epochs=120, batch_size=2, learning_rate=0.05)
+    )
     assert warm_start.total == 240
     while not warm_start.done:
         warm_start.accumulate()
@@ -86,7 +88,7 @@ def test_the_team_imitates_its_lessons_and_stops_where_they_do() -> None:
 
 def test_agents_that_share_a_policy_teach_it_both() -> None:
     shared = pupils()["x"]
-    warm_start = WarmStart({"x": shared, "y": shared}, LESSONS, options(batch_size=3))
+    warm_start = SupervisedTraining({"x": shared, "y": shared}, LESSONS, options(batch_size=3))
     row = warm_start.accumulate()
     assert {key for key in row if key.startswith("grad_norm/")} == {"grad_norm/x+y"}
     both = [(row["nll/x"], 6), (row["nll/y"], 5)]
@@ -105,16 +107,19 @@ def test_what_cannot_be_written_or_is_of_others_is_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     team = pupils()
-    long = (Example("x", "a", "abab"),)
-    assert WarmStart(team, [*LESSONS, long], options(batch_size=1)).total == 3
+    long = (SFTExample("x", "a", "abab"),)
+    assert SupervisedTraining(team, [*LESSONS, long], options(batch_size=1)).total == 3
     assert "1 of 6 examples of the warm start are left out" in caplog.text
     for weight in team["y"].parameters():
         weight.requires_grad_(False)
-    assert WarmStart(team, LESSONS, options(batch_size=3)).accumulate()["completion_tokens"] == 6
+    assert (
+        SupervisedTraining(team, LESSONS, options(batch_size=3)).accumulate()["completion_tokens"]
+        == 6
+    )
     with pytest.raises(ValueError, match=r"each is too long: raise max_new_tokens"):
-        WarmStart(team, [long], options())
+        SupervisedTraining(team, [long], options())
     with pytest.raises(TypeError, match="TinyPolicy of 'x' a method as_completion"):
-        WarmStart({"x": TinyPolicy(Recurrent(3, 8, 1), "ab", 3)}, LESSONS, options())
+        SupervisedTraining({"x": TinyPolicy(Recurrent(3, 8, 1), "ab", 3)}, LESSONS, options())
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_changes_nothing() -> None:
@@ -123,7 +128,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_changes_nothing() -> None:
         next(team["x"].parameters()).fill_(torch.nan)
     before = [weight.clone() for weight in team["y"].parameters()]
     with pytest.raises(FloatingPointError, match="step 1 of the warm start"):
-        WarmStart(team, LESSONS, options()).accumulate()
+        SupervisedTraining(team, LESSONS, options()).accumulate()
     assert all(torch.equal(a, b) for a, b in zip(before, team["y"].parameters(), strict=True))
 
 
@@ -133,18 +138,18 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_changes_nothing() -> None:
 def test_references_are_those_of_the_agents_that_learn() -> None:
     env = make("probe-halves-v0")
     starts = [Start(task_id=f"halves/{key}") for key in range(3)]
-    lessons = reference_lessons(env, starts, ["player_1"])
-    assert lessons == [(Example("player_1", p, c),) for p, c in ("bc", "ca", "ab")]
-    assert len(reference_lessons(env, starts, ["player_0", "player_1"])[0]) == 2
+    lessons = reference_demonstrations(env, starts, ["player_1"])
+    assert lessons == [(SFTExample("player_1", p, c),) for p, c in ("bc", "ca", "ab")]
+    assert len(reference_demonstrations(env, starts, ["player_0", "player_1"])[0]) == 2
     with pytest.raises(ValueError, match=r"none for 'x' in 2 of 2 problems: name a JSONL file"):
-        reference_lessons(EchoEnv(), [Start(seed=0), Start(seed=1)], ["x"])
+        reference_demonstrations(EchoEnv(), [Start(seed=0), Start(seed=1)], ["x"])
 
 
 def test_with_a_channel_references_are_answers_and_no_messages() -> None:
     env = make("probe-halves-v0", channel={"bandwidth": 8})
     starts = [Start(task_id="halves/0")]
-    (lesson,) = reference_lessons(env, starts, ["player_0", "player_1"])
-    plain = reference_lessons(make("probe-halves-v0"), starts, ["player_0", "player_1"])[0]
+    (lesson,) = reference_demonstrations(env, starts, ["player_0", "player_1"])
+    plain = reference_demonstrations(make("probe-halves-v0"), starts, ["player_0", "player_1"])[0]
     assert [example.completion for example in lesson] == [example.completion for example in plain]
     env.reset(options={"task_id": "halves/0"})
     prompts, *_ = env.step({"player_0": "", "player_1": ""})
@@ -152,10 +157,10 @@ def test_with_a_channel_references_are_answers_and_no_messages() -> None:
 
 
 def test_a_larger_share_contains_a_smaller_one() -> None:
-    shares = [set(drawn(range(10), share, seed=3)) for share in (0.01, 0.2, 0.3, 0.5, 1)]
+    shares = [set(draw_share(range(10), share, seed=3)) for share in (0.01, 0.2, 0.3, 0.5, 1)]
     assert [len(share) for share in shares] == [1, 2, 3, 5, 10]
     assert all(small < large for small, large in pairwise(shares))
-    assert drawn(range(10), 0.5, seed=3) != drawn(range(10), 0.5, seed=4)
+    assert draw_share(range(10), 0.5, seed=3) != draw_share(range(10), 0.5, seed=4)
 
 
 def test_lines_of_a_file_are_texts_or_messages(tmp_path: Path) -> None:
@@ -167,11 +172,11 @@ def test_lines_of_a_file_are_texts_or_messages(tmp_path: Path) -> None:
     text = {"agent": "x", "prompt": "a", "completion": "ab", "reward": 1.0}
     path = tmp_path / "lessons.jsonl"
     path.write_text(f"{json.dumps(text)}\n\n{json.dumps(messages)}\n")
-    expected = [(Example("x", "a", "ab"),), (Example("y", "b", "bb"),)]
-    assert file_lessons(path, ["x", "y"]) == expected
+    expected = [(SFTExample("x", "a", "ab"),), (SFTExample("y", "b", "bb"),)]
+    assert read_demonstrations(path, ["x", "y"]) == expected
     del text["agent"]
     path.write_text(json.dumps(text))
-    assert file_lessons(path, ["x"]) == expected[:1]
+    assert read_demonstrations(path, ["x"]) == expected[:1]
     broken = {
         '{"prompt": "a", "completion": "b"}': "line 1: no agent: add one of x, y",
         '{"agent": "z", "prompt": "a", "completion": "b"}': "line 1: unknown agent 'z'",
@@ -184,9 +189,9 @@ def test_lines_of_a_file_are_texts_or_messages(tmp_path: Path) -> None:
     for line, reason in broken.items():
         path.write_text(line)
         with pytest.raises(ValueError, match=reason):
-            file_lessons(path, ["x", "y"])
+            read_demonstrations(path, ["x", "y"])
     with pytest.raises(ValueError, match="cannot read the lessons"):
-        file_lessons(tmp_path / "none.jsonl", ["x"])
+        read_demonstrations(tmp_path / "none.jsonl", ["x"])
 
 
 def test_options_without_a_source_are_refused() -> None:
@@ -200,7 +205,7 @@ def test_options_without_a_source_are_refused() -> None:
 
 def warm(folder: Path, lessons: Any = LESSONS, **more: Any) -> Trainer:
     team = pupils()
-    warm_start = WarmStart(team, lessons, options(epochs=2, batch_size=2), seed=5)
+    warm_start = SupervisedTraining(team, lessons, options(epochs=2, batch_size=2), seed=5)
     defaults = {"checkpoint_every": 1, "eval_starts": [Start(seed=0), Start(seed=1)]}
     return build(folder, team=team, warm_start=warm_start, **{**defaults, **more})
 
@@ -278,8 +283,8 @@ def test_a_state_goes_on_whatever_reinforcement_will_leave_out() -> None:
     fields = {k: v for k, v in asdict(options()).items() if k != "disjoint"}
     earlier = sha256(repr([LESSONS, fields, 0]).encode()).hexdigest()
     for values in ({}, {"share": 0.5, "disjoint": True}):
-        state = WarmStart(pupils(), LESSONS, options(**values)).state_dict()
-        WarmStart(pupils(), LESSONS, options(**{**values, "disjoint": False})).load_state_dict(
-            state
-        )
+        state = SupervisedTraining(pupils(), LESSONS, options(**values)).state_dict()
+        SupervisedTraining(
+            pupils(), LESSONS, options(**{**values, "disjoint": False})
+        ).load_state_dict(state)
         assert (state["fingerprint"] == earlier) == (not values)

@@ -9,16 +9,16 @@ from typing_extensions import Protocol
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rewards.judge import Judge
+from llm_decpomdp.algorithms.rewards.scorer import RewardModelScorer
 from llm_decpomdp.algorithms.rewards.scores import by_score
 from llm_decpomdp.algorithms.rollout_workers.bundles import UpdateBundle, cut, for_writer
 from llm_decpomdp.algorithms.rollout_workers.crew import Supplied
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training import metrics
-from llm_decpomdp.algorithms.training.comparator import Comparator
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
-from llm_decpomdp.algorithms.training.refill import further_starts, refill
+from llm_decpomdp.algorithms.training.dynamic_sampling import draw_replacements, refill
+from llm_decpomdp.algorithms.training.opponents import Comparator
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.seeding import stream
 
@@ -88,7 +88,7 @@ class Played:
         batches: Sequence[Sequence[Start]],
         problems: Sequence[Start],
         learner: BaseLearner,
-        judge: Judge | None,
+        judge: RewardModelScorer | None,
         comparator: Comparator | None = None,
         curriculum: Curriculum | None = None,
     ) -> None:
@@ -119,7 +119,7 @@ class Played:
         rounds = [rolled]
         if options.refill:
             rng = stream(options.seed, "refill", update)
-            fresh = further_starts(self.problems, starts, rng, len(bundles))
+            fresh = draw_replacements(self.problems, starts, rng, len(bundles))
             mine = processes.shard(fresh)
             rolled, extra = refill(rolled, options.refill, mine, teaches, play)
             rounds.append(extra)

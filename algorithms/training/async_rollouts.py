@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
-from llm_decpomdp.algorithms.training.sources import Batch, Played
+from llm_decpomdp.algorithms.training.rollout_source import Batch, Played
 
 
 class Waiting(NamedTuple):

@@ -19,8 +19,8 @@ from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
 from llm_decpomdp.algorithms.training.sft_data import (
-    Example,
-    Lesson,
+    Demonstration,
+    SFTExample,
     WarmStartOptions,
     batches,
 )
@@ -43,7 +43,7 @@ class Encoded(NamedTuple):
     completion: Completion
 
 
-class WarmStart:
+class SupervisedTraining:
     """Steps of supervised learning, of all policies of a team that can be trained.
 
     Args:
@@ -61,7 +61,7 @@ class WarmStart:
     def __init__(
         self,
         team: Team,
-        lessons: Sequence[Lesson],
+        lessons: Sequence[Demonstration],
         options: WarmStartOptions,
         *,
         max_grad_norm: float | None = None,
@@ -89,7 +89,7 @@ class WarmStart:
         if lessons:
             self._check(lessons)
 
-    def _check(self, lessons: Sequence[Lesson]) -> None:
+    def _check(self, lessons: Sequence[Demonstration]) -> None:
         examples = sum(example.agent in self._agents for lesson in lessons for example in lesson)
         kept = sum(map(len, self._lessons))
         if not kept:
@@ -214,7 +214,7 @@ def _trained(policies: Mapping[str, TrainablePolicy], policy: Any) -> TrainableP
     return next((one for one in policies.values() if one is policy), None)
 
 
-def _encoded(lesson: Lesson, trained: Mapping[str, TrainablePolicy]) -> list[Encoded]:
+def _encoded(lesson: Demonstration, trained: Mapping[str, TrainablePolicy]) -> list[Encoded]:
     """Encode the examples of agents that learn; those that their policies could not write are left out."""
     return [
         Encoded(example.agent, example.prompt, completion)
@@ -224,7 +224,7 @@ def _encoded(lesson: Lesson, trained: Mapping[str, TrainablePolicy]) -> list[Enc
     ]
 
 
-def _completion(example: Example, policy: TrainablePolicy) -> Completion | None:
+def _completion(example: SFTExample, policy: TrainablePolicy) -> Completion | None:
     """Encode a completion; `None` where it or its prompt is too long. A sampled one keeps its tokens.
 
     Raises:

@@ -38,7 +38,9 @@ def comparisons(
     return found
 
 
-def write_judge(folder: Path, features: Features | None = None, penalty: float = 0.01) -> Path:
+def write_reward_model(
+    folder: Path, features: Features | None = None, penalty: float = 0.01
+) -> Path:
     """Write a reward model of `EchoEnv`; by default one that reads as the policies of `reading_team` do."""
     features = features or HashedParts(size=64)
     model = fit_reward_model(comparisons(80), AGENTS, features, RewardModelOptions(penalty=penalty))

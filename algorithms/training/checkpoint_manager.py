@@ -13,18 +13,18 @@ from typing import Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rewards.refitting import Refitting
+from llm_decpomdp.algorithms.rewards.refitting import RewardModelUpdater
 from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
 from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.algorithms.training.async_rollouts import Lagged
 from llm_decpomdp.algorithms.training.base_models import base_models, require_same_models
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
-from llm_decpomdp.algorithms.training.lag import Lagged
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
+from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.algorithms.training.warm_start import WarmStart
 from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ PATIENCE = 20
 """Minimum ratio of the time between two checkpoints by time to the time of writing one."""
 
 
-class Saver:
+class CheckpointManager:
     """Writes and reads the checkpoints of a learner; the first of several processes alone writes.
 
     Args:
@@ -65,9 +65,9 @@ class Saver:
         learner: BaseLearner,
         options: TrainerOptions,
         policies: Mapping[str, Policy],
-        warm_start: WarmStart | ExpertIteration | None = None,
+        warm_start: SupervisedTraining | ExpertIteration | None = None,
         reward_model: RewardModel | None = None,
-        refitting: Refitting | None = None,
+        refitting: RewardModelUpdater | None = None,
         lagged: Lagged | None = None,
         curriculum: Curriculum | None = None,
     ) -> None:
@@ -237,7 +237,7 @@ class Saver:
         self.newest, self._saved = self.learner.updates, self._progress
         self._saved_at = time.monotonic()
 
-    def keep_if_best(self, reward: float) -> None:
+    def save_best(self, reward: float) -> None:
         """Keep the policies as they are if no evaluation before had a mean reward as high.
 
         Raises:
@@ -258,7 +258,7 @@ class Saver:
         return before is None or reward > checkpoint.read_counters(before)["reward_mean"]
 
     def load_best(self) -> dict[str, Any]:
-        """Load the policies of `keep_if_best`, and return the `update` and `reward_mean` of their evaluation.
+        """Load the policies of `save_best`, and return the `update` and `reward_mean` of their evaluation.
 
         Raises:
             FileNotFoundError: If there are none.

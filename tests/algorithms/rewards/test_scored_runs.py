@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms.rewards import refitting
-from llm_decpomdp.algorithms.rewards.judge import Judge, load_judge
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
 from llm_decpomdp.algorithms.rewards.refitting import compared
 from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
+from llm_decpomdp.algorithms.rewards.scorer import RewardModelScorer, load_scorer
 from llm_decpomdp.algorithms.rewards.scores import by_score
 from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Start
@@ -23,13 +23,18 @@ from llm_decpomdp.algorithms.training.metrics import score_metrics
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
-from tests.algorithms.rewards.judges import AGENTS, comparisons, letters_of, write_judge
+from tests.algorithms.rewards.reward_models import (
+    AGENTS,
+    comparisons,
+    letters_of,
+    write_reward_model,
+)
 from tests.algorithms.runs import BATCHES, build, require_equal, rows, weights
 
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(write_judge(tmp_path_factory.mktemp("judge")))
+    return str(write_reward_model(tmp_path_factory.mktemp("judge")))
 
 
 def judged_run(folder: Path, judge: str, **more: Any) -> Trainer:
@@ -41,7 +46,7 @@ def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -
     rollouts = rollout_chains(
         EchoEnv(2), reading_team(), [Start(seed=0)], group_size=4, joint_mode="cross", rng=rng
     )
-    reader = load_judge(Path(judge), reading_team(), AGENTS)
+    reader = load_scorer(Path(judge), reading_team(), AGENTS)
     (found,) = reader.judged(rollouts)
     for before, group in zip(rollouts[0].groups, found.groups, strict=True):
         assert group.rewards == before.rewards and len(group.scores) == 16
@@ -105,7 +110,7 @@ def test_a_judged_run_resumes_exactly_and_refills_by_scores(tmp_path: Path, judg
     assert again.resume() == 2
     again.run_updates()
     require_equal(again, straight)
-    other = write_judge(tmp_path, penalty=1.0)
+    other = write_reward_model(tmp_path, penalty=1.0)
     copy = Path(judge).rename(tmp_path / "kept.pt")
     other.rename(judge)
     with pytest.raises(ValueError, match="reward_model_is was"):
@@ -156,7 +161,7 @@ def test_a_model_stays_as_it_is_while_there_are_few_pairs() -> None:
     pairs = comparisons(80, letters_of)
     features = HashedParts(size=64)
     model = fit_reward_model(pairs, AGENTS, features, RewardModelOptions())
-    refitted = refitting.Refitting(Judge(model, features), every=1, seed=0)
+    refitted = refitting.RewardModelUpdater(RewardModelScorer(model, features), every=1, seed=0)
     refitted.comparisons = pairs[: refitting.LEAST - 1]
     assert refitted.observe(1, []) == {} and refitted.judge.model is model
     refitted.comparisons = pairs[: refitting.LEAST]

@@ -14,7 +14,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.policy import FeaturePolicy, Team
 
 
-class Judge:
+class RewardModelScorer:
     """Writes the scores of a reward model beside the rewards of joint samples.
 
     Args:
@@ -72,7 +72,7 @@ def readers(team: Team) -> Iterator[Features]:
             yield policy.features
 
 
-def load_judge(path: Path, team: Team, agents: Sequence[str]) -> Judge:
+def load_scorer(path: Path, team: Team, agents: Sequence[str]) -> RewardModelScorer:
     """Read a reward model, and find the policy of the team whose frozen model gives its features.
 
     Args:
@@ -92,7 +92,7 @@ def load_judge(path: Path, team: Team, agents: Sequence[str]) -> Judge:
         )
     for features in readers(team):
         if model.fits(features):
-            return Judge(model, features)
+            return RewardModelScorer(model, features)
     raise ValueError(
         f"no model of the team reads as the one that the reward model {path} was trained with: take that model, "
         "with adapters or with full weights that were not trained before, or train a reward model with this one"
