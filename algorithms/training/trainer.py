@@ -354,7 +354,7 @@ class Trainer:
         with uninterrupted():
             self._log.write(self.learner.updates, kind, row, episodes if kind == "eval" else ())
             if self.options.keep_best and kind == "eval":
-                self._saver.keep_if_best(row["reward_mean"])
+                self._saver.save_best(row["reward_mean"])
         return row
 
     def _version(self) -> int:
