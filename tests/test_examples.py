@@ -13,7 +13,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.support.processes import ROOT, python
 
-PAIR = ROOT / "examples" / "coder_pair"
+PAIR = ROOT / "studies" / "coder_pair"
 
 LEARNERS = ("training_loop.py", "own_environment.py")
 """The examples that train from scratch, offline and in seconds."""
