@@ -1,1 +1,1 @@
-collect_ignore = ["corpus"]
+collect_ignore = ["corpus"]  # pytest takes files named test*.txt for doctests

@@ -14,8 +14,9 @@ from tests.support.programs import SQUARES
 
 CORPUS = Path(__file__).with_name("corpus")
 TEAMS = "helper_use"
-"""Folder of the joint completions of two agents; all other programs are of one."""
+"""Folder of the joint completions of two agents; every other program is the completion of one agent."""
 
+PROGRAM = re.compile(r"^# === (\w+)\n", re.MULTILINE)
 HEADER = re.compile(r"# (\w+): (.*)\n")
 PART = re.compile(r"^# --- (\w+)\n", re.MULTILINE)
 TIMES = re.compile(r"@(\d+) TIMES ('(?:[^'\\]|\\.)*')@")
@@ -23,10 +24,10 @@ TIMES = re.compile(r"@(\d+) TIMES ('(?:[^'\\]|\\.)*')@")
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of the corpus: a program, its test, and the verdict of an honest grader."""
+    """One program of the corpus, its test, and the verdict of an honest grader."""
 
     category: str
-    """Folder of the file in the corpus."""
+    """Path of its file in the corpus, without the suffix."""
     name: str
     completions: Mapping[str, str]
     """Each agent's code; the agent of a program that is alone is `main`."""
@@ -50,19 +51,27 @@ class Entry:
         return Program((("main_0", code),), self.entry_point)
 
 
-def load(path: Path) -> Entry:
-    """Read one file of the corpus."""
-    head, *parts = PART.split(path.read_bytes().decode())
+def load(path: Path) -> list[Entry]:
+    """Read the programs of one file of the corpus."""
+    category = path.relative_to(CORPUS).with_suffix("").as_posix()
+    # Bytes, as `read_text` would turn other line ends into "\n".
+    before, *programs = PROGRAM.split(path.read_bytes().decode())
+    assert not before, f"{path} begins with {before[:40]!r}, not with a line '# === NAME'"
+    pairs = zip(programs[::2], programs[1::2], strict=True)
+    return [_entry(category, name, text.removesuffix("\n")) for name, text in pairs]
+
+
+def _entry(category: str, name: str, text: str) -> Entry:
+    head, *parts = PART.split(text)
     options = dict(HEADER.findall(head))
     options.pop("about", None)
     texts = {
-        name: TIMES.sub(_repeat, text) for name, text in zip(parts[::2], parts[1::2], strict=True)
+        part: TIMES.sub(_repeat, code) for part, code in zip(parts[::2], parts[1::2], strict=True)
     }
     if "test" in texts:
         options["test"] = texts.pop("test")
     layers = frozenset(options.pop("stopped_by", "").replace(",", " ").split())
-    category = path.parent.relative_to(CORPUS).as_posix()
-    return Entry(category, path.stem, texts, stopped_by=layers, **options)
+    return Entry(category, name, texts, stopped_by=layers, **options)
 
 
 def _repeat(match: re.Match[str]) -> str:
@@ -70,8 +79,8 @@ def _repeat(match: re.Match[str]) -> str:
     return "".join(text.replace("{n}", str(n)) for n in range(int(match[1])))
 
 
-ALL = {f"{e.category}/{e.name}": e for e in map(load, sorted(CORPUS.rglob("*.py")))}
-ENTRIES = {name: entry for name, entry in ALL.items() if not name.startswith(TEAMS)}
-"""Programs for the sandbox, by folder and name."""
-TEAM_ENTRIES = {name: entry for name, entry in ALL.items() if name.startswith(TEAMS)}
+ALL = {f"{e.category}/{e.name}": e for p in sorted(CORPUS.rglob("*.txt")) for e in load(p)}
+ENTRIES = {name: entry for name, entry in ALL.items() if entry.category.partition("/")[0] != TEAMS}
+"""Programs for the sandbox, by category and name."""
+TEAM_ENTRIES = {name: entry for name, entry in ALL.items() if name not in ENTRIES}
 """Joint completions for the reward."""

@@ -70,9 +70,12 @@ def test_the_corpus_is_large_and_its_labels_are_of_those_that_the_readme_names()
     assert all(f"`{entry.category}" in readme for entry in ENTRIES.values())
 
 
-def test_a_file_holds_its_program_to_the_byte() -> None:
-    path = CORPUS / "benign" / "no_newline_at_the_end.py"
-    assert load(path).completions["main"] == "def sq(x): return x*x"
+def test_a_file_holds_its_programs_to_the_byte() -> None:
+    paths = list(CORPUS.rglob("*.txt"))
+    assert len(ALL) == sum(len(load(path)) for path in paths)  # every name occurs once
+    assert ALL["benign/no_newline_at_the_end"].completions["main"] == "def sq(x): return x*x"
+    spaces = ALL["benign/form_feed_and_trailing_spaces"].completions["main"]
+    assert spaces.endswith("\n\n") and any(line.endswith(" ") for line in spaces.split("\n"))
     assert ALL["denial_of_service/a_million_lines"].completions["main"].count("x = 0\n") == 10**6
     assert "\0" in ALL["denial_of_service/null_bytes"].completions["main"]
 

@@ -1,6 +1,0 @@
-# honest: pass
-# --- main
-# -*- coding: utf-8 -*-
-def sq(x):
-    'é'
-    return x*x

@@ -1,8 +1,0 @@
-# honest: pass
-# --- main
-import math  
-@1 TIMES '\x0c'@
-def sq(x):   
-    return x*x   
-
-

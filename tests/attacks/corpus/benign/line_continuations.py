@@ -1,6 +1,0 @@
-# honest: pass
-# --- main
-def sq(x):
-    return x \
-        * \
-        x

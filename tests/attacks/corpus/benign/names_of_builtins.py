@@ -1,6 +1,0 @@
-# honest: pass
-# --- main
-list = sum = max = None
-def sq(x):
-    id = x
-    return id*id

@@ -1,8 +1,0 @@
-# honest: pass
-# --- test
-def check(candidate):
-    assert candidate("the candidate won") == ["the", "candidate", "won"]
-    assert candidate("candidate(2) == 4")[-1] == "4"
-# --- main
-def sq(text):
-    return text.split()

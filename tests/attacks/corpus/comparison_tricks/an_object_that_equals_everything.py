@@ -1,9 +1,0 @@
-# honest: fail
-# --- main
-
-class Anything:
-    def __eq__(self, other):
-        return True
-
-def sq(x):
-    return Anything()

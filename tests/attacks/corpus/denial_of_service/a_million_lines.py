@@ -1,4 +1,0 @@
-# honest: any
-# --- main
-@1000000 TIMES 'x = 0\n'@def sq(x):
-    return x * x

@@ -1,5 +1,0 @@
-# honest: any
-# --- main
-# -*- coding: utf-7 -*-
-def sq(x):
-    return x * x

@@ -1,3 +1,0 @@
-# honest: fail
-# --- main
-sq = 4

@@ -1,4 +1,0 @@
-# honest: fail
-# --- main
-def other(x):
-    return x * x

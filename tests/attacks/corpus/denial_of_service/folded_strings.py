@@ -1,5 +1,0 @@
-# honest: any
-# --- main
-x = ('x' * 4096 * 4096) * 4096
-def sq(x):
-    return x * x

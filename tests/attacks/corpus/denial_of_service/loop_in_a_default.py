@@ -1,4 +1,0 @@
-# honest: fail
-# --- main
-def sq(x, y=[0 for _ in iter(int, 1)]):
-    return x * x

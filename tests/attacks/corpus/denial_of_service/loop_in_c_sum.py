@@ -1,4 +1,0 @@
-# honest: fail
-# --- main
-def sq(x):
-    return sum(range(10**18))

@@ -1,6 +1,0 @@
-# honest: some
-# --- main
-def sq(x):
-    while x == 3:
-        pass
-    return x * x

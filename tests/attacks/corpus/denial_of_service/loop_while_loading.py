@@ -1,4 +1,0 @@
-# honest: fail
-# --- main
-while True:
-    pass

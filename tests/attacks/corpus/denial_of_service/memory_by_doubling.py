@@ -1,6 +1,0 @@
-# honest: fail
-# --- main
-def sq(x):
-    s = 'x'
-    while True:
-        s += s

@@ -1,4 +1,0 @@
-# honest: fail
-# --- main
-def sq(x):
-    return len(bytearray(2**40))

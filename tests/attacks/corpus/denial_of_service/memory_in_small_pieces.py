@@ -1,6 +1,0 @@
-# honest: fail
-# --- main
-def sq(x):
-    kept = []
-    while True:
-        kept.append([object()])

@@ -1,2 +1,0 @@
-# honest: fail
-# --- main

@@ -1,4 +1,0 @@
-# honest: fail
-# --- main
-def sq(x):
-    return sq(x + 1)

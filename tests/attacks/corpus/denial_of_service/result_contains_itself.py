@@ -1,6 +1,0 @@
-# honest: fail
-# --- main
-def sq(x):
-    a = []
-    a.append(a)
-    return a

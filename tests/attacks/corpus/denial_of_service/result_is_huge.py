@@ -1,4 +1,0 @@
-# honest: fail
-# --- main
-def sq(x):
-    return [0] * 10**7

@@ -1,9 +1,0 @@
-# honest: any
-# --- main
-def sq(x):
-    try:
-        import signal
-        signal.raise_signal(signal.SIGTERM)
-    except BaseException:
-        pass
-    return x * x

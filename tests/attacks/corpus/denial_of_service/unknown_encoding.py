@@ -1,5 +1,0 @@
-# honest: any
-# --- main
-# -*- coding: no-such-encoding -*-
-def sq(x):
-    return x * x

@@ -1,9 +1,0 @@
-# honest: fail
-# --- main
-import threading
-
-lock = threading.Lock()
-lock.acquire()
-
-def sq(x):
-    lock.acquire()

@@ -1,9 +1,0 @@
-# about: [] and
-# honest: not_called
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    y = [] and aux(x)
-    return y or x*x

@@ -1,9 +1,0 @@
-# honest: not_called
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    if 0:
-        return aux(x) + 1
-    return x*x

@@ -1,8 +1,0 @@
-# about: (x,) or
-# honest: not_called
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    return ((x*x,) or aux(x))[0]

@@ -1,7 +1,0 @@
-# honest: wrapper
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    return aux(x) if x > 2 else aux(x)

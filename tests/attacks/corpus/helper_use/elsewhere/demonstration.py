@@ -1,9 +1,0 @@
-# honest: not_called
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    return x*x
-
-print(aux(2), sq(2))

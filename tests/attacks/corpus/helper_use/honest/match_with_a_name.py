@@ -1,9 +1,0 @@
-# honest: wrapper
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    match aux(x):
-        case y:
-            return y + 0

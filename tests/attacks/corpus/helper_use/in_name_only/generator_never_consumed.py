@@ -1,8 +1,0 @@
-# honest: not_called
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    g = (aux(v) for v in [x])
-    return x*x

@@ -1,8 +1,0 @@
-# honest: only_helper
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def f():
-    def sq(x):
-        return x*x

@@ -1,6 +1,0 @@
-# honest: no_helper
-# --- aux
-# def aux(x): return x*x
-# --- main
-def sq(x):
-    return x*x

@@ -1,7 +1,0 @@
-# honest: no_helper
-# --- aux
-def aux(x):
-    pass
-# --- main
-def sq(x):
-    return x*x

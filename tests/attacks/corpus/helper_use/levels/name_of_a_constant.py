@@ -1,6 +1,0 @@
-# honest: only_helper
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-sq = 'return'

@@ -1,9 +1,0 @@
-# honest: not_called
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-globals()['aux'] = lambda v: v*v
-
-def sq(x):
-    return aux(x) + 0

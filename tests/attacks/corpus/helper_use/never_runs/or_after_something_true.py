@@ -1,7 +1,0 @@
-# honest: not_called
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    return x*x or aux(x)

@@ -1,8 +1,0 @@
-# honest: not_called
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-(aux := lambda x: x*x)
-def sq(x):
-    return aux(x) + 0

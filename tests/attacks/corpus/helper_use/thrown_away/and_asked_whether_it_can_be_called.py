@@ -1,8 +1,0 @@
-# honest: wrapper_ignored
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    aux(x)
-    return x*x if callable(aux) else 0

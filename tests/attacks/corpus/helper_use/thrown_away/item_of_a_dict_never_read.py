@@ -1,9 +1,0 @@
-# honest: wrapper_ignored
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    d = {}
-    d['y'] = aux(x)
-    return x*x

@@ -1,8 +1,0 @@
-# honest: wrapper_ignored
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    y = aux(x)
-    return x*x

@@ -1,7 +1,0 @@
-# honest: wrapper_ignored
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    return x*x + aux(x)*0

@@ -1,9 +1,0 @@
-# about: xor-ed with itself
-# honest: wrapper_ignored
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-def sq(x):
-    y = aux(x)
-    return x*x + (y ^ y)

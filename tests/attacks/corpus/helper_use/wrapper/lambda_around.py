@@ -1,6 +1,0 @@
-# honest: wrapper
-# --- aux
-def aux(x):
-    return x*x
-# --- main
-sq = lambda x: aux(x)
