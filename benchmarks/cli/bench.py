@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -52,26 +51,24 @@ def bench(
 ) -> None:
     """Run a suite of experiments, and write its league table. Stopped, the same command goes on.
 
-    The exit code is 1 if a cell has failed; the others are not harmed by that. The suite `science` has
-    hypotheses in place of cells.
+    The exit code is 1 if a cell has failed; the others are not harmed by that.
     """
     from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.runs.failures import as_run_errors
     from llm_decpomdp.benchmarks.suites.dry_run import show_costs
     from llm_decpomdp.benchmarks.suites.job import jobs_of
     from llm_decpomdp.benchmarks.suites.run import locked, refuse_runs, run_suite
-    from llm_decpomdp.benchmarks.suites.suite import SCIENCE, find_suite, load_suite
+    from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite
 
     if show:
         show_suites()
         return
     if suite is None:
         raise ConfigError("give a suite; --list shows those that come with the package")
-    if suite == SCIENCE:
-        if dry_run or engine != "local" or tokens_per_second:
-            raise ConfigError(f"the suite {SCIENCE} takes --only, --cores and --output alone")
-        show_science(output or Path("runs") / suite, only or (), cores)
-        return
+    if suite == "science":  # a suite of earlier versions
+        raise ConfigError(
+            "science is not in the package any more: run `python -m studies.hypotheses` in a checkout"
+        )
     plan = load_suite(find_suite(suite))
     folder = output or Path("runs") / plan.name
     refuse_runs(folder)
@@ -93,34 +90,12 @@ def bench(
     raise SystemExit(1 if failed else 0)
 
 
-def show_science(folder: Path, only: Sequence[str], cores: int | None) -> None:
-    """Measure the hypotheses of the suite `science`, write its page, and print the verdicts."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from llm_decpomdp.benchmarks.suites.run import locked, usable_cores
-    from studies.hypotheses.page import HEAD, rows, write_page
-    from studies.hypotheses.suite import read_verdicts, run_science
-
-    with locked(folder):
-        for line in run_science(folder, only, cores or len(usable_cores())):
-            print(line, file=sys.stderr, flush=True)
-        verdicts = read_verdicts(folder)
-        table = Table(*HEAD)
-        for cells in rows(verdicts):
-            table.add_row(*cells)
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
-        console.print(table)
-        console.print(f"report: {write_page(verdicts, folder)}", soft_wrap=True)
-
-
 def show_suites() -> None:
     """Print the suites that come with the package."""
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.config.catalogue import description
-    from llm_decpomdp.benchmarks.suites.suite import SCIENCE, load_suite, shipped_suites
-    from studies.hypotheses.suite import DESCRIPTION, HYPOTHESES
+    from llm_decpomdp.benchmarks.suites.suite import load_suite, shipped_suites
 
     suites = shipped_suites()
     width = max(map(len, suites))
@@ -128,7 +103,6 @@ def show_suites() -> None:
     for name, path in suites.items():
         count = len(load_suite(path).cells)
         console.print(f"{name:<{width}}  {description(path)} ({count} cells)", markup=False)
-    console.print(f"{SCIENCE:<{width}}  {DESCRIPTION} ({len(HYPOTHESES)} hypotheses)", markup=False)
 
 
 def show_league(folder: Path) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llm_decpomdp.benchmarks.cli.options import Overrides
+
+if TYPE_CHECKING:
+    from llm_decpomdp.benchmarks.config.schema import Config
+    from llm_decpomdp.benchmarks.doctor.memory_plan import MemoryPlan
 
 
 def plan(
@@ -14,34 +21,179 @@ def plan(
         str, typer.Argument(metavar="CONFIG", help="Name or path of a configuration.")
     ],
     gpus: Annotated[
-        str,
-        typer.Option(
-            metavar="[N]xKIND",
-            help="Devices: 8xh100, 1xa100, h200, l40s, 4090, or cpu, which is measured for a second.",
-        ),
+        str, typer.Option(metavar="[N]xKIND", help="Devices: 8xh100, a100, h200, l40s, 4090, cpu.")
     ] = "cpu",
     override: Overrides = None,
     assume: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Replace a number of the last table, or prompt, the tokens of one.",
+            help="Replace usable_memory (share), length (share of max_new_tokens), characters (per token), memory "
+            "(GB of a device) or prompt (tokens).",
         ),
     ] = None,
     parameters: Annotated[
-        float | None,
-        typer.Option(min=1, help="Weights of a model whose size nothing tells, such as 7.6e9."),
+        float | None, typer.Option(min=1, help="Weights of a model of unknown size, such as 7.6e9.")
     ] = None,
-    lag: Annotated[
-        int | None,
-        typer.Option(min=0, help="Updates by which sampling is ahead, in place of algorithm.lag."),
-    ] = None,
+    lag: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,
 ) -> None:
-    """Say what a run needs on given devices, and where its time goes; refuse what cannot fit."""
+    """Estimate the memory that a run needs on each device; exit with 2 if it cannot fit."""
     from llm_decpomdp.benchmarks.config.catalogue import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.planning.plan import plan as plan_run
-    from llm_decpomdp.benchmarks.planning.show import show
 
     settings = read_config(find_config(config), override or (), {})
-    show(plan_run(settings, gpus, assume=assume or (), parameters=parameters, lag=lag))
+    numbers = read_assumptions(assume or ())
+    if parameters is not None:
+        numbers["parameters"] = parameters
+    print("\n".join(plan_lines(settings, gpus, numbers)))
+
+
+def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[str]:
+    """Return the plan of a run on given devices, as lines.
+
+    Args:
+        config: The configuration.
+        gpus: Devices, such as `8xh100` or `cpu`.
+        numbers: Assumptions to replace, as `read_assumptions` returns them.
+
+    Raises:
+        ConfigError: If the run does not fit; says what is missing and what would fit. Or if it cuts weights over
+            devices, or places policies on devices that are not there.
+    """
+    from dataclasses import replace
+
+    from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.benchmarks.doctor.memory_plan import ASSUMED, CHANGES, plan_memory
+
+    count, kind = read_devices(gpus)
+    if config.learner.shards > 1:
+        raise ConfigError(
+            f"plan covers runs that hold whole models, and learner.shards={config.learner.shards} cuts them: give "
+            "--override learner.shards=1 for the memory of whole models"
+        )
+    assumed = {**ASSUMED, "memory": device_memory(kind), **numbers}
+    dtype, usable = compute_dtype(kind), assumed["memory"] * assumed["usable_memory"]
+    made = plan_memory(config, assumed, dtype, 0 if kind == "cpu" else count)
+    parts = made.parts(count)
+    need, devices = sum(parts.values()) / 1e9, kind if kind == "cpu" else f"{count}x{kind}"
+    if need <= usable:
+        return [
+            f"{config.algorithm.name}, {config.algorithm.plan}, on {config.env.id}, on {devices}",
+            *count_lines(made),
+            *(f"left out: {text}" for text in left_out(config)),
+            f"gigabytes of each device, of {usable:.1f} that may be used:",
+            *(f"  {part:<14} {size / 1e9:8.2f}" for part, size in parts.items() if size),
+            f"  {'in all':<14} {need:8.2f}",
+            "assumed; change with --assume: " + ", ".join(f"{k}={v:g}" for k, v in assumed.items()),
+            "compared with runs on a CPU; no GPU has confirmed it",
+        ]
+    largest = sorted(parts.items(), key=lambda item: -item[1])
+    sizes = ", ".join(f"{name} {size / 1e9:.1f}" for name, size in largest if size > 5e7)
+    lines = [
+        f"it does not fit on {devices}: a device needs {need:.1f} GB of the {usable:.1f} that may be used "
+        f"({sizes}), and {need - usable:.1f} are missing"
+    ]
+    for text, keys in CHANGES.items():
+        changed = replace(config, model=replace(config.model, **keys))
+        less = sum(plan_memory(changed, assumed, dtype).parts(count).values()) / 1e9
+        if less <= usable:
+            lines.append(f"  --override {text} needs {less:.1f} GB of a device")
+    if len(lines) == 1:
+        lines.append("  take a smaller model, or cut weights with learner.shards (not covered)")
+    raise ConfigError("\n".join(lines))
+
+
+def count_lines(plan: MemoryPlan) -> Iterable[str]:
+    """Yield the models of a run and the upper bounds of an update, as lines."""
+    for model in plan.models:
+        kind = "all weights trained" if model.full else "frozen"
+        if model.trained and not model.full:
+            kind = f"adapters of {model.adapters / 1e6:,.1f} M weights trained"
+        yield (
+            f"  {', '.join(model.policies)}: {model.name}, {model.shape.parameters / 1e9:.2f} billion weights, "
+            f"{kind}, {model.dtype}, prompts of up to {max(model.prompts):,.0f} tokens"
+        )
+    yield (
+        f"an update, at most: {plan.starts:,} starts, {plan.completions:,} completions of each agent, "
+        f"{plan.joint_samples:,} joint samples, {plan.tokens:,.0f} tokens, {plan.programs:,} programs"
+    )
+
+
+def left_out(config: Config) -> Iterable[str]:
+    """Yield what a configuration loads besides the team and its learning."""
+    algorithm, workers = config.algorithm, config.cluster.rollout_workers
+    if config.sampler.served:
+        yield "servers of vLLM, which hold keys and values instead of this process"
+    if algorithm.named_comparator is not None:
+        yield f"the comparator, another team in {algorithm.named_comparator}"
+    if workers:
+        yield f"{workers} cop{'y' if workers == 1 else 'ies'} of the team in rollout workers"
+    if algorithm.critic_trunk != "frozen":
+        yield "passes with gradients of the critic's adapter"
+
+
+def read_devices(text: str) -> tuple[int, str]:
+    """Read a number and a kind of devices, such as `8xh100` or `cpu`.
+
+    Raises:
+        ConfigError: If the kind is unknown, or the number is 0.
+    """
+    from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.benchmarks.doctor.memory_plan import GPUS
+    from llm_decpomdp.validation import unknown
+
+    match = re.fullmatch(r"(?:(\d+)x)?(\d*[a-z]\w*|\d+)", text.lower())
+    if match is None or match[1] == "0" or (match[2] == "cpu" and match[1]):
+        raise ConfigError(
+            f"--gpus: needs a number and a kind such as 8xh100, or cpu for all of this machine's processors, got "
+            f"{text!r}"
+        )
+    if match[2] not in (*GPUS, "cpu"):
+        raise ConfigError(
+            f"--gpus: {unknown('kind of GPU', match[2], [*GPUS, 'cpu'])}; for another one take any, with its "
+            "gigabytes: --assume memory=.."
+        )
+    return int(match[1] or 1), match[2]
+
+
+def read_assumptions(items: Sequence[str]) -> dict[str, float]:
+    """Read `name=value` pairs.
+
+    Raises:
+        ConfigError: If a name is unknown, or a value is no number above 0.
+    """
+    from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.benchmarks.doctor.memory_plan import ASSUMED
+    from llm_decpomdp.validation import unknown
+
+    valid, values = sorted([*ASSUMED, "memory", "prompt"]), {}
+    for item in items:
+        name, _, text = item.partition("=")
+        if name not in valid:
+            raise ConfigError(unknown("assumption", name, valid))
+        try:
+            values[name] = float(text)
+        except ValueError:
+            values[name] = math.nan
+        if not 0 < values[name] < math.inf:
+            raise ConfigError(f"--assume {name}: needs a number above 0, got {text!r}")
+    return values
+
+
+def device_memory(kind: str) -> float:
+    """Return the gigabytes of a device, or of this machine."""
+    from llm_decpomdp.benchmarks.doctor import memory
+    from llm_decpomdp.benchmarks.doctor.memory_plan import GPUS
+
+    return memory.total() * memory.GIB / 1e9 if kind == "cpu" else GPUS[kind]
+
+
+def compute_dtype(kind: str) -> str:
+    """Return the format in which models compute on a device by default."""
+    if kind != "cpu":
+        return "bfloat16"
+    import torch
+
+    from llm_decpomdp.agents.models.precision import resolve_compute_dtype
+
+    return str(resolve_compute_dtype("auto", torch.device("cpu"))).removeprefix("torch.")

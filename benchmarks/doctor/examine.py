@@ -106,7 +106,7 @@ def computing() -> Iterator[Finding]:
     yield Finding(
         True,
         "programs run while no model computes: on a few cores either would stall the other, and with many "
-        "it would save about a hundredth of an update (benchmarks/performance)",
+        "it would save about a hundredth of an update (tools/performance)",
     )
 
 

@@ -37,9 +37,6 @@ from llm_decpomdp.validation import unknown
 
 FOLDER = Path(__file__).parent
 
-SCIENCE = "science"
-"""Suite of hypotheses, which is no file."""
-
 UNTRAINED, TRAIN, *_ = OTHER_METHODS
 METHODS = (*OTHER_METHODS, *BASELINES)
 """Methods of a cell: the configuration's team untrained, the same trained by the configuration's algorithm
@@ -136,8 +133,7 @@ def find_suite(name: str) -> Path:
         return shipped_suites()[name.removesuffix(".yaml")]
     if path.is_dir():
         raise ConfigError(f"{path} is a folder: name a suite, or a YAML file")
-    names = [*shipped_suites(), SCIENCE]
-    raise ConfigError(f"{unknown('suite', name, names)}, or the path of a YAML file")
+    raise ConfigError(f"{unknown('suite', name, [*shipped_suites()])}, or the path of a YAML file")
 
 
 def load_suite(path: Path) -> Suite:

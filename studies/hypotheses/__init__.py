@@ -1,1 +1,1 @@
-"""Claims about learning in teams, each declared before it is measured: `llm-decpomdp bench science`."""
+"""Claims about learning in teams, each declared before it is measured: `python -m studies.hypotheses`."""

@@ -1,4 +1,4 @@
-"""The page and the table of the suite `science`."""
+"""The page and the table of the hypotheses."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _origin(verdicts: Sequence[Verdict], folder: Path) -> Iterator[str]:
         f"{declaration['fingerprint']}.",
     )
     ids = [v.hypothesis.id for v in verdicts] if len(verdicts) < len(HYPOTHESES) else []
-    command = " ".join(["llm-decpomdp bench science", *(f"--only {name}" for name in ids)])
+    command = " ".join(["python -m studies.hypotheses", *(f"--only {name}" for name in ids)])
     yield from reproduction(declaration["commit"], [command])
 
 

@@ -1,4 +1,4 @@
-"""The suite `science`: hypotheses that are declared in a folder before anything is measured, then judged.
+"""Hypotheses that are declared in a folder before anything is measured, then judged.
 
 The folder holds `declaration.json` with the declarations and their fingerprint, a file for each hypothesis and
 seed, and in the end `verdicts.json`, `science.md` and `report.html`. Started again, it measures what is missing; a
@@ -29,10 +29,6 @@ from llm_decpomdp.validation import unknown
 from studies.hypotheses import credit, horizon, losses, messages, teams
 from studies.hypotheses.hypothesis import Hypothesis, Measures, fingerprint
 from studies.hypotheses.verdicts import Verdict, judge
-
-NAME = "science"
-
-DESCRIPTION = "claims about learning in teams, declared beforehand, on probes with known optima"
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -135,7 +131,11 @@ def read_verdicts(folder: Path) -> list[Verdict]:
 
 def _code() -> list[Path]:
     """Return the files that measure and judge."""
-    return [path for path in sorted(Path(__file__).parent.glob("*.py")) if path.name != "page.py"]
+    return [
+        path
+        for path in sorted(Path(__file__).parent.glob("*.py"))
+        if path.name not in ("page.py", "__main__.py")
+    ]
 
 
 def _rows(folder: Path, hypothesis: Hypothesis) -> list[Measures]:

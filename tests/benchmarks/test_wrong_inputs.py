@@ -154,9 +154,11 @@ def test_a_report_of_a_missing_folder_says_so(
     assert "mine.yaml is a file: name the folder" in refusal(capsys, "report", str(file))
 
 
-def test_the_suites_in_an_error_include_science(capsys: pytest.CaptureFixture[str]) -> None:
-    text = refusal(capsys, "bench", "smoek")
-    assert "did you mean 'smoke'?" in text and "science" in text
+def test_an_unknown_suite_and_a_former_one_are_explained(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "did you mean 'smoke'?" in refusal(capsys, "bench", "smoek")
+    assert "run `python -m studies.hypotheses`" in refusal(capsys, "bench", "science")
 
 
 def test_a_module_that_registers_nothing_is_told_how(

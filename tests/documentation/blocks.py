@@ -45,7 +45,7 @@ NOT_RUN = {
     "llm-decpomdp bench laptop": MINUTES,
     "llm-decpomdp bench mine.yaml --only wide": MINUTES,
     "llm-decpomdp bench paper --only": HOURS,
-    "llm-decpomdp bench science": MINUTES,
+    "python -m studies.hypotheses": MINUTES,
     "llm-decpomdp bench smoke": "run by the tests of suites",
     "llm-decpomdp doctor --cluster": "needs a cluster",
     "llm-decpomdp eval --config demo --override model.name=path/to/model": "needs that model",

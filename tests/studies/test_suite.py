@@ -1,4 +1,4 @@
-"""The suite `science`: its folder, its command and its page."""
+"""The hypotheses: their folder, its command and its page."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from studies.hypotheses import suite
+from studies.hypotheses.__main__ import main
 from studies.hypotheses.suite import HYPOTHESES, declare
 from studies.hypotheses.verdicts import Finding, find
-from tests.support.commands import call
 
 
 def test_every_hypothesis_has_an_id_of_its_own_and_several_seeds() -> None:
@@ -52,14 +52,14 @@ def test_the_command_measures_what_is_missing_and_tells_the_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suite, "commit", lambda _: {"commit": "0123abcd", "dirty": True})
-    command = ["bench", "science", "--only", "H9", "--cores", "1", "--output", str(tmp_path)]
-    assert call(*command) == 0
+    command = ["--only", "H9", "--cores", "1", "--output", str(tmp_path)]
+    main(command)
     first = capsys.readouterr()
     assert "40/40: H9" in first.err and "confirmed" in first.out
     page = (tmp_path / "report.html").read_text()
     assert "H9: confirmed" in page and "H8:" not in page
     assert f"13 of the {len(HYPOTHESES)} declared hypotheses" in page
-    assert "git checkout 0123abcd\nllm-decpomdp bench science --only H9" in page
+    assert "git checkout 0123abcd\npython -m studies.hypotheses --only H9" in page
     assert "Files differed from this commit" in page
     assert page.count("<svg") == 2 and "k1: above 0.99" in page.partition("<svg")[2]
     assert "| H9 |" in (tmp_path / "science.md").read_text()
@@ -68,7 +68,7 @@ def test_the_command_measures_what_is_missing_and_tells_the_verdict(
     raw = max(clause.against for clause in find_all("H9", tmp_path))
     assert verdict["p"] == pytest.approx(min(1.0, raw * len(HYPOTHESES)))
     (tmp_path / "H9-seed-3007.json").unlink()
-    assert call(*command) == 0
+    main(command)
     assert "1/1: H9, seed 3007" in capsys.readouterr().err
     assert json.loads((tmp_path / "verdicts.json").read_text()) == [verdict]
 

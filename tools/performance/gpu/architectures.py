@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.agents.models.local_models import tiny_model
-from llm_decpomdp.benchmarks.planning.shape_table import TABLE
-from llm_decpomdp.benchmarks.planning.shapes import Shape
+from llm_decpomdp.benchmarks.doctor.memory_plan import TABLE, Shape
 
 SIZES = {
     "tiny": Shape(2, 64, 128, 4, 2, 512, tied=True),
@@ -37,7 +36,13 @@ def write_model(size: str, folder: Path) -> Path:
         if path.name.startswith(("tokenizer", "special_tokens")):
             shutil.copy(path, target)
     config = Qwen2Config(
-        **shape.settings(),
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        tie_word_embeddings=shape.tied,
         max_position_embeddings=CONTEXT,
         bos_token_id=None,
         eos_token_id=256,  # of the tokenizer of bytes

@@ -5,7 +5,7 @@
 Every agent is a language model of random weights that is trained through the same code as real ones; on the relay
 it is a table. All lines of a probe have the same budget of completions of at most `MAX_TOKENS` tokens, however
 many updates that makes; the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts
-(`science/features.py`).
+(`studies/hypotheses/features.py`).
 """
 
 from __future__ import annotations
