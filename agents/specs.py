@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields
 from typing import Any
 
 from llm_decpomdp.agents.inference.options import Sampling
@@ -35,7 +35,6 @@ OWN = ("arguments",)
 _REQUIRED = {"model": "name", "endpoint": "name", "constant": "text", "replay": "texts"}
 
 
-@dataclass(frozen=True)
 class PolicyKind(Options):
     """Kind and name of a policy: the fields of `PolicySpec` that come first."""
 
@@ -46,7 +45,6 @@ class PolicyKind(Options):
     """The model: a name or folder as `load_policy` takes it, or its name on the endpoint."""
 
 
-@dataclass(frozen=True)
 class PolicySpec(ModelOptions, PolicyKind):
     """A policy before anything is loaded.
 
@@ -77,8 +75,8 @@ class PolicySpec(ModelOptions, PolicyKind):
     max_parallel: int = option_of(Endpoint, "max_parallel")
     timeout: float = option_of(Endpoint, "timeout")
     max_retries: int = option_of(Endpoint, "max_retries")
-    omit: list[str] | None = option_of(Endpoint, "omit")  # noqa: RUF009  # a field
-    extra: dict[str, Any] | None = option_of(Endpoint, "extra")  # noqa: RUF009  # a field
+    omit: list[str] | None = option_of(Endpoint, "omit")  # a field
+    extra: dict[str, Any] | None = option_of(Endpoint, "extra")  # a field
     length: int = 64
     """Characters of each random text."""
     text: str | None = None

@@ -1,68 +1,73 @@
-"""Options that are declared once: a dataclass field with its default, its limits, and its meaning below it.
+"""Options that are declared once: a pydantic model with defaults, limits, and the meaning below each field.
 
 ```python
-@dataclass(frozen=True)
 class WalkOptions(Options):
     speed: float = option(1.0, gt=0)
-    '''Metres a second.'''
+    '''Meters a second.'''
 ```
 
-All else reads the field: the class checks it when an instance is made, a section of a configuration inherits it,
-a function takes it as a keyword argument, and `help` and the page about configurations print it.
+All else reads the field: the class checks its values, a section of a configuration is an instance of it, a
+function takes it as a keyword argument, and `help` and the page about configurations print it. Subclasses are also
+dataclasses, so that `dataclasses.replace`, `asdict` and `fields` work.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import math
-import operator
 import textwrap
 from collections import ChainMap
-from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, field, fields, is_dataclass
+from dataclasses import Field as DataclassField
 from functools import cache, wraps
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic.dataclasses import dataclass
+from pydantic_core import PydanticCustomError
+from typing_extensions import dataclass_transform
 
 from llm_decpomdp.validation import unknown
 
-TYPES: dict[str, tuple[str, type]] = {
-    "str": ("text", str),
-    "int": ("a whole number", Integral),
-    "float": ("a number", Real),
-    "bool": ("true or false", bool),
-    "int | str": ("a whole number, text", object),
-    "tuple[float, ...]": ("a list of numbers such as [1.2, 0.8]", object),
-    "list[str]": ("a list of texts", object),
-    "list[int]": ("a list of whole numbers", object),
-    "dict[str, str]": ("a mapping of names such as {aux_0: helper}", object),
-    "dict[str, Any]": ("a mapping such as {name: value}", object),
+TYPES: dict[Any, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    tuple: "a list of numbers such as [1.2, 0.8]",
+    list[str]: "a list of texts",
+    list[int]: "a list of whole numbers",
+    dict[str, str]: "a mapping of names such as {aux_0: helper}",
+    dict[str, Any]: "a mapping such as {name: value}",
 }
-"""Annotations of options: their words, and the type of their values."""
+"""Types of options in words."""
 
-BOUNDS = {
-    "ge": ("at least", operator.ge),
-    "gt": ("above", operator.gt),
-    "le": ("at most", operator.le),
-    "lt": ("below", operator.lt),
-}
-"""Bounds of numbers, as `option` calls them: their words, and the relation of a value to its bound."""
+ITEMS = {"float": "a number", "int": "a whole number", "string": "text"}
+"""Types of a list's items in words, by the beginning of pydantic's names of errors."""
+
+BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+"""Bounds of numbers, as `option` calls them, in words."""
+
+FROM_TEXT = "from text"
+"""Context of a validation of YAML and command lines, where a text such as "3" may be a number."""
+
+_SETTINGS = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A number of a list that is at least 0."""
 
 Kind = TypeVar("Kind")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Options:
-    """Base of options: an instance has values of their types and within their limits.
-
-    Raises:
-        ValueError: If a value is out of its range, or of another type.
-    """
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 def option(
@@ -79,7 +84,7 @@ def option(
 
     Args:
         default: Its default.
-        ge: Least value; as all bounds, for each number of a tuple.
+        ge: Least value.
         gt: Bound below all values.
         le: Largest value.
         lt: Bound above all values.
@@ -105,6 +110,145 @@ def option_of(owner: type[Any], name: str, default: Any = MISSING, **limits: flo
         default=declared.default if default is MISSING else default,
         metadata={**(limits or declared.metadata), "declared": (owner, name)},
     )
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Options:
+    """Base of options: a subclass is a frozen pydantic dataclass, whose instances have values within their limits.
+
+    Raises:
+        ValueError: If a value is out of its range, or of another type.
+        TypeError: If there is no option of a name.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, DataclassField[Any]]]
+
+    def __init_subclass__(cls, *, frozen: bool = True, eq: bool = True) -> None:
+        cls._types = field_validator("*", mode="before")(classmethod(_check_type))  # type: ignore[attr-defined]
+        cls._choices = field_validator("*")(classmethod(_check_choice))  # type: ignore[attr-defined]
+        dataclass(cls, frozen=frozen, eq=eq, config=_SETTINGS)
+        initialize = cls.__init__
+
+        @wraps(initialize)
+        def call(self: Any, *values: Any, **options: Any) -> None:
+            try:
+                initialize(self, *values, **options)
+            except ValidationError as error:
+                problem = explanation(error, cls)
+                kind = TypeError if "unexpected" in error.errors()[0]["type"] else ValueError
+                raise kind(problem) from None
+
+        cls.__init__ = call  # type: ignore[method-assign]
+
+    def __post_init__(self) -> None:
+        """Check values that have to fit together; subclasses extend it."""
+
+
+def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
+    """Refuse what pydantic would convert, such as True to 1, and convert numbers of numpy."""
+    name = str(info.field_name)
+    kinds = {bool, int, float, str} & {*_alternatives(annotation_of(cls, name))}
+    if not kinds or value is None:
+        return value
+    if isinstance(value, Real) and not isinstance(value, bool):
+        value = int(value) if isinstance(value, Integral) else float(value)
+    given: set[type] = {type(value)} | ({float} if type(value) is int else set())
+    if info.context == FROM_TEXT and not isinstance(value, bool):
+        given |= {bool, int, float} if isinstance(value, str) else {str}
+    if not kinds & given:
+        raise PydanticCustomError("type", "wrong type")
+    limits = cls.__dataclass_fields__[name].metadata
+    if BOUNDS.keys() & limits and str(value).lower().lstrip("+-.") in ("inf", "infinity", "nan"):
+        raise PydanticCustomError("finite", "not finite")
+    return value
+
+
+def _check_choice(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
+    limits = cls.__dataclass_fields__[str(info.field_name)].metadata
+    if isinstance(value, str) and value not in limits.get("choices", (value,)):
+        raise PydanticCustomError("choice", "no choice")
+    return value
+
+
+def annotation_of(owner: type[Any], name: str) -> Any:
+    """Return the type of a field."""
+    return owner.__pydantic_fields__[name].annotation
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """Yield the members of a union, or the type itself; none for null."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (list, dict, tuple, Literal) or not get_args(annotation):
+        yield from () if annotation is NoneType else (annotation,)
+    else:
+        for member in get_args(annotation):
+            yield from _alternatives(member)
+
+
+def sections_of(owner: type[Any], name: str) -> list[type[Options]]:
+    """Return the classes of options that a field may hold; none where it is a single value."""
+    kinds = _alternatives(annotation_of(owner, name))
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Options)]
+
+
+def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> str:
+    """Describe the first error of a validation: the option, its value, and what it may be.
+
+    Args:
+        error: The error.
+        owner: The class of options that was validated.
+        prefix: Name of the section that holds them, with a dot at its end.
+    """
+    first = error.errors()[0]
+    value, kind, context = first["input"], first["type"], first.get("ctx", {})
+    key, owners, declared = prefix.rstrip("."), [owner], None
+    for part in map(str, first["loc"]):
+        found = next((kind for kind in owners if part in kind.__dataclass_fields__), None)
+        if found is not None:
+            declared, holder = found.__dataclass_fields__[part], found
+            key, owners = f"{key}.{part}".lstrip("."), sections_of(found, part)
+        elif part.isdecimal():
+            key += f"[{part}]"
+        elif kind in ("unexpected_keyword_argument", "unexpected_positional_argument", "extra"):
+            names = [name for kind in owners for name in kind.__dataclass_fields__]
+            return unknown("option", f"{key}.{part}".lstrip("."), names)
+    if kind == "value_error":
+        return f"section {key}: {context['error']}" if key else str(context["error"])
+    if kind == "union_tag_invalid":
+        tags = str(context["expected_tags"]).replace("'", "").split(", ")
+        return unknown(key, context["tag"], tags)
+    if declared is None:
+        return str(first["msg"])
+    limits = declared.metadata
+    if kind == "choice" and value in limits.get("refused", {}):
+        return f"{key}={value} is refused: {limits['refused'][value]}"
+    if kind == "choice":
+        return unknown(key, value, limits["choices"])
+    if kind.startswith("finite"):
+        return f"{key} must be a finite number, got {value!r}"
+    for bound, words in BOUNDS.items():
+        if bound in context:
+            return f"{key} must be {words} {context[bound]:g}, got {value!r}"
+    words = ITEMS.get(kind.partition("_")[0]) if key.endswith("]") else None
+    return f"{key} must be {words or type_in_words(holder, declared.name)}, got {value!r}"
+
+
+def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> Kind:
+    """Build options from values of a YAML file or a command line, where "3" may be a number.
+
+    Args:
+        kind: A class of options.
+        values: The options by name, nested as the classes are.
+        prefix: Name of their section in errors, with a dot at its end.
+
+    Raises:
+        ValueError: If there is no option of a name, or a value is of another type or out of its range.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(values, context=FROM_TEXT)
+    except ValidationError as error:
+        raise ValueError(explanation(error, kind, prefix)) from None
 
 
 def pick(kind: type[Kind], *sources: object, **values: Any) -> Kind:
@@ -145,8 +289,13 @@ def as_arguments(
 
         signature = inspect.signature(build)
         options = [
-            parameter.replace(kind=parameter.KEYWORD_ONLY)
-            for parameter in inspect.signature(kind).parameters.values()
+            inspect.Parameter(
+                declared.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=declared.default,
+                annotation=declared.type,
+            )
+            for declared in fields(kind)
         ]
         texts = documentation(kind)
         lines = (f"{o.name}: {' '.join(texts.get(o.name, '').split())}" for o in options)
@@ -163,7 +312,8 @@ def documentation(owner: type) -> dict[str, str]:
     """Return the texts below the fields of a dataclass, by the field's name.
 
     A field that has none, or that another class declares, has the text of a base or of that class. There are none
-    where Python runs without sources.
+    where Python runs without sources. They are read when they are needed: pydantic's `use_attribute_docstrings`
+    would read the sources of all classes at each start.
     """
     texts: dict[str, str] = {}
     for base in filter(is_dataclass, reversed(owner.__mro__)):
@@ -192,54 +342,15 @@ def _texts(owner: type) -> dict[str, str]:
     return texts
 
 
-def type_in_words(declared: Field[Any]) -> str:
+def type_in_words(owner: type[Any], name: str) -> str:
     """Return the type of a field, such as `a whole number, or null` for `int | None`."""
-    name = str(declared.type).removesuffix(" | None")
-    return TYPES[name][0] + (", or null" if name != declared.type else "")
+    annotation = annotation_of(owner, name)
+    kinds = (tuple if get_origin(kind) is tuple else kind for kind in _alternatives(annotation))
+    words = dict.fromkeys(TYPES.get(kind, "a mapping of options") for kind in kinds)
+    return ", ".join(words) + (", or null" if NoneType in get_args(annotation) else "")
 
 
-def limits_in_words(declared: Field[Any]) -> str:
+def limits_in_words(declared: DataclassField[Any]) -> str:
     """Return the bounds of a field, such as `above 0 and at most 1`; empty where it has none."""
     limits = declared.metadata
-    return " and ".join(
-        f"{word} {limits[key]}" for key, (word, _) in BOUNDS.items() if key in limits
-    )
-
-
-def check_options(instance: Any) -> None:
-    """Check the values of all fields of a dataclass's instance; errors as of `check_value`."""
-    for declared in fields(instance):
-        check_value(declared, getattr(instance, declared.name), declared.name)
-
-
-def check_value(declared: Field[Any], value: Any, name: str) -> None:
-    """Check a value of a field.
-
-    Args:
-        declared: The field.
-        value: The value.
-        name: The name of the option in errors.
-
-    Raises:
-        ValueError: If the value is of another type, out of its range, or none of the choices.
-    """
-    words = type_in_words(declared)
-    if value is None and words.endswith("or null"):
-        return
-    kind = TYPES[str(declared.type).removesuffix(" | None")][1]
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
-        raise ValueError(f"{name} must be {words}, got {value!r}")
-    refused = declared.metadata.get("refused", {})
-    if refused and value in refused:
-        raise ValueError(f"{name}={value} is refused: {refused[value]}")
-    choices = declared.metadata.get("choices")
-    if choices and value not in choices:
-        raise ValueError(unknown(name, value, choices))
-    for key, (word, holds) in BOUNDS.items():
-        if (bound := declared.metadata.get(key)) is None:
-            continue
-        for number in value if isinstance(value, tuple | list) else (value,):
-            if not math.isfinite(number):
-                raise ValueError(f"{name} must be a finite number, got {value!r}")
-            if not holds(number, bound):
-                raise ValueError(f"{name} must be {word} {bound}, got {value!r}")
+    return " and ".join(f"{word} {limits[key]}" for key, word in BOUNDS.items() if key in limits)

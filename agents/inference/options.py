@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_decpomdp.options import Options, option
 
 
-@dataclass(frozen=True)
 class Sampling(Options):
     """Distribution and length of completions; the temperature 0 takes the most likely token always.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from llm_decpomdp.agents.inference.options import Sampling
@@ -12,7 +11,6 @@ from llm_decpomdp.options import option
 COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
 
 
-@dataclass(frozen=True)
 class ModelOptions(Prompting, Sampling):
     """Sampling, prompts, numbers and adapter of a local model.
 

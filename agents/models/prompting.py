@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Any
 
 from llm_decpomdp.agents.models.control_tokens import (
@@ -25,7 +24,6 @@ SYSTEM_PROBE, USER_PROBE = "system_message_of_a_probe", "user_message_of_a_probe
 """Texts that show whether a chat template writes the messages."""
 
 
-@dataclass(frozen=True)
 class Prompting(Options):
     """Chat template variables, and the handling of long prompts.
 

@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.util import find_spec
 from multiprocessing.pool import ThreadPool
@@ -23,7 +22,7 @@ from llm_decpomdp.agents.remote.errors import (
     Errors,
     Variety,
 )
-from llm_decpomdp.options import check_options, option, option_of
+from llm_decpomdp.options import Options, option, option_of
 from llm_decpomdp.policy import REFUSAL, Completion, Usage
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.extras import install_command
@@ -51,8 +50,7 @@ _REFUSALS = frozenset({400, 422, 501})  # how servers refuse a request for sever
 logger = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
-class Endpoint:
+class Endpoint(Options, frozen=False, eq=False):
     """Asks a server that speaks OpenAI's chat protocol: vLLM, llama.cpp's server, or any such API.
 
     A prompt becomes one user message. Completions carry no tokens, so that learners leave this policy as it
@@ -79,7 +77,7 @@ class Endpoint:
     top_k: int | None = option_of(Sampling, "top_k")
     """Draw among this many most likely tokens; `None` and 0 draw among all. OpenAI's own API has no such limit."""
     max_new_tokens: int = option_of(Sampling, "max_new_tokens")
-    stop: list[str] | None = option_of(Sampling, "stop")  # noqa: RUF009  # a field
+    stop: list[str] | None = option_of(Sampling, "stop")  # a field
     """Texts that end a completion; the text goes up to the first of them. OpenAI's own API takes four at most."""
     key_variable: str = DEFAULT_VARIABLE
     """Name of the environment variable that holds the API key."""
@@ -100,7 +98,6 @@ class Endpoint:
             raise ImportError(
                 f"the endpoint of {self.model!r} needs openai: {install_command('expert')}"
             )
-        check_options(self)
         check_request(self.omit, self.extra)
         own_server = self.base_url or os.environ.get("OPENAI_BASE_URL")
         if not own_server and not os.environ.get(self.key_variable):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from llm_decpomdp.agents.inference.options import Sampling
@@ -24,7 +24,6 @@ class ServerLost(SamplerError):
     """A server has died or hangs: what it was asked can be asked again."""
 
 
-@dataclass(frozen=True)
 class SamplerOptions(Options):
     """Sampler of the policies that learn: the process that learns itself, or servers of vLLM."""
 

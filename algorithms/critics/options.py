@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import NamedTuple
 
 from llm_decpomdp.options import Options, option
@@ -24,7 +24,6 @@ class OwnCritic(NamedTuple):
     """Text that it reads unless `critic_input` says otherwise."""
 
 
-@dataclass(frozen=True)
 class CriticOptions(Options):
     """The critic of a learner.
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.options import NonNegative, Options, option
 
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
 SCHEDULES = ("constant", "linear", "cosine")
@@ -22,7 +20,6 @@ NO_K3 = (
 )
 
 
-@dataclass(frozen=True)
 class StepOptions(Options):
     """Loss and steps of the policies (AdamW), as far as they do not depend on the run.
 
@@ -99,7 +96,7 @@ class StepOptions(Options):
     """In the plan `episodes`, weight w of a second advantage, among the completions for equal joint prompts of the
     same turn (GiGPO, arXiv 2505.10978, where it is 1). If no other completion has the same joint prompts, the
     second advantage equals the first. So the weight of every turn is 1 + w."""
-    turn_gradient_weights: tuple[float, ...] | None = option(None, ge=0)
+    turn_gradient_weights: tuple[NonNegative, ...] | None = None
     """Factor of each turn's loss, as in `[1.2, 0.8]`; `None` means 1. A configuration with a single turn ignores
     it."""
     early_termination_weight: float = option(2.0, ge=0)
@@ -107,8 +104,6 @@ class StepOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.turn_gradient_weights is not None:  # YAML has no tuples
-            object.__setattr__(self, "turn_gradient_weights", tuple(self.turn_gradient_weights))
         if (self.joint_aggregation == "quantile") != (self.aggregation_quantile is not None):
             raise ValueError(
                 "joint_aggregation='quantile' and aggregation_quantile need each other, got "
@@ -162,7 +157,6 @@ class StepOptions(Options):
         return low, high if self.clip_range_high is None else self.clip_range_high
 
 
-@dataclass(frozen=True)
 class UpdateOptions(PreferenceOptions, CriticOptions, StepOptions):
     """Options of updates: those of the policies' steps, then those of a critic and of preferences.
 
@@ -171,7 +165,6 @@ class UpdateOptions(PreferenceOptions, CriticOptions, StepOptions):
     """
 
 
-@dataclass(frozen=True)
 class LearnerOptions(UpdateOptions):
     """All options of a learner.
 

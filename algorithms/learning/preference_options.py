@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from llm_decpomdp.options import Options, option
 
@@ -11,7 +11,6 @@ KINDS = ("joint", "single")
 SELECTIONS = ("largest_gap", "random")
 
 
-@dataclass(frozen=True)
 class PreferenceOptions(Options):
     """Pairs of joint samples and their loss; for algorithms that learn from pairs alone, such as `madpo`.
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_decpomdp.options import Options, option
 
 
-@dataclass(frozen=True)
 class RewardModelOptions(Options):
     """The training of a reward model on comparisons.
 

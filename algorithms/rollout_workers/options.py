@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from llm_decpomdp.options import Options, option
 
@@ -16,7 +16,6 @@ ENGINES = ("local", "ray")
 OF_RAY = ("address", "trusted_network", "worker_cpus", "worker_gpus")
 
 
-@dataclass(frozen=True)
 class ClusterOptions(Options):
     """Where the starts of updates and evaluations are played. Nothing here changes what is sampled.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES
 from llm_decpomdp.options import Options, option
 
@@ -12,7 +10,6 @@ HANDOFFS = ("random", "best")
 CURRICULA = ("pass_rate",)
 
 
-@dataclass(frozen=True)
 class RolloutOptions(Options):
     """Rollouts from a start.
 

@@ -32,7 +32,6 @@ OF_PASSES = ("samples", "rounds", "min_reward")
 """Options of that source alone."""
 
 
-@dataclass(frozen=True)
 class WarmStartOptions(Options):
     """Supervised learning before reinforcement, on training problems or on a file.
 

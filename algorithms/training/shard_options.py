@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.options import Options, option
 
 
-@dataclass(frozen=True)
 class ShardOptions(Options):
     """How the processes of a run, which a launcher such as torchrun starts, hold what learns."""
 

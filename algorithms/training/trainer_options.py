@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
@@ -11,7 +10,6 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options, option
 
 
-@dataclass(frozen=True)
 class StorageOptions(Options):
     """Files of a run besides its metrics and episodes."""
 
@@ -31,7 +29,6 @@ class StorageOptions(Options):
     """Write the token ids and log-probabilities of every completion to `episodes.jsonl` too."""
 
 
-@dataclass(frozen=True)
 class TrainerOptions(RolloutOptions, StorageOptions):
     """All options of a training run.
 

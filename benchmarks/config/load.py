@@ -7,12 +7,12 @@ the training scripts. `legacy` translates older spellings before layers are merg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException, ValidationError
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import ALGORITHMS
@@ -22,26 +22,23 @@ from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.gpu_placement import check_places
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
-from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides, parts, plain
+from llm_decpomdp.benchmarks.config.overrides import merged, parse_overrides
 from llm_decpomdp.benchmarks.config.paths import placed
 from llm_decpomdp.benchmarks.config.plugins import require_origins
 from llm_decpomdp.benchmarks.config.samplers import check_sampler
 from llm_decpomdp.benchmarks.config.schema import (
-    FIELDS,
     KEYS,
-    SECTIONS,
     SIZES,
     Config,
     ScheduleConfig,
     holds_text,
-    type_of,
 )
 from llm_decpomdp.benchmarks.config.sharding import check_shards
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
 from llm_decpomdp.benchmarks.config.trackers import check_trackers
 from llm_decpomdp.benchmarks.config.yaml_text import load_yaml
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.options import check_value, pick
+from llm_decpomdp.options import from_text, pick
 from llm_decpomdp.registry import takes
 
 ASKS_OUTSIDE = "expert_edits"
@@ -52,15 +49,6 @@ NOBODY_ASKED = {
     "external.expert_model": None,
     "external.expert_base_url": None,
 }
-
-
-def schema() -> DictConfig:
-    """Return the defaults, as a typed mapping that only takes values of the right type."""
-    root: DictConfig = OmegaConf.structured(Config)
-    for section in SECTIONS:  # frozen dataclasses begin read-only
-        OmegaConf.set_readonly(root[section], False)
-    OmegaConf.set_readonly(root, False)
-    return root
 
 
 def load_config(
@@ -143,38 +131,41 @@ def _read(path: Path) -> dict[str, Any]:
     return tree
 
 
-def _merge(layers: Sequence[Mapping[str, Any]]) -> DictConfig:
-    tree = schema()
+def _merge(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge dotted keys to a tree; mappings are merged with those of the layers below."""
+    tree: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
-            try:
-                if FIELDS[key].type == "bool" and not isinstance(value, bool | str):
-                    raise ValidationError
-                for name, part in parts(key, value):
-                    OmegaConf.update(tree, name, plain(part), merge=not isinstance(part, Whole))
-            except OmegaConfBaseException:
-                raise ConfigError(f"{key}: must be {type_of(key)}, got {value!r}") from None
+            *sections, last = key.split(".")
+            node = tree
+            for section in sections:
+                node = node.setdefault(section, {})
+            node[last] = merged(node.get(last), value)
     return tree
 
 
-def _build(merged: DictConfig) -> Config:
-    """Check the values by their keys, and make the sections of them."""
+def _build(tree: Mapping[str, Any]) -> Config:
+    """Check the values, and make the sections of them."""
     try:
-        tree: Any = OmegaConf.to_container(merged, resolve=True)
-    except OmegaConfBaseException as error:  # an interpolation that leads nowhere
+        return from_text(Config, _resolved(tree))
+    except (OmegaConfBaseException, ValueError) as error:
         raise ConfigError(str(error).splitlines()[0]) from None
-    for key, declared in FIELDS.items():
-        section, _, name = key.rpartition(".")
-        try:
-            check_value(declared, (tree[section] if section else tree)[name], key)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-    for section in SECTIONS:
-        try:
-            tree[section] = OmegaConf.to_object(merged[section])
-        except ValueError as error:  # values that do not fit together
-            raise ConfigError(f"section {section}: {error}") from None
-    return Config(**tree)
+
+
+def _resolved(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace references such as `${model.name}` by the values that they lead to."""
+    if "${" not in str(tree):
+        return tree
+    known = OmegaConf.merge(OmegaConf.create(asdict(Config())), OmegaConf.create(dict(tree)))
+    values: Any = OmegaConf.to_container(known, resolve=True)
+    return {section: _within(values[section], part) for section, part in tree.items()}
+
+
+def _within(values: Any, tree: Any) -> Any:
+    """Return the part of nested values whose keys a tree has."""
+    if not isinstance(tree, Mapping):
+        return values
+    return {key: _within(values[key], part) for key, part in tree.items()}
 
 
 def validate(config: Config) -> Config:

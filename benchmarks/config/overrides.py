@@ -20,7 +20,7 @@ quotes away, so text that must stay quoted needs two: `"output.name='none'"`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, ClassVar
 
 import yaml
@@ -52,18 +52,12 @@ class Whole(dict[str, Any]):
     """A mapping that an item sets as a whole: it replaces what stood there, while items of its parts add to it."""
 
 
-def parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a value by its key, then those parts of it that replace what stood there, by theirs."""
-    yield key, value
-    if isinstance(value, dict) and not isinstance(value, Whole):
-        for name, part in value.items():
-            inner = parts(f"{key}.{name}", part)
-            yield from (item for item in inner if isinstance(item[1], Whole))
-
-
-def plain(value: Any) -> Any:
-    """Return the value in ordinary mappings."""
-    return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+def merged(below: Any, value: Any) -> Any:
+    """Return a value on top of the one below it: mappings are merged, but for those that replace the one below."""
+    if not isinstance(value, dict):
+        return value
+    kept = below if isinstance(below, dict) and not isinstance(value, Whole) else {}
+    return {**kept, **{key: merged(kept.get(key), part) for key, part in value.items()}}
 
 
 def parse_overrides(

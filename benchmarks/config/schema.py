@@ -7,7 +7,7 @@ them over and add those of a run. An option that is declared there is a key here
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import Field, asdict, field, fields
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -27,14 +27,13 @@ from llm_decpomdp.algorithms.training.trainer_options import (
 )
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.options import CodeOptions
-from llm_decpomdp.options import Options, option, option_of, type_in_words
+from llm_decpomdp.options import Options, option, option_of, sections_of, type_in_words
 from llm_decpomdp.registry import make, takes
 from llm_decpomdp.wrappers.centralized import writers
 
 ENV_ID = "coophumaneval-v0"
 
 
-@dataclass(frozen=True)
 class EnvConfig(Options):
     """Arguments of `llm_decpomdp.make`; those that are left out have the environment's own defaults."""
 
@@ -59,7 +58,6 @@ class EnvConfig(Options):
     `classeval-v0` also `allow_forgeable`: take classes whose tests a program could forge."""
 
 
-@dataclass(frozen=True)
 class DatasetConfig(Options):
     """Source of the problems, and the split into those that train and those that test."""
 
@@ -78,7 +76,6 @@ class DatasetConfig(Options):
     """Held-out problems."""
 
 
-@dataclass(frozen=True)
 class ExternalConfig(Options):
     """Observations from the second turn on; keys that are left out have the environment's own defaults."""
 
@@ -92,7 +89,6 @@ class ExternalConfig(Options):
     on_expert_failure: str = option_of(CodeOptions, "on_expert_failure")
 
 
-@dataclass(frozen=True)
 class ModelName(Options):
     """Name of the model: the key of `ModelConfig` that comes first."""
 
@@ -100,7 +96,6 @@ class ModelName(Options):
     """The offline model, a name or folder that transformers loads, or the path of a GGUF file."""
 
 
-@dataclass(frozen=True)
 class ModelConfig(ModelOptions, ModelName):
     """The language model of every agent, and its sampling; `policies` may differ from it."""
 
@@ -109,7 +104,6 @@ class ModelConfig(ModelOptions, ModelName):
     """One set of weights for all agents, instead of one for each."""
 
 
-@dataclass(frozen=True)
 class ScheduleConfig(Options):
     """Algorithm, and amount of training: the keys of `AlgorithmConfig` that come first."""
 
@@ -141,7 +135,6 @@ CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "comparator")
 """Options by which pairs are chosen among those of a group; stored pairs were chosen before."""
 
 
-@dataclass(frozen=True)
 class AlgorithmConfig(UpdateOptions, RolloutOptions, ScheduleConfig):
     """Algorithm, rollouts, loss and steps of the team."""
 
@@ -158,7 +151,6 @@ class AlgorithmConfig(UpdateOptions, RolloutOptions, ScheduleConfig):
                     )
 
 
-@dataclass(frozen=True)
 class EvaluationConfig(Options):
     """Evaluations on the held-out problems, one episode each."""
 
@@ -167,7 +159,6 @@ class EvaluationConfig(Options):
     """Number of problems: the first of the split; null for all, 0 for no evaluation."""
 
 
-@dataclass(frozen=True)
 class FolderConfig(Options):
     """Folders of a run: the keys of `OutputConfig` that come first."""
 
@@ -181,7 +172,6 @@ class FolderConfig(Options):
     """Folder of the final team, if `save_final_model` saves it; null for `final_model` in the run's folder."""
 
 
-@dataclass(frozen=True)
 class OutputConfig(StorageOptions, FolderConfig):
     """Results of a run."""
 
@@ -192,8 +182,7 @@ class OutputConfig(StorageOptions, FolderConfig):
     """Write `report.html` at the end. The commands do; in Python, `llm_decpomdp.benchmarks.write_report`."""
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(Options):
     """A whole run."""
 
     env: EnvConfig = field(default_factory=EnvConfig)
@@ -216,7 +205,7 @@ class Config:
 
     def to_yaml(self) -> str:
         """Write the whole configuration, as `load_config` reads it."""
-        return OmegaConf.to_yaml(OmegaConf.structured(self))
+        return OmegaConf.to_yaml(OmegaConf.create(asdict(self)))
 
     @property
     def horizon(self) -> int:
@@ -295,16 +284,22 @@ ROOT_KEYS = ("team", "policies", "seed")
 SECTIONS = tuple(name for name in Config.__dataclass_fields__ if name not in ROOT_KEYS)
 
 
-def _fields() -> Iterator[tuple[str, Field[Any]]]:
+def _owners() -> Iterator[tuple[str, tuple[type[Options], str]]]:
     for part in fields(Config):
-        if part.name in ROOT_KEYS:
-            yield part.name, part
-        else:
-            section: Any = part.default_factory
-            yield from ((f"{part.name}.{key.name}", key) for key in fields(section))
+        sections = sections_of(Config, part.name)
+        if not sections:
+            yield part.name, (Config, part.name)
+        for section in sections:
+            for key in fields(section):
+                yield f"{part.name}.{key.name}", (section, key.name)
 
 
-FIELDS: dict[str, Field[Any]] = dict(_fields())
+OWNERS = dict(_owners())
+"""Class and name of the option behind each dotted key."""
+
+FIELDS: dict[str, Field[Any]] = {
+    key: owner.__dataclass_fields__[name] for key, (owner, name) in OWNERS.items()
+}
 """Declaration of each dotted key."""
 
 KEYS = tuple(FIELDS)
@@ -312,7 +307,7 @@ KEYS = tuple(FIELDS)
 
 def type_of(key: str) -> str:
     """Return the type of a key's value in words."""
-    return type_in_words(FIELDS[key])
+    return type_in_words(*OWNERS[key])
 
 
 def holds_text(key: str) -> bool:

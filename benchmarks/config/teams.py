@@ -25,17 +25,14 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from llm_decpomdp.agents.models.local_models import known_context
 from llm_decpomdp.agents.specs import PolicySpec, check_device, endpoint_of, fields_of
 from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_models
-from llm_decpomdp.benchmarks.config.schema import FIELDS, Config
+from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.options import check_value
+from llm_decpomdp.options import from_text
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.validation import unknown
 
@@ -178,23 +175,12 @@ def _spec(config: Config, name: str) -> PolicySpec:
         if key not in ("kind", *read):
             raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *read)))
     inherited = {key: value for key, value in asdict(config.model).items() if key in read}
-    typed = OmegaConf.structured(PolicySpec)
-    OmegaConf.set_readonly(typed, False)
-    for key, value in {**inherited, **settings}.items():
-        try:
-            OmegaConf.update(typed, key, value)
-        except OmegaConfBaseException as error:
-            raise ConfigError(f"{where}.{key}: {str(error).splitlines()[0]}") from None
-        declared = FIELDS.get(f"model.{key}", PolicySpec.__dataclass_fields__[key])
-        try:
-            check_value(declared, typed[key], f"{where}.{key}")
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+    own = {key: value for key, value in settings.items() if f"model.{key}" in FIELDS}
     try:
-        spec: PolicySpec = OmegaConf.to_object(typed)  # type: ignore[assignment]
+        from_text(ModelConfig, {"name": "", **own}, f"{where}.")  # whose limits are narrower
+        return from_text(PolicySpec, {**inherited, **settings}, f"{where}.")
     except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    return spec
+        raise ConfigError(str(error)) from None
 
 
 def load(

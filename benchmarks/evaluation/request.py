@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.overrides import parse_overrides, plain
+from llm_decpomdp.benchmarks.config.overrides import merged, parse_overrides
 from llm_decpomdp.benchmarks.config.paths import data_place
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import SHARED
@@ -59,7 +59,7 @@ class RemoteModel:
         rule = "an option of the model must look like KEY=VALUE"
         policy: dict[str, Any] = {"kind": "endpoint", "name": self.name}
         policy |= {"base_url": self.base_url, "key_variable": key}
-        policy |= plain(parse_overrides(self.options, wanted=rule))
+        policy |= merged(None, parse_overrides(self.options, wanted=rule))
         model = replace(config.model, shared=True)
         return replace(config, model=model, team={}, policies={SHARED: policy})
 

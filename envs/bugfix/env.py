@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -32,7 +32,6 @@ SPREADS = ("any", "one", "across")
 SPLITS = ("train", "test", "all")
 
 
-@dataclass(frozen=True)
 class BugOptions(CodeOptions):
     """Options of `bugfix`."""
 
@@ -65,7 +64,6 @@ class BugOptions(CodeOptions):
         parse_split(self.split, SPLITS)
 
 
-@dataclass(frozen=True)
 class FixOptions(CodeOptions):
     """Options of `humanevalfix`."""
 

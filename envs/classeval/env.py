@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from llm_decpomdp.env import DecPOMDPEnv
@@ -19,7 +18,6 @@ from llm_decpomdp.options import as_arguments
 WANTED = "the code of your methods"
 
 
-@dataclass(frozen=True)
 class ClassOptions(CodeOptions):
     """Options of `classeval`."""
 

@@ -6,7 +6,6 @@ A family of your own is a function like `coding_env` that names its four parts, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from llm_decpomdp.env import DecPOMDPEnv
@@ -22,7 +21,6 @@ from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 
 
-@dataclass(frozen=True)
 class CodingOptions(CodeOptions):
     """Options of `coding_env`."""
 

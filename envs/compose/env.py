@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -26,7 +25,6 @@ FEW = 50
 """Number of tasks below which a split is said to be small."""
 
 
-@dataclass(frozen=True)
 class ComposeOptions(CodeOptions):
     """Options of `compose`."""
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from llm_decpomdp.options import option
-from llm_decpomdp.validation import check_flags, unknown
+from llm_decpomdp.options import Options, option
 
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True)
-class CodeOptions:
+class CodeOptions(Options):
     """Options of a family; the roles, the mode and `DecPOMDPEnv` check those that are not checked here.
 
     Raises:
-        ValueError: If a flag is none, or `on_expert_failure` or `sandbox_slice` is wrong.
+        ValueError: If a value is of another type or out of its range.
     """
 
     num_agents: int = option(2, ge=1)
@@ -45,7 +42,7 @@ class CodeOptions:
     and perhaps `OPENAI_BASE_URL`. Other modes ask nobody."""
     expert_base_url: str | None = None
     """Address of an OpenAI-compatible endpoint that serves it, with the key `OPENAI_API_KEY`."""
-    on_expert_failure: str = "raise"
+    on_expert_failure: str = option("raise", choices=("raise", "continue"))
     """If the expert does not answer: `raise` ends the run, `continue` goes on without edits and counts it in the
     infos."""
     split: str = "test"
@@ -66,12 +63,7 @@ class CodeOptions:
     """`None`, `ansi` or `human`."""
 
     def __post_init__(self) -> None:
-        flags = [declared.name for declared in fields(self) if declared.type == "bool"]
-        check_flags(**{name: getattr(self, name) for name in flags})
-        if self.on_expert_failure not in ("raise", "continue"):
-            raise ValueError(
-                unknown("on_expert_failure", self.on_expert_failure, ("raise", "continue"))
-            )
+        super().__post_init__()
         parse_slice(self.sandbox_slice)
 
     def shown(self, tests: Sequence[Item]) -> tuple[Item, ...]:

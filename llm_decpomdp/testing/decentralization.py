@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from llm_decpomdp.testing.player import Record, TextEnv, Trial, references
 from llm_decpomdp.testing.rules import require, short
-from llm_decpomdp.wrappers.channel import channel_of
 
 PROSE = "I would sort the numbers first and return the middle one."
 CODE = "def solve(numbers):\n    return sorted(numbers)[len(numbers) // 2]"
@@ -96,14 +96,21 @@ def _compare(
 
 def _is_speaking(env: TextEnv) -> bool:
     """Check whether the next actions are messages of a channel."""
-    channel = channel_of(env)
+    channel = _channel_of(env)
     return channel is not None and channel.speaking
+
+
+def _channel_of(env: Any) -> Any:
+    """Return the channel of an environment; loaded late, as a channel's options load pydantic."""
+    from llm_decpomdp.wrappers.channel import channel_of
+
+    return channel_of(env)
 
 
 def _check_listeners(trial: Trial, writer: str) -> None:
     """Send a unique word as every message of an agent, and look for it in the prompts of those it is not for."""
     watched, word = trial.watch(trial.make()), f"canary{trial.seed:x}qzjx"
-    channel = channel_of(watched.env)
+    channel = _channel_of(watched.env)
     if channel is None:
         return
     watched.reset(trial.seed)

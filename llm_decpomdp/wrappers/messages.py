@@ -18,7 +18,6 @@ _BRACKET = re.compile(r"[<>\[\]\uff1c\uff1e\ufe64\ufe65\uff3b\uff3d\ufe47\ufe48]
 """Brackets, also wide and small ones, that the markup of chats is made of."""
 
 
-@dataclass(frozen=True)
 class ChannelOptions(Options):
     """Options of a channel."""
 

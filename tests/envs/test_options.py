@@ -55,7 +55,7 @@ def test_a_family_is_called_as_a_function_with_keywords() -> None:
 
 @pytest.mark.parametrize("flag", ["exception_text", "exclude_known_issues", "stop_when_solved"])
 def test_every_flag_is_true_or_false(flag: str) -> None:
-    with pytest.raises(ValueError, match=f"{flag} must be True or False, got 'no'"):
+    with pytest.raises(ValueError, match=f"{flag} must be true or false, got 'no'"):
         CodeOptions(**{flag: "no"})
-    with pytest.raises(ValueError, match="allow_forgeable must be True or False, got 1"):
+    with pytest.raises(ValueError, match="allow_forgeable must be true or false, got 1"):
         llm_decpomdp.make("classeval-v0", allow_forgeable=1)

@@ -18,7 +18,7 @@ from llm_decpomdp.benchmarks.cli.scripts import FLAGS
 from llm_decpomdp.benchmarks.config import catalogue as shipped
 from llm_decpomdp.benchmarks.config import legacy, overrides, teams
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
-from llm_decpomdp.benchmarks.config.schema import FIELDS, ROOT_KEYS, SECTIONS, Config
+from llm_decpomdp.benchmarks.config.schema import FIELDS, OWNERS, ROOT_KEYS, SECTIONS, Config
 from llm_decpomdp.options import documentation, limits_in_words, type_in_words
 
 COMMAND = "python -m tools.quality.config_docs > docs/configuration.md"
@@ -97,7 +97,7 @@ def _root() -> str:
 
 def _keys(keys: Iterable[str], about: dict[str, str]) -> str:
     rows = (
-        (f"`{key}`", _type(FIELDS[key]), _default(FIELDS[key], key), about[FIELDS[key].name])
+        (f"`{key}`", _type(*OWNERS[key]), _default(FIELDS[key], key), about[FIELDS[key].name])
         for key in keys
     )
     return _table(("key", "type", "default", "meaning"), rows)
@@ -111,9 +111,17 @@ def _policies() -> str:
         key = f"model.{field.name}"
         of = ", ".join(f"`{kind}`" for kind, keys in kinds.items() if field.name in keys)
         if key in FIELDS:
-            rows.append((f"`{field.name}`", of, _type(FIELDS[key]), f"`{key}`", f"As `{key}`."))
+            rows.append((f"`{field.name}`", of, _type(*OWNERS[key]), f"`{key}`", f"As `{key}`."))
         elif of:
-            rows.append((f"`{field.name}`", of, _type(field), _default(field), about[field.name]))
+            rows.append(
+                (
+                    f"`{field.name}`",
+                    of,
+                    _type(PolicySpec, field.name),
+                    _default(field),
+                    about[field.name],
+                )
+            )
     meanings = (inspect.getdoc(PolicySpec) or "").split("\n\n")[1]
     return f"{meanings}\n\n{_table(('key', 'kinds', 'type', 'default', 'meaning'), rows)}"
 
@@ -151,11 +159,12 @@ def _names() -> str:
     return f"{_table(('name', 'also called', 'what it is'), rows)}\n{fallback}\n"
 
 
-def _type(field: Field[Any]) -> str:
+def _type(owner: type[Any], name: str) -> str:
     """Return the type of a field and its range."""
+    field = owner.__dataclass_fields__[name]
     if choices := field.metadata.get("choices"):
         return ", ".join(f"`{choice}`" for choice in choices)
-    name, _, rest = type_in_words(field).partition(", or")
+    name, _, rest = type_in_words(owner, name).partition(", or")
     return " ".join(filter(None, (name, limits_in_words(field)))) + (rest and f", or{rest}")
 
 

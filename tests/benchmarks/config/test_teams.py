@@ -85,7 +85,10 @@ def test_kinds_take_what_they_read_alone() -> None:
             [*TWO, "policies.helper.kind=constant"],
             r"policies\.helper: a constant policy needs text",
         ),
-        ([*TWO, "policies.helper.temperature=hot"], r"policies\.helper\.temperature: .*'hot'"),
+        (
+            [*TWO, "policies.helper.temperature=hot"],
+            r"policies\.helper\.temperature must be .*'hot'",
+        ),
         ([*TWO, "policies.helper.temperature=0"], r"policies\.helper\.temperature must be above 0"),
         ([*TWO, "policies.helper.top_p=2"], r"policies\.helper\.top_p must be at most 1"),
         ([*TWO, "policies.helper.top_k=-1"], r"policies\.helper\.top_k must be at least 0"),

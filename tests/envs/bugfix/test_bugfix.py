@@ -24,7 +24,7 @@ MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
         ({"num_agents": 0}, "num_agents must be"),
         ({"split": "dev"}, "unknown split"),
         ({"source": "hub"}, "are made here"),
-        ({"exclude_known_issues": 1}, "exclude_known_issues must be True or False, got 1"),
+        ({"exclude_known_issues": 1}, "exclude_known_issues must be true or false, got 1"),
         ({"external_mode": "pased"}, "did you mean 'passed'"),
         ({"external_mode": "expert_edits"}, "needs expert_model"),
     ],

@@ -245,8 +245,8 @@ def test_expert_edits_needs_a_model(env_id):
     ("option", "text"),
     [
         ({"external_mode": "pased"}, "unknown external_mode 'pased'; did you mean 'passed'?"),
-        ({"original_prompt": 1}, "original_prompt must be True or False, got 1"),
-        ({"previous_response": "yes"}, "previous_response must be True or False, got 'yes'"),
+        ({"original_prompt": 1}, "original_prompt must be true or false, got 1"),
+        ({"previous_response": "yes"}, "previous_response must be true or false, got 'yes'"),
         (
             {"external_mode": "expert_edits", "on_expert_failure": "ignore"},
             "unknown on_expert_failure 'ignore'",
