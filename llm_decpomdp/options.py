@@ -22,8 +22,8 @@ from dataclasses import MISSING, field, fields, is_dataclass
 from dataclasses import Field as DataclassField
 from functools import cache, wraps
 from numbers import Integral, Real
-from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     ConfigDict,
@@ -179,11 +179,11 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
     """Yield the members of a union, or the type itself; none for null."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
-    if get_origin(annotation) in (list, dict, tuple, Literal) or not get_args(annotation):
-        yield from () if annotation is NoneType else (annotation,)
-    else:
+    if get_origin(annotation) in (Union, UnionType):
         for member in get_args(annotation):
             yield from _alternatives(member)
+    elif annotation is not NoneType:
+        yield annotation
 
 
 def sections_of(owner: type[Any], name: str) -> list[type[Options]]:
@@ -230,8 +230,8 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
     for bound, words in BOUNDS.items():
         if bound in context:
             return f"{key} must be {words} {context[bound]:g}, got {value!r}"
-    words = ITEMS.get(kind.partition("_")[0]) if key.endswith("]") else None
-    return f"{key} must be {words or type_in_words(holder, declared.name)}, got {value!r}"
+    item = ITEMS.get(kind.partition("_")[0]) if key.endswith("]") else None
+    return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"
 
 
 def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> Kind:
