@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
@@ -28,7 +29,7 @@ class CodingOptions(CodeOptions):
     """N for `aux_0` to `aux_{N-2}` and `main_0`; 1 for `main_0` alone."""
     split: str = "test"
     """Such as `test`, `test[16:]` or `test[:50%]`; for MBPP see `llm_decpomdp.envs.problems.mbpp`."""
-    roles: Mapping[str, Mapping[str, str]] | None = None
+    roles: Mapping[str, Any] | None = None
     """Agents that are to have another name or first prompt, such as `{"aux_0": {"name": "helper_0", "template":
     "helper.txt"}}`; `llm_decpomdp.envs.coding.prompt_templates` lists a template's fields."""
 
