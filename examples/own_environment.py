@@ -10,7 +10,7 @@ from pettingzoo import ParallelEnv
 
 from llm_decpomdp import check_env
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
+from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, collect_rollouts
 
 
 class OppositesEnv(ParallelEnv):
@@ -63,7 +63,7 @@ rng = np.random.default_rng(0)
 
 for update in range(1, 31):
     starts = [Start(seed=4 * update + i) for i in range(4)]
-    rollouts = rollout_chains(env, team, starts, group_size=16, rng=rng)
+    rollouts = collect_rollouts(env, team, starts, group_size=16, rng=rng)
     learner.update(rollouts)
     if update % 5 == 0:
         reward = np.mean([rollout.groups[0].rewards for rollout in rollouts])

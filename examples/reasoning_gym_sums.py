@@ -7,7 +7,7 @@ import numpy as np
 
 from llm_decpomdp import check_env
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
+from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, collect_rollouts
 from llm_decpomdp.integrations import reasoning_gym
 
 SUMS = {
@@ -30,7 +30,7 @@ step = LearnerOptions(learning_rate=4e-3, max_grad_norm=0.3)
 learner, rng = Learner(team, ALGORITHMS["grpo"], step), np.random.default_rng(0)
 
 for update in range(1, 61):
-    rollouts = rollout_chains(env, team, starts, group_size=32, rng=rng)
+    rollouts = collect_rollouts(env, team, starts, group_size=32, rng=rng)
     learner.update(rollouts)
     if update % 10 == 0:
         reward = np.mean([rollout.groups[0].rewards for rollout in rollouts])

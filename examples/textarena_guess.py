@@ -10,7 +10,7 @@ import numpy as np
 
 from llm_decpomdp import check_env
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
+from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, collect_rollouts
 from llm_decpomdp.integrations import textarena
 
 GAME = {"game_id": "GuessTheNumber-v0", "max_number": 9}
@@ -24,7 +24,7 @@ learner, rng = Learner(team, ALGORITHMS["grpo"], step), np.random.default_rng(0)
 
 rewards = []
 for update in range(1, 31):
-    (rollout,) = rollout_chains(env, team, [Start(seed=5)], group_size=16, rng=rng)
+    (rollout,) = collect_rollouts(env, team, [Start(seed=5)], group_size=16, rng=rng)
     learner.update([rollout])
     rewards.append(rollout.groups[0].rewards)
     if update % 5 == 0:

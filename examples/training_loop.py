@@ -8,7 +8,7 @@ import numpy as np
 
 from llm_decpomdp import make
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
+from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, collect_rollouts
 
 env = make("probe-rendezvous-v0")
 team = {
@@ -20,7 +20,7 @@ learner = Learner(team, ALGORITHMS["magrpo"], options)
 rng = np.random.default_rng(0)
 
 for update in range(1, 31):
-    rollouts = rollout_chains(env, team, [Start(seed=update)], group_size=32, rng=rng)
+    rollouts = collect_rollouts(env, team, [Start(seed=update)], group_size=32, rng=rng)
     learner.update(rollouts)
     if update % 5 == 0:
         reward = np.mean(rollouts[0].groups[0].rewards)

@@ -108,7 +108,7 @@ class RemoteSampler:
         self._closed = False
         self.server.launch()
 
-    def publish(self, version: int) -> None:
+    def update_weights(self, version: int) -> None:
         """Give the server the present weights of all policies.
 
         Args:

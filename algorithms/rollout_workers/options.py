@@ -7,8 +7,8 @@ from dataclasses import fields
 from llm_decpomdp.options import Options, option
 
 
-class CrewError(RuntimeError):
-    """A bundle could not be played, though it was tried again."""
+class RolloutWorkerError(RuntimeError):
+    """A batch could not be played, though it was tried again."""
 
 
 ENGINES = ("local", "ray")
@@ -36,11 +36,11 @@ class ClusterOptions(Options):
     worker_gpus: float = option(0.0, ge=0)
     """GPUs of a node that Ray keeps for each rollout worker; its policies see these alone."""
     rollout_workers: int = option(0, ge=0)
-    """Processes that play bundles at the same time, each with environment, sandbox and a copy of the team on the
+    """Processes that play batches at the same time, each with environment, sandbox and a copy of the team on the
     same devices, but for what servers sample (`sampler.engine`); 0 plays all in the process that learns. Needs
     `algorithm.starts_per_bundle`. With several processes of a launcher each has so many of its own."""
     max_redo: int = option(3, ge=0)
-    """Most times that a bundle is played again because the worker that played it has died; then the run ends."""
+    """Most times that a batch is played again because the worker that played it has died; then the run ends."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

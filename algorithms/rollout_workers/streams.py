@@ -14,7 +14,7 @@ def seed_policies(team: Team, seed: int, *names: str | int, index: int) -> None:
         team: A policy for each agent.
         seed: The run's seed.
         *names: Purpose of the streams, such as `("update", 3)`.
-        index: Which part of the purpose: a bundle, or a process.
+        index: Which part of the purpose: a batch, or a process.
     """
     for name, policy in distinct_policies(team).items():
         if isinstance(policy, Seedable):

@@ -79,7 +79,7 @@ def view(env: TextEnv, prompts: Mapping[str, str]) -> View:
     return View(state, dict(prompts))
 
 
-def begin(env: TextEnv, start: Start) -> tuple[TextEnv, dict[str, str]]:
+def reset_branch(env: TextEnv, start: Start) -> tuple[TextEnv, dict[str, str]]:
     """Reset the environment to a start; return a branch of it, and the first prompts."""
     options = None if start.task_id is None else {"task_id": start.task_id}
     prompts, _ = env.reset(seed=start.seed, options=options)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, begin, step, view
+from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, reset_branch, step, view
 from llm_decpomdp.algorithms.rollouts.joint import Pairing, aligned
 from llm_decpomdp.algorithms.rollouts.long_prompts import naming
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Act, Move, Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Act, Move, Timer
 from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Team
 
@@ -24,7 +24,7 @@ def grow(
     act: Act,
     choose: Callable[[Sequence[Outcome]], int] | None,
     threshold: float | None,
-    stopwatch: Stopwatch | None,
+    timer: Timer | None,
     views: bool = False,
 ) -> list[Rollout]:
     """Grow a rollout from each start, turn by turn.
@@ -32,20 +32,20 @@ def grow(
     The completions of a group are played as `pair` says, or else aligned; the joint sample that `choose` takes
     goes on, or else all.
     """
-    clock = stopwatch if stopwatch is not None else Stopwatch()
+    timer = timer if timer is not None else Timer()
     growths = []
     states = []
-    with clock("stepping"):
+    with timer("stepping"):
         for start in starts:
-            first, prompts = begin(env, start)
-            growths.append(_Growth(start, first, views))
+            first, prompts = reset_branch(env, start)
+            growths.append(_RolloutInProgress(start, first, views))
             states.append(_State(growths[-1], None, first, prompts))
     while states := [state for state in states if state.prompts]:
         envs, texts = [state.env for state in states], [state.prompts for state in states]
         with naming(team, [state.growth.start for state in states], texts):
-            moves = act(team, envs, texts, clock)
+            moves = act(team, envs, texts, timer)
         pairs = [pair() if pair else aligned(move.size, len(team)) for move in moves]
-        with clock("stepping"):
+        with timer("stepping"):
             played = step(envs, [move.completions for move in moves], [joint for joint, _ in pairs])
         states = [
             following
@@ -59,7 +59,7 @@ def grow(
 
 
 @dataclass
-class _Growth:
+class _RolloutInProgress:
     """A rollout that grows."""
 
     start: Start
@@ -72,7 +72,7 @@ class _Growth:
 class _State:
     """A state that a group is sampled in."""
 
-    growth: _Growth
+    growth: _RolloutInProgress
     parent: Parent | None
     env: TextEnv
     prompts: dict[str, str]  # empty where the episode is over

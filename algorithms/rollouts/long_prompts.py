@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv, begin
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.policy import ContextPolicy, Policy, PromptTooLong, Team
 
@@ -52,7 +52,7 @@ def long_first_prompts(
         if fitting >= ENOUGH:
             break
         before = len(prompts)
-        _, texts = begin(env, start)
+        _, texts = reset_branch(env, start)
         for agent, policy in policies.items():
             over = policy.overflow(texts[agent])
             if over is not None:

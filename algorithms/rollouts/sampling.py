@@ -31,7 +31,7 @@ Prompts = Mapping[str, str]
 
 
 @dataclass
-class Stopwatch:
+class Timer:
     """Seconds spent, by activity."""
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Move:
         return len(next(iter(self.completions.values())))
 
 
-Act = Callable[[Team, Sequence[TextEnv], Sequence[Prompts], Stopwatch], list[Move]]
+Act = Callable[[Team, Sequence[TextEnv], Sequence[Prompts], Timer], list[Move]]
 """Goes from states and their prompts to a move in each; adds the seconds of the agents to the stopwatch."""
 
 
@@ -72,9 +72,9 @@ def sampling(group_size: int) -> Act:
     """Let every policy sample its groups at once, and count the seconds as `sampling`."""
 
     def act(
-        team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
+        team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
     ) -> list[Move]:
-        with stopwatch("sampling"):
+        with timer("sampling"):
             samples = sample(team, envs, prompts, group_size)
         return [Move(dict(texts), groups) for texts, groups in zip(prompts, samples, strict=True)]
 

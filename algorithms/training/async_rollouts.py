@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.rollout_source import Batch, Played
 
 
@@ -50,7 +50,7 @@ class Lagged:
         self._waiting: dict[int, Waiting] = {}
         self._begun: tuple[int, int] | None = None  # an update, and the version that samples for it
 
-    def batch(self, update: int, clock: Stopwatch) -> Batch:
+    def batch(self, update: int, timer: Timer) -> Batch:
         """Return the rollouts of an update, counted from 1, and let the present weights sample for a later one.
 
         The clock is given the seconds that were spent on what is returned.
@@ -61,12 +61,12 @@ class Lagged:
             self._play(earlier, version)
         self._begun = (newest, version)
         if self.ahead and newest > update:
-            self.source.begin(newest)
+            self.source.prefetch(newest)
         else:
             self.complete()
         batch, version, seconds = self._waiting[update]
         for activity, number in seconds.items():
-            clock.seconds[activity] = clock.seconds.get(activity, 0.0) + number
+            timer.seconds[activity] = timer.seconds.get(activity, 0.0) + number
         return batch._replace(metrics={**batch.metrics, "lag": update - 1 - version})
 
     def complete(self) -> None:
@@ -78,9 +78,9 @@ class Lagged:
     def _play(self, update: int, version: int) -> None:
         """Play the batch of an update, unless it waits already."""
         if update not in self._waiting:
-            clock = Stopwatch()
-            batch = self.source.batch(update, clock)
-            self._waiting[update] = Waiting(batch, version, clock.seconds)
+            timer = Timer()
+            batch = self.source.batch(update, timer)
+            self._waiting[update] = Waiting(batch, version, timer.seconds)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits after the last complete update, in the first process: text, numbers and containers.

@@ -11,7 +11,10 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
-from llm_decpomdp.algorithms.rollout_workers.crew import Crew, check_crew
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    RolloutWorker,
+    check_rollout_worker,
+)
 from llm_decpomdp.algorithms.rollouts.cost import Bounded
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -39,7 +42,7 @@ def check_training(
     problems: Sequence[Start],
     stored: bool,
     comparator: Team | None,
-    crew: Crew | None,
+    rollout_worker: RolloutWorker | None,
     warm: bool,
 ) -> None:
     """Check a run before anything is sampled, and warn of processes that would wait.
@@ -81,7 +84,7 @@ def check_training(
             if players is not None:
                 require_short(env, players, starts)
     size = options.starts_per_bundle
-    check_crew(crew, size, team, chain(problems, *batches, eval_starts))
+    check_rollout_worker(rollout_worker, size, team, chain(problems, *batches, eval_starts))
     parts = -(-max(map(len, batches)) // (size or 1))
     processes.warn_of_idle(parts, "bundles" if size else "starts")
 

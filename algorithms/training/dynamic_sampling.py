@@ -63,10 +63,10 @@ def refill(
         ]
         if not any(starts):
             break
-        for bundle, replacements in enumerate(play(number, starts)):
-            further[bundle] += replacements
-            for index, rollout in zip(silent[bundle], replacements, strict=False):
-                current[bundle][index] = rollout
+        for rollout_batch, replacements in enumerate(play(number, starts)):
+            further[rollout_batch] += replacements
+            for index, rollout in zip(silent[rollout_batch], replacements, strict=False):
+                current[rollout_batch][index] = rollout
     return current, further
 
 

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.bundles import EvaluationBundle, cut, for_writer
-from llm_decpomdp.algorithms.rollout_workers.crew import Supplied
+from llm_decpomdp.algorithms.rollout_workers.batches import (
+    EvaluationBatch,
+    gather_to_rank0,
+    split_into_batches,
+)
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 
@@ -36,14 +40,14 @@ class Evaluation:
 
     def __init__(
         self,
-        crew: Supplied,
+        rollout_worker: WeightSync,
         options: TrainerOptions,
         batches: Sequence[Sequence[Start]],
         starts: Sequence[Start],
     ) -> None:
         size = options.starts_per_bundle
         largest = size or -(-max(map(len, batches)) // processes.world_size())
-        self.crew = crew
+        self.rollout_worker = rollout_worker
         self.seed = options.seed
         self.at_a_time = options.group_size * largest
         self.size = None if size is None else self.at_a_time
@@ -51,18 +55,18 @@ class Evaluation:
 
     def play(self) -> Evaluated:
         """Play an episode from each start."""
-        clock, indexed = Stopwatch(), enumerate(cut(self.starts, self.size))
-        bundles = [
-            EvaluationBundle(self.seed, index, part, self.at_a_time)
+        timer, indexed = Timer(), enumerate(split_into_batches(self.starts, self.size))
+        rollout_batches = [
+            EvaluationBatch(self.seed, index, part, self.at_a_time)
             for index, part in processes.shard(list(indexed))
             if part
         ]
-        episodes = for_writer(self.crew.roll(bundles, clock), self.size)
+        episodes = gather_to_rank0(self.rollout_worker.sample(rollout_batches, timer), self.size)
         row = processes.of_first(
             lambda: {
                 **metrics.evaluation_metrics(episodes),
                 "tokens": metrics.count_tokens(episodes),
-                **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
+                **{f"{activity}_seconds": seconds for activity, seconds in timer.seconds.items()},
             }
         )
         return Evaluated(episodes, row)

@@ -21,12 +21,12 @@ from typing import Any
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.rollout_workers.streams import seed_policies
+from llm_decpomdp.algorithms.rollouts.collection import rollout_episodes
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, Cost, cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.plans import rollout_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Timer
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
 from llm_decpomdp.algorithms.training.rejection_sampling import Passes, passes
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
@@ -102,7 +102,7 @@ class ExpertIteration:
             self.cost or "an unknown cost, as the environment does not tell its horizon",
         )
 
-    def prepare(self, clock: Stopwatch) -> None:
+    def prepare(self, timer: Timer) -> None:
         """Sample the lessons of the next round, if its turn has come.
 
         Raises:
@@ -110,7 +110,7 @@ class ExpertIteration:
         """
         if self._learning is None or self._learning.done:
             number = self.round + 1
-            result = self._sample(number, clock)
+            result = self._sample(number, timer)
             learning = self._learner_of(result, number)
             with uninterrupted():  # a round has begun, or it has not
                 self.round, self._before = number, self.steps
@@ -142,7 +142,7 @@ class ExpertIteration:
             seed=int(order.integers(2**32)),
         )
 
-    def _sample(self, number: int, clock: Stopwatch) -> Passes:
+    def _sample(self, number: int, timer: Timer) -> Passes:
         """Play the problems for a round, in all processes together, and keep what passed."""
         seed_policies(self.team, self.seed, "passes", number, index=processes.rank())
         samples = self.options.samples
@@ -150,9 +150,7 @@ class ExpertIteration:
         rollouts: list[Rollout] = []
         for first in range(0, len(mine), size):
             part = mine[first : first + size]
-            rollouts += rollout_episodes(
-                self.env, self.team, part, group_size=samples, stopwatch=clock
-            )
+            rollouts += rollout_episodes(self.env, self.team, part, group_size=samples, timer=timer)
         result = passes(processes.gather(rollouts), self._agents, self.options.min_reward)
         if not result.lessons:
             raise ValueError(self._nothing(number, result))

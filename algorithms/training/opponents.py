@@ -12,12 +12,12 @@ import numpy as np
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
 from llm_decpomdp.algorithms.preferences.stored import tokenised
-from llm_decpomdp.algorithms.rollout_workers.bundles import UpdateBundle
+from llm_decpomdp.algorithms.rollout_workers.batches import UpdateBatch
 from llm_decpomdp.algorithms.rollout_workers.streams import seed_policies
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.plans import roll_out, rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import LexicalPolicy, Policy, Team, TrainablePolicy
 from llm_decpomdp.seeding import stream
@@ -54,7 +54,7 @@ class Comparator:
             )
 
     def beside(
-        self, bundle: UpdateBundle, rollouts: Sequence[Rollout], clock: Stopwatch
+        self, rollout_batch: UpdateBatch, rollouts: Sequence[Rollout], timer: Timer
     ) -> list[Rollout]:
         """Return the rollouts of a bundle, each with what this team plays from its start.
 
@@ -63,25 +63,39 @@ class Comparator:
         Raises:
             TypeError: If an agent's policy makes no tokens of texts, and has to.
         """
-        options, starts = self.options, bundle.starts
-        if bundle.has_own_streams:
-            seed_policies(self.team, bundle.seed, "comparator", *bundle.names, index=bundle.index)
-            self._rng = stream(bundle.seed, "comparator handoff", *bundle.names, bundle.index)
-            seed_noise(self.env, bundle.seed, "comparator", *bundle.names, bundle.index)
+        options, starts = self.options, rollout_batch.starts
+        if rollout_batch.has_own_streams:
+            seed_policies(
+                self.team,
+                rollout_batch.seed,
+                "comparator",
+                *rollout_batch.names,
+                index=rollout_batch.index,
+            )
+            self._rng = stream(
+                rollout_batch.seed, "comparator handoff", *rollout_batch.names, rollout_batch.index
+            )
+            seed_noise(
+                self.env,
+                rollout_batch.seed,
+                "comparator",
+                *rollout_batch.names,
+                rollout_batch.index,
+            )
         size, rng = options.group_size, self._rng
         if options.plan == "tree":
-            rivals = roll_out(
-                self.env, self.team, starts, options, group_size=size, rng=rng, stopwatch=clock
+            rivals = collect_rollouts(
+                self.env, self.team, starts, options, group_size=size, rng=rng, timer=timer
             )
         else:
-            rivals = rollout_chains(
+            rivals = collect_rollouts(
                 *(self.env, self.team, starts),
                 group_size=size,
                 joint_mode=options.joint_mode,
                 num_partners=options.num_partners,
                 early_termination_threshold=-math.inf,  # that every first group reaches
                 rng=rng,
-                stopwatch=clock,
+                timer=timer,
             )
         return [
             replace(rollout, comparator=self._readable(rival))

@@ -11,10 +11,14 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rewards.scorer import RewardModelScorer
 from llm_decpomdp.algorithms.rewards.scores import by_score
-from llm_decpomdp.algorithms.rollout_workers.bundles import UpdateBundle, cut, for_writer
-from llm_decpomdp.algorithms.rollout_workers.crew import Supplied
+from llm_decpomdp.algorithms.rollout_workers.batches import (
+    UpdateBatch,
+    gather_to_rank0,
+    split_into_batches,
+)
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.curriculum import Curriculum
 from llm_decpomdp.algorithms.training.dynamic_sampling import draw_replacements, refill
@@ -39,7 +43,7 @@ class Batch(NamedTuple):
 class Source(Protocol):
     """Gives the rollouts of each update."""
 
-    def batch(self, update: int, clock: Stopwatch) -> Batch:
+    def batch(self, update: int, timer: Timer) -> Batch:
         """Return the rollouts of an update, counted from 1; the clock is given the seconds of each activity."""
         ...
 
@@ -58,7 +62,7 @@ class Stored:
     def __init__(self, updates: Sequence[Sequence[Rollout]]) -> None:
         self.updates = updates
 
-    def batch(self, update: int, clock: Stopwatch) -> Batch:
+    def batch(self, update: int, timer: Timer) -> Batch:
         """Return the rollouts of an update, counted from 1."""
         rollouts = list(self.updates[update - 1])
         return Batch(processes.shard(rollouts), rollouts, {})
@@ -83,7 +87,7 @@ class Played:
 
     def __init__(
         self,
-        crew: Supplied,
+        rollout_worker: WeightSync,
         options: TrainerOptions,
         batches: Sequence[Sequence[Start]],
         problems: Sequence[Start],
@@ -92,7 +96,7 @@ class Played:
         comparator: Comparator | None = None,
         curriculum: Curriculum | None = None,
     ) -> None:
-        self.crew = crew
+        self.rollout_worker = rollout_worker
         self.options = options
         self.batches = batches
         self.problems = problems
@@ -101,25 +105,25 @@ class Played:
         self.comparator = comparator
         self.curriculum = curriculum
 
-    def batch(self, update: int, clock: Stopwatch) -> Batch:
+    def batch(self, update: int, timer: Timer) -> Batch:
         """Play the rollouts of an update, counted from 1, and those in place of what teaches nothing."""
         options, starts = self.options, self.batches[update - 1]
         size, row = options.starts_per_bundle, dict[str, float]()
         if self.curriculum:
             starts, row = self.curriculum.draw(update, len(starts))
-        bundles = cut(starts, size)
+        rollout_batches = split_into_batches(starts, size)
 
         def play(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Rollout]]:
-            return self._play(update, number, parts, clock)
+            return self._play(update, number, parts, timer)
 
         def teaches(rollout: Rollout) -> bool:
             return self.learner.teaches(*self.rewarded([rollout]))
 
-        rolled = play(0, processes.shard(bundles))
+        rolled = play(0, processes.shard(rollout_batches))
         rounds = [rolled]
         if options.refill:
             rng = stream(options.seed, "refill", update)
-            fresh = draw_replacements(self.problems, starts, rng, len(bundles))
+            fresh = draw_replacements(self.problems, starts, rng, len(rollout_batches))
             mine = processes.shard(fresh)
             rolled, extra = refill(rolled, options.refill, mine, teaches, play)
             rounds.append(extra)
@@ -138,23 +142,25 @@ class Played:
         shares = _shares([lesson for part in played for _, *lesson in part])
         return Batch(self.rewarded(lessons), rollouts, row, shares)
 
-    def begin(self, update: int) -> None:
+    def prefetch(self, update: int) -> None:
         """Let the crew begin with an update, counted from 1, whose `batch` is asked for next."""
         starts = self.batches[update - 1]
-        parts = processes.shard(cut(starts, self.options.starts_per_bundle))
-        bundles = self._bundles(update, 0, parts)
-        self.crew.begin([bundle for bundle in bundles if bundle.starts])
+        parts = processes.shard(split_into_batches(starts, self.options.starts_per_bundle))
+        rollout_batches = self._bundles(update, 0, parts)
+        self.rollout_worker.prefetch(
+            [rollout_batch for rollout_batch in rollout_batches if rollout_batch.starts]
+        )
 
     def complete(self) -> None:
         """Do nothing: whatever is played is asked for."""
 
     def _bundles(
         self, update: int, number: int, parts: Sequence[Sequence[Start]]
-    ) -> list[UpdateBundle]:
+    ) -> list[UpdateBatch]:
         """Return a round of the bundles of this process, of which some may be empty."""
         options = self.options
         return [
-            UpdateBundle(
+            UpdateBatch(
                 seed=options.seed,
                 index=processes.rank() + place * processes.world_size(),
                 starts=tuple(starts),
@@ -168,22 +174,26 @@ class Played:
         ]
 
     def _play(
-        self, update: int, number: int, parts: Sequence[Sequence[Start]], clock: Stopwatch
+        self, update: int, number: int, parts: Sequence[Sequence[Start]], timer: Timer
     ) -> list[list[Rollout]]:
         """Play a round of the bundles of this process."""
-        bundles = self._bundles(update, number, parts)
-        rolled = self.crew.roll([bundle for bundle in bundles if bundle.starts], clock)
+        rollout_batches = self._bundles(update, number, parts)
+        rolled = self.rollout_worker.sample(
+            [rollout_batch for rollout_batch in rollout_batches if rollout_batch.starts], timer
+        )
         if self.comparator:
-            going = (bundle for bundle in bundles if bundle.starts)
+            going = (rollout_batch for rollout_batch in rollout_batches if rollout_batch.starts)
             rolled = [
-                self.comparator.beside(bundle, rollouts, clock)
-                for bundle, rollouts in zip(going, rolled, strict=True)
+                self.comparator.beside(rollout_batch, rollouts, timer)
+                for rollout_batch, rollouts in zip(going, rolled, strict=True)
             ]
         if self.judge:
-            with clock("judging"):
+            with timer("judging"):
                 rolled = [self.judge.judged(rollouts) for rollouts in rolled]
         of_bundle = iter(rolled)
-        return [next(of_bundle) if bundle.starts else [] for bundle in bundles]
+        return [
+            next(of_bundle) if rollout_batch.starts else [] for rollout_batch in rollout_batches
+        ]
 
     def rewarded(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
         """Return rollouts as the learner is given them."""
@@ -198,7 +208,7 @@ def _collected(
     of_bundles = [
         [(rollout, rank, places.get(id(rollout))) for rollout in rollouts] for rollouts in rolled
     ]
-    return for_writer(of_bundles, size)
+    return gather_to_rank0(of_bundles, size)
 
 
 def _shares(lessons: Sequence[Sequence[int | None]]) -> list[list[int]]:

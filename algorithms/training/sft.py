@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.sft_data import (
     Demonstration,
     SFTExample,
@@ -109,7 +109,7 @@ class SupervisedTraining:
         """True if no step is left."""
         return self.steps >= self.total
 
-    def prepare(self, clock: Stopwatch) -> None:
+    def prepare(self, timer: Timer) -> None:
         """Do what comes before a step: nothing, as the lessons are there."""
 
     def accumulate(self) -> dict[str, float]:

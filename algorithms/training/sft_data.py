@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv, begin
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.options import Options, option
 from llm_decpomdp.oracle import answers
@@ -120,7 +120,7 @@ def reference_demonstrations(
     lessons: list[Demonstration] = []
     missing: dict[str, int] = dict.fromkeys(agents, 0)
     for start in starts:
-        state, prompts = begin(env, start)
+        state, prompts = reset_branch(env, start)
         if (channel := channel_of(state)) is not None and channel.speaking:
             prompts = dict(state.step(dict.fromkeys(prompts, ""))[0])
         references = answers(state).references

@@ -16,12 +16,16 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.rewards.refitting import RewardModelUpdater
 from llm_decpomdp.algorithms.rewards.scorer import load_scorer
-from llm_decpomdp.algorithms.rollout_workers.bundles import Site
-from llm_decpomdp.algorithms.rollout_workers.crew import Crew, LocalCrew, Supplied
+from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    LocalRolloutWorker,
+    RolloutWorker,
+    WeightSync,
+)
 from llm_decpomdp.algorithms.rollouts.cost import announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.async_rollouts import Lagged
 from llm_decpomdp.algorithms.training.base_models import BaseModels
@@ -93,7 +97,7 @@ class Trainer:
         problems: Sequence[Start] = (),
         stored: Sequence[Sequence[Rollout]] = (),
         comparator: Team | None = None,
-        crew: Crew | None = None,
+        rollout_worker: RolloutWorker | None = None,
     ) -> None:
         learner_options = algorithm.completed(learner_options)
         problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
@@ -106,7 +110,7 @@ class Trainer:
             problems=problems,
             stored=bool(stored),
             comparator=comparator,
-            crew=crew,
+            rollout_worker=rollout_worker,
             warm=warm_start is not None,
         )
         evaluations = trainer_options.evaluations(len(batches)) + (warm_start is not None)
@@ -130,20 +134,22 @@ class Trainer:
             processes.broadcast_parameters(policy.parameters())
         self.learner = algorithm.make_learner(team, learner_options, trainer_options.seed)
         rival = Comparator(env, comparator, team, trainer_options) if comparator else None
-        site = Site(env, self.eval_env, team)
-        self._crew = Supplied(crew or LocalCrew(site), self.learner.policies, self._version)
+        state = WorkerState(env, self.eval_env, team)
+        self._rollout_worker = WeightSync(
+            rollout_worker or LocalRolloutWorker(state), self.learner.policies, self._version
+        )
         size, seed = trainer_options.group_size, trainer_options.seed
         curriculum = Curriculum(problems, size, seed) if trainer_options.curriculum else None
         played = Played(
-            *(self._crew, trainer_options, batches, problems, self.learner, judge, rival),
+            *(self._rollout_worker, trainer_options, batches, problems, self.learner, judge, rival),
             curriculum=curriculum,
         )
         one_step = learner_options.updates_per_batch == 1 and not self.learner.sharded
-        ahead = crew is not None and one_step
+        ahead = rollout_worker is not None and one_step
         lag = trainer_options.lag
         lagged = Lagged(played, lag, len(batches), ahead) if lag else None
         self._source: Source = Stored(stored) if stored else lagged or played
-        self._evaluation = Evaluation(self._crew, trainer_options, batches, eval_starts)
+        self._evaluation = Evaluation(self._rollout_worker, trainer_options, batches, eval_starts)
         self._policies = distinct_policies(team)
         self._log = RunLog(folder, len(batches), progress, trainer_options.record_tokens)
         self.warm_start = warm_start
@@ -176,7 +182,7 @@ class Trainer:
         try:
             update = self._saver.resume()
             self._log.rewind(update, self.warm_start.steps if self.warm_start else 0)
-            self._crew.reload()
+            self._rollout_worker.reload()
         except BaseException:
             self._lock.close()
             raise
@@ -238,7 +244,7 @@ class Trainer:
         with terminable():
             try:
                 try:
-                    with closing(self._crew), self._log.bar:
+                    with closing(self._rollout_worker), self._log.bar:
                         self._run_remaining()
                 except Exception as error:  # such as another process that was interrupted first
                     failure = error
@@ -296,14 +302,14 @@ class Trainer:
         if not warm_start.steps:
             self.evaluate(UNTRAINED)
         while not warm_start.done:
-            clock = Stopwatch()
-            warm_start.prepare(clock)
-            with clock("learning"):
+            timer = Timer()
+            warm_start.prepare(timer)
+            with timer("learning"):
                 row = warm_start.accumulate()
             with self._saver.changing():
                 warm_start.step()
                 row |= {
-                    f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()
+                    f"{activity}_seconds": seconds for activity, seconds in timer.seconds.items()
                 }
                 self._log.write_lesson(row, warm_start.total)
             self._saver.save_if_due(len(self.batches))
@@ -312,8 +318,8 @@ class Trainer:
             self.save()
 
     def _train_update(self) -> None:
-        update, clock, begin = self.learner.updates + 1, Stopwatch(), time.perf_counter()
-        batch = self._source.batch(update, clock)
+        update, timer, begin = self.learner.updates + 1, Timer(), time.perf_counter()
+        batch = self._source.batch(update, timer)
         played = processes.of_first(
             lambda: {
                 **metrics.reward_metrics(batch.rollouts),
@@ -325,17 +331,17 @@ class Trainer:
             several = self.learner.options.updates_per_batch > 1
             if several:  # the first steps are taken while accumulating
                 stack.enter_context(self._saver.changing())
-            with clock("learning"):
+            with timer("learning"):
                 learned = self.learner.accumulate(batch.lessons)
             self._source.complete()
             if not several:
                 stack.enter_context(self._saver.changing())
-            with clock("learning"):
+            with timer("learning"):
                 self.learner.step()
             row = {
                 **played,
                 "tokens_per_second": played["tokens"] / (time.perf_counter() - begin),
-                **{f"{activity}_seconds": seconds for activity, seconds in clock.seconds.items()},
+                **{f"{activity}_seconds": seconds for activity, seconds in timer.seconds.items()},
                 **learned,
             }
             if self._refitting:
@@ -379,5 +385,5 @@ class Trainer:
         Raises:
             FileNotFoundError: If none was kept; the option `keep_best` does.
         """
-        self._crew.reload()
+        self._rollout_worker.reload()
         return self._saver.load_best()

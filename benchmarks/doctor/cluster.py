@@ -7,7 +7,7 @@ from contextlib import closing
 from platform import python_version
 from typing import Any
 
-from llm_decpomdp.algorithms.rollout_workers.ray_crew import connect
+from llm_decpomdp.algorithms.rollout_workers.ray_workers import connect
 from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.runs.manifest import versions
 from llm_decpomdp.envs.sandbox import Sandbox, SandboxError
@@ -25,7 +25,7 @@ def examine_cluster(address: str | None, *, trusted_network: bool = False) -> It
         trusted_network: As of `connect`.
 
     Raises:
-        CrewError: If there is no such cluster, or it asks for no token.
+        RolloutWorkerError: If there is no such cluster, or it asks for no token.
     """
     ray = connect(address, trusted_network=trusted_network)
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -30,7 +30,7 @@ from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Completions, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Act, Move, Prompts, Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Act, Move, Prompts, Timer
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import build_env
@@ -234,7 +234,7 @@ def _with_model(config: Config, env: DecPOMDPEnv, **changes: Any) -> Baseline:
 
 
 def in_turn(
-    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
+    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
 ) -> list[Move]:
     """Let the agents answer in the order of the team; each sees the answers of those before it."""
     moves = [Move({}, {}) for _ in prompts]
@@ -243,7 +243,7 @@ def in_turn(
             {agent: _with(texts[agent], AFTER, move.completions)}
             for texts, move in zip(prompts, moves, strict=True)
         ]
-        answers = at_once({agent: team[agent]}, envs, part, stopwatch)
+        answers = at_once({agent: team[agent]}, envs, part, timer)
         moves = [
             Move({**move.prompts, **answer.prompts}, {**move.completions, **answer.completions})
             for move, answer in zip(moves, answers, strict=True)
@@ -252,15 +252,15 @@ def in_turn(
 
 
 def discussing(
-    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
+    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
 ) -> list[Move]:
     """Let all agents answer at once, then again, with all first answers before them."""
-    drafts = [move.completions for move in at_once(team, envs, prompts, stopwatch)]
+    drafts = [move.completions for move in at_once(team, envs, prompts, timer)]
     again = [
         {agent: _discussed(text, agent, draft) for agent, text in texts.items()}
         for texts, draft in zip(prompts, drafts, strict=True)
     ]
-    moves = at_once(team, envs, again, stopwatch)
+    moves = at_once(team, envs, again, timer)
     return [replace(move, drafts=(draft,)) for move, draft in zip(moves, drafts, strict=True)]
 
 

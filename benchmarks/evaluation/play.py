@@ -13,7 +13,7 @@ from typing import Any
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Completions, Group, Parent, Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Move, Prompts, Stopwatch, sample
+from llm_decpomdp.algorithms.rollouts.sampling import Move, Prompts, Timer, sample
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.policy import Completion, EnginePolicy, Team
 
@@ -21,7 +21,7 @@ _ONE_AT_A_TIME = Lock()  # for policies of this process, which are not made for 
 
 
 def at_once(
-    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
+    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
 ) -> list[Move]:
     """Let all agents answer at the same time; they see nothing of one another.
 
@@ -31,7 +31,7 @@ def at_once(
     for agents in sampled_together(team):
         alone = nullcontext() if isinstance(team[agents[0]], Endpoint) else _ONE_AT_A_TIME
         part = [{agent: texts[agent] for agent in agents} for texts in prompts]
-        with alone, stopwatch("+".join(agents)):
+        with alone, timer("+".join(agents)):
             samples = sample({agent: team[agent] for agent in agents}, envs, part, 1)
         for completions, groups in zip(answers, samples, strict=True):
             completions |= groups

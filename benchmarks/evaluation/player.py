@@ -16,10 +16,10 @@ from threading import Event
 from typing import Any
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
+from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.sampling import Act, Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.rollouts.sampling import Act, Timer, distinct_policies
 from llm_decpomdp.benchmarks.evaluation.play import sample_row
 from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.policy import Seedable, Team
@@ -116,15 +116,15 @@ class Player:
             raise failed
 
     def _batch(self, env: TextEnv, batch: Batch) -> Played:
-        clock = Stopwatch()
+        timer = Timer()
         number, starts = batch
         seed_noise(env, self.seed, "evaluation", number, *map(str, starts[:1]))
         try:
-            rollouts = play_episodes(env, self.team, starts, act=self.act, stopwatch=clock)
+            rollouts = play_episodes(env, self.team, starts, act=self.act, timer=timer)
         except EndpointError as error:
-            return Played(batch, [], _by_agent(clock), error)
+            return Played(batch, [], _by_agent(timer), error)
         rows = [sample_row(rollout, number) for rollout in rollouts]
-        return Played(batch, rows, _by_agent(clock))
+        return Played(batch, rows, _by_agent(timer))
 
     def _restart(self, *names: int | str) -> None:
         """Give every policy that samples random numbers of its own for a part of the evaluation."""
@@ -133,6 +133,6 @@ class Player:
                 policy.seed(int(stream(self.seed, "evaluation", *names, name).integers(2**32)))
 
 
-def _by_agent(clock: Stopwatch) -> dict[str, float]:
+def _by_agent(timer: Timer) -> dict[str, float]:
     """Return the seconds of the agents, and those of steps as the `environment`'s."""
-    return {"environment" if k == "stepping" else k: s for k, s in clock.seconds.items()}
+    return {"environment" if k == "stepping" else k: s for k, s in timer.seconds.items()}

@@ -17,13 +17,13 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.rollout_workers.bundles import Site
-    from llm_decpomdp.algorithms.rollout_workers.crew import Crew
+    from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
+    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutWorker
 
 logger = logging.getLogger(__name__)
 
 
-def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
+def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
     """Build the crew of a run; `None` where the process that learns plays everything itself.
 
     Args:
@@ -36,39 +36,39 @@ def make_crew(run: ResolvedRun, team: Team) -> Crew | None:
     if not cluster.rollout_workers:
         if not samplers:
             return None
-        from llm_decpomdp.algorithms.rollout_workers.bundles import Site
-        from llm_decpomdp.algorithms.rollout_workers.served_crew import ServedCrew
+        from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
+        from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
 
-        return ServedCrew(Site(run.train_env, run.eval_env, team), samplers)
-    bundles = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
-    if bundles < cluster.rollout_workers:
+        return AsyncServerRollouts(WorkerState(run.train_env, run.eval_env, team), samplers)
+    rollout_batches = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
+    if rollout_batches < cluster.rollout_workers:
         logger.warning(
             "%d rollout workers share updates of %d bundles, so some of them always wait: take more starts an "
             "update (prompts_per_update), smaller bundles (starts_per_bundle), or fewer workers",
-            *(cluster.rollout_workers, bundles),
+            *(cluster.rollout_workers, rollout_batches),
         )
-    build = partial(site, run.config, run.train_env, run.eval_env, run.team)
+    build = partial(make_worker_state, run.config, run.train_env, run.eval_env, run.team)
     if cluster.engine == "ray":
-        from llm_decpomdp.algorithms.rollout_workers.ray_crew import RayCrew
+        from llm_decpomdp.algorithms.rollout_workers.ray_workers import RayRolloutWorkers
 
         with as_run_errors():
-            return RayCrew(
+            return RayRolloutWorkers(
                 *(build, cluster.rollout_workers, cluster.max_redo, samplers),
                 address=cluster.address,
                 trusted_network=cluster.trusted_network,
                 cpus=cluster.worker_cpus,
                 gpus=cluster.worker_gpus,
             )
-    from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
+    from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 
-    return WorkerCrew(build, cluster.rollout_workers, cluster.max_redo, samplers)
+    return ProcessRolloutWorkers(build, cluster.rollout_workers, cluster.max_redo, samplers)
 
 
-def site(
+def make_worker_state(
     config: Config, train_env: DecPOMDPEnv, eval_env: DecPOMDPEnv, team: teams.TeamSpec
-) -> Site:
+) -> WorkerState:
     """Build the site of a worker: the run's environments, and its team again, as `in_worker` places it."""
-    from llm_decpomdp.algorithms.rollout_workers.bundles import Site
+    from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
 
     placed = replace(team, policies=in_worker(config, team.policies))
-    return Site(train_env, eval_env, teams.load(config, (train_env, eval_env), placed))
+    return WorkerState(train_env, eval_env, teams.load(config, (train_env, eval_env), placed))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llm_decpomdp.agents.remote.endpoint import EndpointError
 from llm_decpomdp.agents.remote.options import SamplerError
-from llm_decpomdp.algorithms.rollout_workers.options import CrewError
+from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.envs.feedback.experts import ExpertError
 from llm_decpomdp.envs.sandbox import SandboxError
@@ -24,7 +24,7 @@ FAILURES = (
     EndpointError,
     ExpertError,
     SandboxError,
-    CrewError,
+    RolloutWorkerError,
     SamplerError,
 )
 """Errors that may end a run which has begun."""

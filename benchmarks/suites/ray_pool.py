@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.rollout_workers.options import CrewError
-from llm_decpomdp.algorithms.rollout_workers.ray_crew import connect
+from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
+from llm_decpomdp.algorithms.rollout_workers.ray_workers import connect
 from llm_decpomdp.algorithms.training.interruption import terminable
 from llm_decpomdp.benchmarks.suites.job import FAILED, Job
 from llm_decpomdp.benchmarks.suites.pool import (
@@ -34,7 +34,7 @@ class RayPool:
         changed: Called again and again.
 
     Raises:
-        CrewError: If there is no such cluster, or it asks for no token.
+        RolloutWorkerError: If there is no such cluster, or it asks for no token.
     """
 
     def __init__(self, address: str | None, trusted_network: bool, changed: Changed) -> None:
@@ -72,14 +72,14 @@ class RayPool:
         """Return the number of CPUs of the largest node.
 
         Raises:
-            CrewError: If no node has room for a job.
+            RolloutWorkerError: If no node has room for a job.
         """
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         largest = int(max(node.get("CPU", 0) for node in nodes))
         for job in jobs:
             cores, gpus = job.cell.cores or largest, job.cell.gpus
             if not any(n.get("CPU", 0) >= cores and n.get("GPU", 0) >= gpus for n in nodes):
-                raise CrewError(
+                raise RolloutWorkerError(
                     f"cell {job.cell.name} needs {cores} cores and {gpus:g} GPUs, and no node of the cluster has "
                     "both: set its cores and gpus"
                 )

@@ -9,7 +9,7 @@ from llm_decpomdp.agents.scripted import Scripted
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.baselines import advantages, leave_one_out
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
@@ -52,7 +52,7 @@ def noise_to_signal(
     team = {agent: RandomLetter(agent, seed) for agent in env.possible_agents}
     mode, partners = WAYS[way]
     starts = [Start(task_id=env.tasks.tasks[0].task_id)] * groups
-    rollouts = rollout_chains(
+    rollouts = collect_rollouts(
         *(env, team, starts),
         group_size=group_size,
         joint_mode=mode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes
+from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.envs.probes.parts import Cues, Points, ProbeTask, Words, probe_env, probe_task
 from llm_decpomdp.wrappers.channel import ChannelEnv, with_channel

@@ -10,7 +10,7 @@ import numpy as np
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
@@ -65,7 +65,7 @@ def train(
     learner = Learner(dict(team), ALGORITHMS[algorithm], options, HashedParts())
     episodes, rng = every_start(env) * starts, stream(seed, "handoff")
     for update in range(1, updates + 1):
-        batch = roll_out(
+        batch = collect_rollouts(
             *(env, team, episodes, rollouts or RolloutOptions()),
             group_size=group_size,
             rng=rng,

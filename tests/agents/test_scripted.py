@@ -6,7 +6,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.algorithms.rollouts.plans import rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Policy, PrivilegedPolicy

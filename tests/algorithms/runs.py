@@ -24,7 +24,7 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.trainer import Trainer
@@ -59,7 +59,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
     """Build a trainer; `options` are those of the trainer, and any of the other arguments."""
     eval_env, warm_start = options.pop("eval_env", None), options.pop("warm_start", None)
     problems, comparator = options.pop("problems", ()), options.pop("comparator", None)
-    crew, stored = options.pop("crew", None), options.pop("stored", ())
+    rollout_worker, stored = options.pop("crew", None), options.pop("stored", ())
     return Trainer(
         options.pop("env", None) or EchoEnv(2),
         options.pop("team", None) or make_team(),
@@ -73,7 +73,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
         warm_start=warm_start,
         problems=problems,
         comparator=comparator,
-        crew=crew,
+        rollout_worker=rollout_worker,
         stored=stored,
     )
 
@@ -187,7 +187,7 @@ def sampled(number: int = 8, group_size: int = 4) -> list[Rollout]:
     """Rollouts, the same ones each time."""
     starts, rng = [Start(seed=n) for n in range(number)], np.random.default_rng(0)
     settings: dict[str, Any] = {"group_size": group_size, "rng": rng, "views": True}
-    return rollout_chains(EchoEnv(2), make_team(), starts, **settings)
+    return collect_rollouts(EchoEnv(2), make_team(), starts, **settings)
 
 
 def sampled_for(name: str) -> list[Rollout]:

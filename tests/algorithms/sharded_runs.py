@@ -33,7 +33,7 @@ from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.microbatches import Turn
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import Completion
@@ -109,7 +109,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 def sampled() -> list[Rollout]:
     """Four rollouts, the same ones each time."""
     starts, rng = [Start(seed=n) for n in range(4)], np.random.default_rng(0)
-    return rollout_chains(EchoEnv(1, AGENTS), make_team(), starts, group_size=4, rng=rng)
+    return collect_rollouts(EchoEnv(1, AGENTS), make_team(), starts, group_size=4, rng=rng)
 
 
 def silent(rollout: Rollout) -> Rollout:

@@ -13,7 +13,7 @@ from pettingzoo import ParallelEnv
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
@@ -88,7 +88,7 @@ KEYS = [Start(task_id=key) for key in WORDS]
 
 def test_the_optimum_of_the_toy_is_one() -> None:
     team = {"left": Knowing(slice(0, 1)), "right": Knowing(slice(1, 2))}
-    chains = rollout_chains(ReciteEnv(), team, KEYS, group_size=1, rng=np.random.default_rng(0))
+    chains = collect_rollouts(ReciteEnv(), team, KEYS, group_size=1, rng=np.random.default_rng(0))
     assert [chain.groups[0].rewards[0] for chain in chains] == pytest.approx([1.0] * 4)
 
 

@@ -14,9 +14,9 @@ from llm_decpomdp.algorithms.learning.aggregation import aggregate
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.joint import pairing
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.policy import Completion
@@ -128,7 +128,7 @@ class Script:
 
 def test_three_agents_play_chains_and_trees(make_env: Any) -> None:
     team, env = {"x": Script("a", "b"), "y": Script("a", "b"), "z": Script("", "aa")}, make_env
-    (chain,) = rollout_chains(
+    (chain,) = collect_rollouts(
         env(2, TEAM), team, [Start()], group_size=2, handoff="best", rng=np.random.default_rng(0)
     )
     assert [group.rewards for group in chain.groups] == [(2.0, 2.0)] * 2

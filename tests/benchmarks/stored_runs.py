@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.agents.scripted import Scripted
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -113,7 +113,7 @@ def played(
         found = rollout_trees(env, team, starts, group_size=group_size, joint_mode=joint_mode)
     else:
         rng = np.random.default_rng(0)
-        found = rollout_chains(env, team, starts, group_size=group_size, rng=rng)
+        found = collect_rollouts(env, team, starts, group_size=group_size, rng=rng)
     return [episode_row(rollout, update, phase) for rollout in found]
 
 

@@ -129,7 +129,7 @@ def test_a_server_that_was_started_anew_goes_on_with_the_same_episode() -> None:
 
 @pytest.mark.parametrize("env_id", ["probe-halves-v0", "probe-turns-v0"])
 def test_a_batch_of_several_groups_plays_as_here(env_id: str) -> None:
-    from llm_decpomdp.algorithms import Start, rollout_chains
+    from llm_decpomdp.algorithms import Start, collect_rollouts
 
     local = make(env_id)
     starts = [Start(task_id=task.task_id) for task in local.tasks.tasks[:3]]
@@ -139,7 +139,7 @@ def test_a_batch_of_several_groups_plays_as_here(env_id: str) -> None:
         for played in (env, local):
             team = {agent: RandomText(n) for n, agent in enumerate(local.possible_agents)}
             rng = np.random.default_rng(0)
-            rollouts = rollout_chains(played, team, starts, group_size=8, rng=rng)
+            rollouts = collect_rollouts(played, team, starts, group_size=8, rng=rng)
             courses.append([[group.rewards for group in each.groups] for each in rollouts])
         env.close()
     assert str(courses[0]) == str(courses[1])
@@ -159,7 +159,7 @@ def test_a_tiny_model_learns_over_the_connection_what_it_learns_here() -> None:
 def curve(env: Any, tasks: list[str], updates: int) -> list[float]:
     """Mean rewards of a tiny model that learns all tasks in every update; 0.5 is the most."""
     from llm_decpomdp.agents import Sampling, tiny_causal_lm
-    from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, rollout_chains
+    from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, collect_rollouts
 
     team = {"agent_0": tiny_causal_lm("abc", Sampling(max_new_tokens=2))}
     step = LearnerOptions(learning_rate=4e-3, max_grad_norm=0.3)
@@ -167,7 +167,7 @@ def curve(env: Any, tasks: list[str], updates: int) -> list[float]:
     means = []
     for _ in range(updates):
         starts = [Start(task_id=task) for task in tasks]
-        rollouts = rollout_chains(env, team, starts, group_size=16, rng=rng)
+        rollouts = collect_rollouts(env, team, starts, group_size=16, rng=rng)
         learner.update(rollouts)
         means.append(float(np.mean([rollout.groups[0].rewards for rollout in rollouts])))
     return means

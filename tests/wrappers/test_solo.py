@@ -14,7 +14,7 @@ from gymnasium.wrappers import TimeLimit
 
 from llm_decpomdp import Answers, answers, check_env, make, seat, solo
 from llm_decpomdp.agents import Constant, RandomText
-from llm_decpomdp.algorithms import Start, rollout_chains
+from llm_decpomdp.algorithms import Start, collect_rollouts
 from llm_decpomdp.testing.rules import ConformanceError
 
 PARTNER = {"player_1": Constant("a")}
@@ -91,7 +91,7 @@ def test_copies_that_replay_open_a_session_when_stepped_and_close_it():
     assert Session.count == before + 1 and twin.metadata == env.metadata
     twin.step({"agent_0": "x"})
     assert Session.count == before + 2
-    rollout_chains(
+    collect_rollouts(
         env, {"agent_0": RandomText()}, [Start(seed=1)], group_size=4, rng=np.random.default_rng(0)
     )
     del twin

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.agents.scripted import Constant, Gold, Replay
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes, rollout_chains, rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import (
+    collect_rollouts,
+    play_episodes,
+    rollout_trees,
+)
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.evaluation.play import at_once, sample_row
 from tests.conftest import WORDS
@@ -18,7 +22,7 @@ STARTS = [Start(seed=0), Start(seed=1)]
 def chains(env, policy=None, size=2):
     team = dict.fromkeys(env.possible_agents, policy or Constant("no idea"))
     rng = np.random.default_rng(0)
-    return rollout_chains(env, team, STARTS, group_size=size, rng=rng)
+    return collect_rollouts(env, team, STARTS, group_size=size, rng=rng)
 
 
 def trees(env, policy=None, size=2):

@@ -91,13 +91,13 @@ def test_adapters_are_sampled_as_they_learn_and_a_killed_server_changes_nothing(
 ) -> None:
     policies = two(model, max_new_tokens=24, temperature=0.8)
     sampler = sampler_of(model, policies, tmp_path, [2, 2])
-    sampler.publish(1)
+    sampler.update_weights(1)
     first = draw(policies)
     assert gap(policies, first, PROMPTS) < 1e-4
     assert first[0::2] != first[1::2]  # both were seeded alike
     assert draw(policies) == first
     change(policies["main"], 7)
-    sampler.publish(2)
+    sampler.update_weights(2)
     second = draw(policies)
     assert gap(policies, second, PROMPTS) < 1e-4
     assert second[0::2] == first[0::2] and second[1::2] != first[1::2]
@@ -116,6 +116,6 @@ def test_all_weights_are_reloaded(model: Path, tmp_path: Path) -> None:
         with torch.no_grad():
             for weight in policies["main"].parameters():
                 weight.mul_(1.1)
-        sampler.publish(version)
+        sampler.update_weights(version)
         assert gap(policies, draw(policies), PROMPTS) < 1e-4
     sampler.close()

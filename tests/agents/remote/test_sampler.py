@@ -74,7 +74,7 @@ def attach(
         replace(OPTIONS, **options),
     )
     engine.remote = sampler
-    sampler.publish(17)
+    sampler.update_weights(17)
     return sampler
 
 
@@ -153,7 +153,7 @@ def test_each_version_has_a_name_and_the_old_one_goes(
     change(policies["main"], 5)
     with pytest.raises(SamplerError, match=r"weights of 'main' have changed and were not publish"):
         draw(policies)
-    sampler.publish(18)
+    sampler.update_weights(18)
     assert sorted(name.partition("-")[0] for name in server.adapters) == ["aux@17", "main@18"]
     assert len(before & server.adapters) == 1
     assert len(list((tmp_path / "published" / "weights").iterdir())) == 2
@@ -172,7 +172,7 @@ def test_all_weights_of_a_model_are_reloaded_by_version(
     assert server.version.startswith("main@17-")
     first = draw({"main": policy})
     change(policy, 2)
-    sampler.publish(18)
+    sampler.update_weights(18)
     assert server.version.startswith("main@18-") and draw({"main": policy}) != first
     server.version = "default"  # somebody has started it anew
     server.reload(str(model))
@@ -227,7 +227,7 @@ def test_others_sample_by_what_was_published_and_compared(
     server.noise = 1.0
     sampler.serve()  # these weights were compared
     change(policies["main"], 5)
-    sampler.publish(18)
+    sampler.update_weights(18)
     with pytest.raises(SamplerError, match=r"differ from the learner's by 1 nats"):
         sampler.serve()
     policies["main"].engine.remote = elsewhere
@@ -252,7 +252,7 @@ def test_answers_of_other_weights_are_refused(
     server.noise = 0.6
     draw(policies)  # the first answer was compared
     change(policies["main"], 5)
-    sampler.publish(18)
+    sampler.update_weights(18)
     sampler.proves_later = True
     draw(policies)
     with pytest.raises(SamplerError, match=r"differ from the learner's by 0\.6 nats"):
@@ -282,7 +282,7 @@ def test_by_default_the_limit_is_that_of_samples_drawn_here(
         for version in range(18, 28):
             draw(policies)
             change(policies["main"], version)
-            sampler.publish(version)
+            sampler.update_weights(version)
     assert version > 18 and sampler._tokens >= 100
 
 
@@ -336,6 +336,6 @@ def test_a_sampler_that_was_closed_leaves_sampling_to_the_model_and_begins_anew(
     assert prompt is not None
     with pytest.raises(SamplerError, match=r"call publish\(\)"):
         sampler.sample([prompt], 1)
-    sampler.publish(18)
+    sampler.update_weights(18)
     assert draw(policies) == first and server.calls
     sampler.close()

@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.critics.actor_critic import BaselineCritic
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start, View
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.policy import Completion
@@ -169,7 +169,7 @@ def alone(seed: int, group_size: int = 1) -> list[Rollout]:
     team = {"x": make_team()["x"]}
     rng = np.random.default_rng(seed)
     env = EchoEnv(2, agents=("x",))
-    return rollout_chains(env, team, starts, group_size=group_size, rng=rng, views=True)
+    return collect_rollouts(env, team, starts, group_size=group_size, rng=rng, views=True)
 
 
 def test_with_one_agent_both_are_one_actor_critic() -> None:
@@ -284,7 +284,7 @@ def test_an_actor_critic_of_single_samples_learns_to_say_a(name: str) -> None:
     rng, starts = np.random.default_rng(0), [Start(seed=n) for n in range(12)]
     rewards = []
     for _ in range(12):
-        rollouts = rollout_chains(StateEnv(1), team, starts, group_size=1, rng=rng, views=True)
+        rollouts = collect_rollouts(StateEnv(1), team, starts, group_size=1, rng=rng, views=True)
         rewards.append(np.mean([rollout.groups[0].rewards for rollout in rollouts]))
         one.update(rollouts)
     assert np.mean(rewards[-3:]) > np.mean(rewards[:3]) + 1

@@ -19,7 +19,7 @@ from llm_decpomdp.algorithms.critics.inputs import Exchange, critic_text, histor
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import roll_out, rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
@@ -41,7 +41,7 @@ class StateEnv(EchoEnv):
 def chains(env: Any = None, *, turns: int = 2, seed: int = 0, **options: Any) -> list[Rollout]:
     rng = np.random.default_rng(seed)
     settings = {"group_size": 4, "rng": rng, "views": True, **options}
-    return rollout_chains(env or StateEnv(turns), make_team(), STARTS, **settings)
+    return collect_rollouts(env or StateEnv(turns), make_team(), STARTS, **settings)
 
 
 def learner(features: Any = None, **options: Any) -> Learner:
@@ -131,7 +131,7 @@ def test_a_group_that_stopped_early_has_no_future_and_one_that_was_cut_off_has()
 
 def test_critics_read_the_state_and_all_histories_and_agents_neither() -> None:
     env, team, features = StateEnv(2), make_team(), HashedParts()
-    rollouts = rollout_chains(
+    rollouts = collect_rollouts(
         env, team, STARTS, group_size=4, rng=np.random.default_rng(0), views=True
     )
     learner(features, critic="joint").update(rollouts)
@@ -277,8 +277,10 @@ def test_policies_without_features_are_refused_before_anything_is_sampled() -> N
 def test_the_trainer_records_views_only_for_a_critic() -> None:
     options = TrainerOptions()
     settings: dict[str, Any] = {"group_size": 2, "rng": np.random.default_rng(0)}
-    (plain, *_) = roll_out(StateEnv(2), make_team(), STARTS, options, **settings)
-    (viewed, *_) = roll_out(StateEnv(2), make_team(), STARTS, options, views=True, **settings)
+    (plain, *_) = collect_rollouts(StateEnv(2), make_team(), STARTS, options, **settings)
+    (viewed, *_) = collect_rollouts(
+        StateEnv(2), make_team(), STARTS, options, views=True, **settings
+    )
     assert plain.groups[0].view is None and viewed.groups[0].view is not None
 
 

@@ -15,7 +15,7 @@ from llm_decpomdp.algorithms.critics.inputs import OMISSION, critic_text
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import evaluation_metrics
@@ -49,7 +49,7 @@ def test_1_a_critic_of_actions_is_refused_and_no_advantage_falls_as_a_critic_bec
 def test_2_a_centralised_critic_reads_the_state_and_no_agent_does() -> None:
     features, team = HashedParts(), make_team()
     starts, rng = [Start(seed=0)], np.random.default_rng(0)
-    rollouts = rollout_chains(StateEnv(2), team, starts, group_size=2, rng=rng, views=True)
+    rollouts = collect_rollouts(StateEnv(2), team, starts, group_size=2, rng=rng, views=True)
     learner("maac", features).update(rollouts)
     assert all(text.startswith("[state]\nsecret of turn") for text in features.texts)
     prompts = [prompt for policy in team.values() for batch in policy.batches for prompt in batch]

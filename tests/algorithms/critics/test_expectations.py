@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.critics.head import ValueHead
 from llm_decpomdp.algorithms.learning.distributed import _in_turn
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from tests.algorithms.critics.readers import HashedParts
 from tests.algorithms.critics.test_critic import StateEnv
@@ -67,7 +67,7 @@ def test_the_target_of_a_state_is_its_value_where_a_part_of_the_group_ends(size:
     assert critic is not None
     expected = 0.0
     for _ in oracle.paths():
-        rollouts = rollout_chains(
+        rollouts = collect_rollouts(
             game,
             team,
             STARTS,
@@ -95,7 +95,7 @@ def test_the_first_update_is_unbiased_however_completions_are_paired(name: str, 
     rng: Any = oracle
 
     def play() -> list[Rollout]:
-        return rollout_chains(
+        return collect_rollouts(
             game, team, STARTS, group_size=2, joint_mode=mode, rng=rng, views=True
         )
 
@@ -126,7 +126,7 @@ class Judge:
 def test_the_gate_is_that_of_the_batches_before(name: str, explained: float) -> None:
     game = Game(uneven, agents=("x", "y"))
     team, _ = make_tables(game)
-    rollouts = rollout_chains(
+    rollouts = collect_rollouts(
         game, team, STARTS, group_size=2, rng=np.random.default_rng(0), views=True
     )
     gated, fixed = (
@@ -176,7 +176,7 @@ def in_processes(number: int, work: Callable[[int, Gather], Critic]) -> Critic:
 def chains_of_unequal_length(size: int, bundle: int | None) -> list[Rollout]:
     """Chains of one and of two turns; in bundles of so many starts, the place of each is known."""
     starts, rng = [Start(seed=n) for n in range(48)], np.random.default_rng(0)
-    rollouts = rollout_chains(
+    rollouts = collect_rollouts(
         StateEnv(2), make_team(), starts, group_size=size, rng=rng, views=True
     )
     if bundle is None:

@@ -12,7 +12,7 @@ from llm_decpomdp import make
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import roll_out
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.envs.probes.horizon import SECRETS
@@ -71,12 +71,12 @@ def relay_value(
     secrets = [Start(task_id=f"relay/{secret}") for secret in SECRETS[:2]]
     rng, views = stream(seed, "handoff"), learner.critic is not None
     for _ in range(updates):
-        played = roll_out(
+        played = collect_rollouts(
             *(env, team, secrets * starts, rollouts), group_size=group_size, rng=rng, views=views
         )
         learner.update(played)
     episodes = secrets * (EVALUATION_EPISODES // 2)
-    played = roll_out(env, team, episodes, RolloutOptions(), group_size=1, rng=rng)
+    played = collect_rollouts(env, team, episodes, RolloutOptions(), group_size=1, rng=rng)
     return float(np.mean([chain.groups[-1].rewards[0] for chain in played]))
 
 

@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.learning import learner as learning
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.microbatches import with_equal_prompts
-from llm_decpomdp.algorithms.rollouts.plans import roll_out
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.envs.probes.known import PROBES
@@ -40,7 +40,7 @@ def episodes(policies: Any) -> list[Rollout]:
     env = make(PROBE)
     starts = [Start(task_id=env.tasks.tasks[0].task_id)] * 2
     options, rng = RolloutOptions(plan="episodes"), np.random.default_rng(0)
-    return roll_out(env, policies, starts, options, group_size=EPISODES, rng=rng)
+    return collect_rollouts(env, policies, starts, options, group_size=EPISODES, rng=rng)
 
 
 def learn(**options: Any) -> tuple[dict[str, float], list[torch.Tensor], int]:

@@ -15,7 +15,7 @@ from llm_decpomdp.algorithms.learning.baselines import none
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_episodes
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from tests.algorithms.conftest import EchoEnv, TinyPolicy, Unigram
@@ -97,10 +97,10 @@ def test_nothing_is_learned_of_a_batch_before_its_step(make_chain: Any) -> None:
     assert learner.teaches(low)
 
 
-@pytest.mark.parametrize("plan", [rollout_chains, rollout_episodes])
+@pytest.mark.parametrize("plan", [collect_rollouts, rollout_episodes])
 def test_a_state_continues_exactly(plan: Any) -> None:
     def batch(team: Any, seed: int) -> Any:
-        more = {"rng": np.random.default_rng(seed)} if plan is rollout_chains else {}
+        more = {"rng": np.random.default_rng(seed)} if plan is collect_rollouts else {}
         starts = [Start(seed=seed), Start(seed=seed + 1)]
         return plan(EchoEnv(2), team, starts, group_size=2, **more)
 
@@ -133,7 +133,7 @@ def test_a_team_learns_with_one_completion_a_start() -> None:
     rng, rewards = np.random.default_rng(0), []
     for _ in range(60):
         starts = [Start(task_id="a"), Start(task_id="b")] * 8
-        rollouts = rollout_chains(EchoEnv(1), team, starts, group_size=1, rng=rng)
+        rollouts = collect_rollouts(EchoEnv(1), team, starts, group_size=1, rng=rng)
         rewards.append(np.mean([rollout.groups[0].rewards for rollout in rollouts]))
         learner.update(rollouts)
     assert np.mean(rewards[-5:]) > 2 * np.mean(rewards[:5]) > 0

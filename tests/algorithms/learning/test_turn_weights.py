@@ -23,8 +23,8 @@ from llm_decpomdp.algorithms.learning.baselines import (
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import visit_weights
-from llm_decpomdp.algorithms.rollouts.plans import (
-    rollout_chains,
+from llm_decpomdp.algorithms.rollouts.collection import (
+    collect_rollouts,
     rollout_episodes,
     rollout_trees,
 )
@@ -59,7 +59,7 @@ def player(
 ) -> Callable[[], list[Rollout]]:
     if plan == "episodes":
         return lambda: rollout_episodes(game, team, STARTS, group_size=size)
-    rollout: Any = rollout_trees if plan == "tree" else rollout_chains
+    rollout: Any = rollout_trees if plan == "tree" else collect_rollouts
     return lambda: rollout(
         game, team, STARTS, group_size=size, joint_mode=mode, num_partners=1, rng=oracle
     )
@@ -212,7 +212,7 @@ def test_what_all_episodes_come_to_is_as_before_to_the_last_bit() -> None:
     for baseline in BASELINES.values():
         whole = pool_advantages(values, baseline, 5)
         assert whole.tolist() == advantages(values, baseline).tolist()
-    chain = rollout_chains(
+    chain = collect_rollouts(
         Game(reward),
         make_tables(Game(reward))[0],
         STARTS,

@@ -16,12 +16,12 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences import comparison
 from llm_decpomdp.algorithms.preferences.comparison import History
 from llm_decpomdp.algorithms.preferences.pairs import Pair, rollout_pairs
-from llm_decpomdp.algorithms.rollout_workers.bundles import UpdateBundle
+from llm_decpomdp.algorithms.rollout_workers.batches import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.joint import aligned
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import SKIPPED
 from llm_decpomdp.utils.storage import read_json_lines
@@ -225,7 +225,7 @@ def test_texts_of_models_with_other_tokens_are_tokenised_anew(
     assert "tokenised anew for x," in caplog.text
     source: Any = trainer._source
     asked = replace(rollout_of(OWN, JOINT, [0.0, 1.0]), start=Start(seed=0))
-    bundle = UpdateBundle(
+    rollout_batch = UpdateBatch(
         seed=0,
         index=0,
         starts=(asked.start,),
@@ -234,7 +234,7 @@ def test_texts_of_models_with_other_tokens_are_tokenised_anew(
         group_size=2,
         views=False,
     )
-    (rollout,) = source.comparator.beside(bundle, [asked], Stopwatch())
+    (rollout,) = source.comparator.beside(rollout_batch, [asked], Timer())
     assert rollout.comparator is not None
     (group,) = rollout.comparator.groups  # the first turn alone
     for completion in group.completions["x"]:

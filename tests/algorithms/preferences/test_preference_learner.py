@@ -15,8 +15,8 @@ from torch.nn.functional import logsigmoid
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.joint import aligned
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
@@ -275,7 +275,7 @@ def test_the_reference_is_the_team_at_the_start() -> None:
     """The reference stays where the run began, however far the team moves."""
     team = {"x": recurrent(1), "y": recurrent(2)}
     learner = learner_of(team, dpo_beta=2.0)
-    rollouts = rollout_chains(
+    rollouts = collect_rollouts(
         EchoEnv(1), team, [Start(seed=0)], group_size=4, rng=np.random.default_rng(0)
     )
     completions = rollouts[0].groups[0].completions["x"]

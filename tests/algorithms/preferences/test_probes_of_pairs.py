@@ -13,7 +13,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import roll_out
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.envs.probes.known import PROBES
@@ -49,7 +49,7 @@ def trained(
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
     plan = RolloutOptions(joint_mode=joint_mode)
     for _ in range(updates):
-        learner.update(roll_out(env, team, starts, plan, group_size=group_size, rng=rng))
+        learner.update(collect_rollouts(env, team, starts, plan, group_size=group_size, rng=rng))
     return team, value(env, team)
 
 

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.rewards.refitting import compared
 from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
 from llm_decpomdp.algorithms.rewards.scorer import RewardModelScorer, load_scorer
 from llm_decpomdp.algorithms.rewards.scores import by_score
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import score_metrics
@@ -43,7 +43,7 @@ def judged_run(folder: Path, judge: str, **more: Any) -> Trainer:
 
 def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -> None:
     rng = np.random.default_rng(0)
-    rollouts = rollout_chains(
+    rollouts = collect_rollouts(
         EchoEnv(2), reading_team(), [Start(seed=0)], group_size=4, joint_mode="cross", rng=rng
     )
     reader = load_scorer(Path(judge), reading_team(), AGENTS)

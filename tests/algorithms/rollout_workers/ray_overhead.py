@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from llm_decpomdp.algorithms.rollout_workers.ray_crew import connect
+from llm_decpomdp.algorithms.rollout_workers.ray_workers import connect
 from llm_decpomdp.envs.sandbox import Sandbox
 from tests.support.processes import python
 from tools.performance.harness.processes import cpu_seconds

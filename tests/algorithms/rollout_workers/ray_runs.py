@@ -11,17 +11,19 @@ from pathlib import Path
 
 import torch
 
-from llm_decpomdp.algorithms.rollout_workers.ray_crew import RayCrew
-from tests.algorithms.rollout_workers import sites
-from tests.algorithms.rollout_workers.test_worker_crew import trainer
+from llm_decpomdp.algorithms.rollout_workers.ray_workers import RayRolloutWorkers
+from tests.algorithms.rollout_workers import worker_states
+from tests.algorithms.rollout_workers.test_process_workers import trainer
 
 
 def main(folder: Path, address: str | None = None) -> None:
     """Train with two actors, on a cluster or, without an address, on one of the run's own."""
     torch.set_num_threads(1)
-    build = partial(sites.endless, folder / "note")
-    crew = RayCrew(build, 2, address=address, trusted_network=address is not None)
-    trainer(folder / "run", crew=crew, checkpoint_every=1).run_updates()
+    build = partial(worker_states.endless, folder / "note")
+    rollout_worker = RayRolloutWorkers(
+        build, 2, address=address, trusted_network=address is not None
+    )
+    trainer(folder / "run", rollout_worker=rollout_worker, checkpoint_every=1).run_updates()
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.algorithms.rollout_workers.ray_crew import RayCrew
-from tests.algorithms.rollout_workers import sites
+from llm_decpomdp.algorithms.rollout_workers.ray_workers import RayRolloutWorkers
+from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.rollout_workers.test_orphans import LIMIT, alive, wait_for
-from tests.algorithms.rollout_workers.test_worker_crew import require_same, trainer
+from tests.algorithms.rollout_workers.test_process_workers import require_same, trainer
 
 psutil = pytest.importorskip("psutil")
 
@@ -34,8 +34,10 @@ LIMIT_OF_STARTS = 20.0
 
 def play(folder: Path, cluster: Any) -> Any:
     """Train with two actors, at a leisurely pace."""
-    crew = RayCrew(sites.slow, 2, max_redo=9, address=cluster.address, trusted_network=True)
-    run = trainer(folder, crew=crew)
+    rollout_worker = RayRolloutWorkers(
+        worker_states.slow, 2, max_retries=9, address=cluster.address, trusted_network=True
+    )
+    run = trainer(folder, rollout_worker=rollout_worker)
     run.run_updates()
     return run
 
@@ -75,9 +77,9 @@ def test_a_run_is_the_same_whenever_a_node_dies(
 ) -> None:
     alone, rng, left = trainer(tmp_path / "alone"), random.Random(0), []  # type: ignore[var-annotated]
     alone.run_updates()
-    begin = time.monotonic()
+    prefetch = time.monotonic()
     require_same(alone, play(tmp_path / "undisturbed", cluster))
-    span, redone = time.monotonic() - begin, 0
+    span, redone = time.monotonic() - prefetch, 0
     for number in range(TIMES):
         after = rng.uniform(0, span)
         node = rng.choice(cluster.list_all_nodes()[1:])  # the first one has no actors
@@ -87,13 +89,13 @@ def test_a_run_is_the_same_whenever_a_node_dies(
             run = play(tmp_path / str(number), cluster)
             killed.result()
         require_same(alone, run)
-        bundles = caplog.text.count("is played again")
-        redone += bundles
+        batches = caplog.text.count("is played again")
+        redone += batches
         cluster.remove_node(node, allow_graceful=False)
         cluster.add_node(num_cpus=1)
         with capsys.disabled():
             print(
-                f"\n{number + 1}: a node killed after {after:.1f} of {span:.1f} s, {bundles} bundles redone"
+                f"\n{number + 1}: a node killed after {after:.1f} of {span:.1f} s, {batches} batches redone"
             )
     assert not left
     assert redone  # else all died where nothing was lost

@@ -11,8 +11,8 @@ import pytest
 
 from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.returns import returns, visit_weights
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import cost
-from llm_decpomdp.algorithms.rollouts.plans import roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
@@ -47,7 +47,7 @@ def grow(options: RolloutOptions, group_size: int = 4, **kwargs: Any) -> Rollout
     team = {agent: Cycle("abcd") for agent in env.possible_agents}
     rng = np.random.default_rng(0)
     starts = [Start(task_id="relay/b")]
-    (rollout,) = roll_out(env, team, starts, options, group_size=group_size, rng=rng)
+    (rollout,) = collect_rollouts(env, team, starts, options, group_size=group_size, rng=rng)
     return rollout
 
 

@@ -12,9 +12,9 @@ import pytest
 from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.baselines import leave_one_out
 from llm_decpomdp.algorithms.learning.returns import partner_returns
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.joint import aligned, common, cross
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.policy import Completion
@@ -142,7 +142,7 @@ def test_a_team_of_eight_plays_as_many_joint_samples_as_were_announced(
     options = RolloutOptions(plan=plan, joint_mode="common", num_partners=4)
     announced = cost(options, 4, 8, num_turns)
     assert (announced.completions, announced.joint_samples) == (4, 4 * (1 + 8 * 3))
-    grow: Any = rollout_chains if plan == "chain" else rollout_trees
+    grow: Any = collect_rollouts if plan == "chain" else rollout_trees
     for _ in range(5):
         (rollout,) = grow(
             env, team, [Start()], group_size=4, joint_mode="common", num_partners=4, rng=rng

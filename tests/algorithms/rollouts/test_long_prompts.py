@@ -13,8 +13,8 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
 from llm_decpomdp.algorithms.rollouts.long_prompts import ENOUGH, in_words, long_first_prompts
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.metrics import reward_metrics
 from llm_decpomdp.policy import SKIPPED, Completion, PromptTooLong
@@ -83,15 +83,15 @@ def test_after_many_starts_that_fit_no_more_are_looked_at() -> None:
 def test_feedback_that_has_grown_too_long_is_named_with_task_and_agent() -> None:
     team = {"x": make_team()["x"], "y": Short(1, "raise")}
     options: Any = {"group_size": 2}
-    for roll_out in (rollout_chains, rollout_trees):
-        more = {"rng": np.random.default_rng(0)} if roll_out is rollout_chains else {}
+    for collect_rollouts in (collect_rollouts, rollout_trees):
+        more = {"rng": np.random.default_rng(0)} if collect_rollouts is collect_rollouts else {}
         with pytest.raises(ValueError, match=r"^b, y: too long$"):
-            roll_out(EchoEnv(3), team, [Start(task_id="b")], **options, **more)
+            collect_rollouts(EchoEnv(3), team, [Start(task_id="b")], **options, **more)
 
 
 def test_an_agent_that_skips_a_turn_says_nothing_and_its_team_mate_learns_as_ever() -> None:
     team = {"x": Short(1, "skip"), "y": make_team()["y"]}
-    rollouts = rollout_chains(
+    rollouts = collect_rollouts(
         EchoEnv(2), team, STARTS[:2], group_size=4, rng=np.random.default_rng(0)
     )
     second = [rollout.groups[1] for rollout in rollouts]

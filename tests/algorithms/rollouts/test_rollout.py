@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.branching import branch
 from llm_decpomdp.policy import Completion
 
@@ -32,7 +32,7 @@ def play(
     env: Any, team: Any, starts: Sequence[Start] = (Start(),), **options: Any
 ) -> list[Rollout]:
     arguments: dict[str, Any] = {"group_size": 4, "rng": np.random.default_rng(0), **options}
-    return rollout_chains(env, team, starts, **arguments)
+    return collect_rollouts(env, team, starts, **arguments)
 
 
 TEAM = {"x": ("b", "a", "aa", "aa"), "y": ("ab", "ba", "bb", "bbb")}
@@ -169,9 +169,9 @@ def test_an_environment_without_fork_is_copied_deeply(make_env: Any) -> None:
 
 
 def test_the_stopwatch_counts_sampling_and_stepping(make_env: Any) -> None:
-    clock = Stopwatch()
-    play(make_env(1), scripts(), stopwatch=clock)
-    assert set(clock.seconds) == {"sampling", "stepping"}
+    timer = Timer()
+    play(make_env(1), scripts(), timer=timer)
+    assert set(timer.seconds) == {"sampling", "stepping"}
 
 
 def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:

@@ -15,12 +15,15 @@ import torch
 
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.bundles import Bundle, Site
-from llm_decpomdp.algorithms.rollout_workers.crew import LocalCrew
-from llm_decpomdp.algorithms.rollout_workers.worker_crew import Worker, WorkerCrew
+from llm_decpomdp.algorithms.rollout_workers.batches import RolloutBatch, WorkerState
+from llm_decpomdp.algorithms.rollout_workers.process_workers import (
+    ProcessHandle,
+    ProcessRolloutWorkers,
+)
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.trainer import Trainer
@@ -30,7 +33,7 @@ from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical
 from tests.algorithms.rewards.reward_models import write_reward_model
-from tests.algorithms.rollout_workers import sites
+from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import build, on_call, recording_team, require_equal, sampled
 from tests.algorithms.training.test_dynamic_sampling import PROBLEMS, SilentEnv
 
@@ -207,22 +210,26 @@ def test_a_partner_that_goes_on_from_what_it_said_resumes_with_what_waits(tmp_pa
 
 # ------------------------------------------------------------------------- workers that sample ahead
 
-CREWED: dict[str, Any] = {"starts_per_bundle": 2, "eval_starts": sites.EVAL_STARTS, "group_size": 4}
+CREWED: dict[str, Any] = {
+    "starts_per_bundle": 2,
+    "eval_starts": worker_states.EVAL_STARTS,
+    "group_size": 4,
+}
 
 
-class Eager(LocalCrew):
+class Eager(LocalRolloutWorker):
     """Notes when it is told to begin, and to play."""
 
-    def __init__(self, site: Site, calls: list[str]) -> None:
-        super().__init__(site)
+    def __init__(self, state: WorkerState, calls: list[str]) -> None:
+        super().__init__(state)
         self.calls = calls
 
-    def begin(self, bundles: Sequence[Bundle]) -> None:
+    def prefetch(self, rollout_batches: Sequence[RolloutBatch]) -> None:
         self.calls.append(f"begin {bundles[0].purpose}")
 
-    def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
-        self.calls.append(bundles[0].purpose)
-        return super().roll(bundles, clock)
+    def sample(self, rollout_batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+        self.calls.append(rollout_batches[0].purpose)
+        return super().sample(rollout_batches, timer)
 
 
 @pytest.mark.parametrize("steps", [1, 2])
@@ -230,10 +237,15 @@ def test_a_crew_begins_with_a_later_update_before_the_learner_learns(
     tmp_path: Path, steps: int
 ) -> None:
     calls: list[str] = []
-    crew = Eager(Site(EchoEnv(2), EchoEnv(2), players := recording_team()), calls)
+    rollout_worker = Eager(WorkerState(EchoEnv(2), EchoEnv(2), players := recording_team()), calls)
     learner = {**CORRECTED, "updates_per_batch": steps}
     run = lagged(
-        tmp_path, 1, sites.BATCHES[:3], team=players, crew=crew, **{**CREWED, "learner": learner}
+        tmp_path,
+        1,
+        worker_states.BATCHES[:3],
+        team=players,
+        rollout_worker=rollout_worker,
+        **{**CREWED, "learner": learner},
     )
     learn: Any = run.learner.accumulate
     run.learner.accumulate = lambda rollouts: (calls.append("learn"), learn(rollouts))[1]  # type: ignore[method-assign]
@@ -256,15 +268,19 @@ def test_workers_that_sample_ahead_and_die_play_what_one_process_plays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders: list[Any] = []
-    give = Worker.give
-    monkeypatch.setattr(Worker, "give", lambda *a: (orders.append(a[-1].bundle), give(*a))[1])
+    give = ProcessHandle.give
+    monkeypatch.setattr(
+        ProcessHandle, "give", lambda *a: (orders.append(a[-1].rollout_batch), give(*a))[1]
+    )
     deaths = tmp_path / "deaths"
     deaths.mkdir()
     options = {**CREWED, "team": None, "learner": {}}
-    local = lagged(tmp_path / "local", 1, sites.BATCHES, **options)
+    local = lagged(tmp_path / "local", 1, worker_states.BATCHES, **options)
     local.run_updates()
-    crew: Any = WorkerCrew(partial(sites.fatal, deaths, 1), 2)
-    run = lagged(tmp_path / "crew", 1, sites.BATCHES, crew=crew, **options)
+    rollout_worker: Any = ProcessRolloutWorkers(partial(worker_states.fatal, deaths, 1), 2)
+    run = lagged(
+        tmp_path / "crew", 1, worker_states.BATCHES, rollout_worker=rollout_worker, **options
+    )
     run.run_updates()
     assert len(list(deaths.iterdir())) == 1
     assert len(orders) == 4 * 4 + 3 + 1  # of updates and evaluations, and the one that was redone
@@ -275,18 +291,29 @@ def test_workers_that_sample_ahead_and_die_play_what_one_process_plays(
 @pytest.mark.slow
 def test_a_run_that_is_stopped_while_workers_sample_ahead_goes_on_exactly(tmp_path: Path) -> None:
     options = {**CREWED, "team": None, "learner": {}}
-    local = lagged(tmp_path / "local", 1, sites.BATCHES, **options)
+    local = lagged(tmp_path / "local", 1, worker_states.BATCHES, **options)
     local.run_updates()
-    crew: Any = WorkerCrew(sites.echo, 2)
-    stopped = lagged(tmp_path / "crew", 1, sites.BATCHES, crew=crew, **options)
+    rollout_worker: Any = ProcessRolloutWorkers(worker_states.echo, 2)
+    stopped = lagged(
+        tmp_path / "crew", 1, worker_states.BATCHES, rollout_worker=rollout_worker, **options
+    )
     learner: Any = stopped.learner
     learner.accumulate = on_call(2, learner.accumulate, interrupt)
-    begin, begun = crew.begin, []
-    crew.begin = lambda bundles: (begun.append(len(bundles)), begin(bundles))
+    prefetch, begun = rollout_worker.prefetch, []
+    rollout_worker.prefetch = lambda rollout_batches: (
+        begun.append(len(rollout_batches)),
+        prefetch(rollout_batches),
+    )
     with pytest.raises(Interrupted, match="after update 2 of 4"):
         stopped.run_updates()
-    assert begun == [4, 4, 4] and not crew.workers  # of updates 2, 3 and 4
-    again = lagged(tmp_path / "crew", 1, sites.BATCHES, crew=WorkerCrew(sites.echo, 1), **options)
+    assert begun == [4, 4, 4] and not rollout_worker.workers  # of updates 2, 3 and 4
+    again = lagged(
+        tmp_path / "crew",
+        1,
+        worker_states.BATCHES,
+        rollout_worker=ProcessRolloutWorkers(worker_states.echo, 1),
+        **options,
+    )
     assert again.resume() == 2
     again.run_updates()
     require_equal(local, again)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
-from llm_decpomdp.algorithms.rollouts.plans import roll_out
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training import curriculum
@@ -205,7 +205,7 @@ class Halting:
 def test_a_pass_rate_is_that_of_episodes_under_any_plan() -> None:
     """Silence of both solves and ends an episode: 1/4 at once, and 1/4 of the others in the second turn."""
     for plan in ("chain", "tree", "episodes"):
-        rollouts = roll_out(
+        rollouts = collect_rollouts(
             EchoEnv(2),
             dict.fromkeys("xy", Halting()),
             [Start(seed=0)] * 40,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.rollouts.plans import rollout_episodes
+from llm_decpomdp.algorithms.rollouts.collection import rollout_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.rejection_sampling import passes
@@ -84,7 +84,7 @@ def test_rounds_make_passes_likelier() -> None:
     expert = iteration(team, samples=24, rounds=3, epochs=6, min_reward=3.0, batch_size=8)
     steps = []
     while not expert.done:
-        expert.prepare(Stopwatch())
+        expert.prepare(Timer())
         steps.append(expert.accumulate())
         expert.step()
     rate = [next(r["pass_rate"] for r in steps if r["round"] == n) for n in (1, 2, 3)]
@@ -95,7 +95,7 @@ def test_rounds_make_passes_likelier() -> None:
 def test_a_truncated_completion_is_no_lesson_and_a_sampled_one_keeps_its_tokens() -> None:
     team = pupils()
     expert = iteration(team, samples=40)
-    expert.prepare(Stopwatch())
+    expert.prepare(Timer())
     assert expert._learning is not None and expert._passes is not None
     learned = [e.completion for lesson in expert._learning._lessons for e in lesson]
     sampled = [e.completion for lesson in expert._passes.lessons for e in lesson]
@@ -108,7 +108,7 @@ def test_without_a_pass_the_error_says_what_to_do() -> None:
     expert = iteration(pupils(), min_reward=100.0)
     reason = r"round 1 .*none of 12 episodes of 2 problems passed, .* raise warm_start.samples, lower min_reward"
     with pytest.raises(ValueError, match=reason):
-        expert.prepare(Stopwatch())
+        expert.prepare(Timer())
 
 
 def test_options_of_passes_are_refused_with_other_sources() -> None:

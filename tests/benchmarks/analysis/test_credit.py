@@ -11,8 +11,8 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.scripted import Gold, Replay
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
 from llm_decpomdp.algorithms.rollouts.joint import pairing
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains, rollout_trees
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.analysis.credit import Credit, credits
@@ -44,7 +44,7 @@ def row_of(
         (found,) = rollout_trees(env, team, starts, group_size=size, joint_mode=joint_mode)
     else:
         rng = stream(0, "handoff")
-        (found,) = rollout_chains(env, team, starts, group_size=size, rng=rng)
+        (found,) = collect_rollouts(env, team, starts, group_size=size, rng=rng)
     return episode_row(found, 1, "train")
 
 

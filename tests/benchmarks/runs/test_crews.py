@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.algorithms.rollout_workers.bundles import EvaluationBundle
-from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
+from llm_decpomdp.algorithms.rollout_workers.batches import EvaluationBatch
+from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
 from llm_decpomdp.benchmarks.runs import crews
-from llm_decpomdp.benchmarks.runs.crews import make_crew, site
+from llm_decpomdp.benchmarks.runs.crews import make_rollout_worker, make_worker_state
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
@@ -67,10 +67,13 @@ def test_workers_that_have_nothing_to_do_are_told(
         None, [*quick, *BUNDLES, "cluster.rollout_workers=3", "cluster.max_redo=0"]
     )
     with caplog.at_level(logging.WARNING):
-        crew = make_crew(resolve(config), {})
+        rollout_worker = make_rollout_worker(resolve(config), {})
     assert "3 rollout workers share updates of 2 bundles" in caplog.text
-    assert isinstance(crew, WorkerCrew) and (crew.number, crew.max_redo) == (3, 0)
-    assert make_crew(resolve(load_config(None, quick)), {}) is None
+    assert isinstance(rollout_worker, ProcessRolloutWorkers) and (
+        rollout_worker.number,
+        rollout_worker.max_redo,
+    ) == (3, 0)
+    assert make_rollout_worker(resolve(load_config(None, quick)), {}) is None
 
 
 def test_a_worker_has_its_policies_on_the_gpus_that_sample(
@@ -80,7 +83,7 @@ def test_a_worker_has_its_policies_on_the_gpus_that_sample(
     run = resolve(load_config(None, [*quick, *workers]))
     loaded: list[TeamSpec] = []
     monkeypatch.setattr(crews.teams, "load", lambda *given: loaded.append(given[-1]))
-    site(run.config, run.train_env, run.eval_env, run.team)
+    make_worker_state(run.config, run.train_env, run.eval_env, run.team)
     devices = {name: spec.device for name, spec in loaded[0].policies.items()}
     assert devices == {"aux_0": "cuda:1", "main_0": "auto"}
     assert run.team.policies["aux_0"].device == "auto"  # where it learns
@@ -98,11 +101,11 @@ def test_a_worker_runs_programs_in_a_sandbox_of_its_own() -> None:
     config = load_config(None, ["env.id=coophumaneval-v0", *gold])
     env = config.make_eval_env()
     starts = tuple(Start(task_id=task.task_id) for task in env.tasks.tasks[:3])
-    build = partial(site, config, env, env, team_spec(config, env.possible_agents))
-    crew = WorkerCrew(build, 1)
+    build = partial(make_worker_state, config, env, env, team_spec(config, env.possible_agents))
+    rollout_worker = ProcessRolloutWorkers(build, 1)
     try:
-        (rollouts,) = crew.roll([EvaluationBundle(0, 0, starts, 3)], Stopwatch())
+        (rollouts,) = rollout_worker.sample([EvaluationBatch(0, 0, starts, 3)], Timer())
     finally:
-        crew.close()
+        rollout_worker.close()
     assert [rollout.start for rollout in rollouts] == list(starts)
     assert [rollout.groups[-1].rewards for rollout in rollouts] == [(4.0,)] * 3

@@ -14,15 +14,15 @@ import pytest
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.options import SamplerError
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.rollout_workers.bundles import Bundle
-from llm_decpomdp.algorithms.rollout_workers.crew import LocalCrew
-from llm_decpomdp.algorithms.rollout_workers.served_crew import ServedCrew
+from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
+from llm_decpomdp.algorithms.rollout_workers.batches import RolloutBatch
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.runs.crews import site
+from llm_decpomdp.benchmarks.runs.crews import make_worker_state
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
 from llm_decpomdp.benchmarks.runs.setup import resolve
@@ -95,7 +95,7 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
     ends = ["output.save_final_model=true"]
     learning, played = threading.Event(), threading.Event()
     threads: list[str] = []
-    accumulate, roll = Learner.accumulate, LocalCrew.roll
+    accumulate, sample = Learner.accumulate, LocalRolloutWorker.sample
 
     def watched(self: Learner, rollouts: Sequence[Rollout]) -> dict[str, float]:
         learning.set()
@@ -106,22 +106,24 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
         played.clear()
         return row
 
-    def noted(self: LocalCrew, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
+    def noted(
+        self: LocalRolloutWorker, rollout_batches: Sequence[RolloutBatch], timer: Timer
+    ) -> list[list[Rollout]]:
         threads.append(threading.current_thread().name)
         if threads[-1] == "MainThread":
-            return roll(self, bundles, clock)
+            return sample(self, rollout_batches, timer)
         assert learning.wait(20)
-        rolled = roll(self, bundles, clock)
+        rolled = sample(self, rollout_batches, timer)
         played.set()
         return rolled
 
-    monkeypatch.setattr(LocalCrew, "roll", noted)
+    monkeypatch.setattr(LocalRolloutWorker, "roll", noted)
     with FakeVllm(folder(quick, tiny_model)) as server:
         lagged += [f"sampler.urls=[{server.address}]"]
         with monkeypatch.context() as patch:
             patch.setattr(Learner, "accumulate", watched)
             ahead = train(load_config(None, [*lagged, *ends]), "ahead")
-        monkeypatch.setattr(ServedCrew, "begin", lambda self, bundles: None)
+        monkeypatch.setattr(AsyncServerRollouts, "begin", lambda self, rollout_batches: None)
         after = train(load_config(None, [*lagged, *ends, "output.name=after"]), "after")
     assert sum(name != "MainThread" for name in threads) == 2
     assert trained(ahead) == trained(after) and len(trained(after)) == 3
@@ -175,7 +177,7 @@ def test_a_worker_has_no_weights_of_what_servers_sample(quick: list[str]) -> Non
     values = [*quick, "model.top_p=1", "sampler.engine=vllm", "sampler.python=/a/python"]
     frozen = ["policies.aux_0.trainable=false", "model.attn_implementation=flash_attention_2"]
     run = resolve(load_config(None, [*values, *frozen, "policies.aux_0.attn_implementation=eager"]))
-    team = site(run.config, run.train_env, run.eval_env, run.team).team
+    team = make_worker_state(run.config, run.train_env, run.eval_env, run.team).team
     aux, main = team["aux_0"], team["main_0"]
     assert isinstance(aux, CausalLM) and isinstance(main, CausalLM)
     assert (aux.model.device.type, main.model.device.type) == ("cpu", "meta")

@@ -21,7 +21,7 @@ from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
@@ -95,7 +95,7 @@ def probe(device: str, updates: int, group_size: int) -> Iterator[dict[str, Any]
     yield {"units": 1}
     rng, rewards = np.random.default_rng(0), []
     for update in range(updates):
-        rollouts = rollout_chains(env, team, [Start(seed=update)], group_size=group_size, rng=rng)
+        rollouts = collect_rollouts(env, team, [Start(seed=update)], group_size=group_size, rng=rng)
         learner.update(rollouts)
         rewards.append(float(np.mean([r for o in rollouts for g in o.groups for r in g.rewards])))
     part = max(1, updates // 5)

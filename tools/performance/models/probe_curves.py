@@ -33,7 +33,7 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out, rollout_chains
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.env import DecPOMDPEnv
@@ -82,7 +82,7 @@ def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> 
     rng, views = stream(seed, "handoff"), learner.critic is not None
     points, completions, tokens = [(0, value(plain, team), 0)], 0, 0
     for update in range(1, updates + 1):
-        rollouts = roll_out(
+        rollouts = collect_rollouts(
             *(env, team, trial.starts(env, stream(seed, "starts", update)), trial.rollouts),
             group_size=trial.group_size,
             rng=rng,
@@ -138,7 +138,7 @@ def value(env: DecPOMDPEnv, team: Team) -> float:
     starts = every_start(env)
     each = EVALUATION_EPISODES // len(starts)
     if env.num_turns == 1:  # aligned joint samples are as many episodes, and sampled faster
-        rollouts = rollout_chains(
+        rollouts = collect_rollouts(
             *(env, team, starts), group_size=each, rng=np.random.default_rng(0)
         )
         return float(np.mean([rollout.groups[0].rewards for rollout in rollouts]))

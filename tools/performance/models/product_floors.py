@@ -14,7 +14,7 @@ from torch import Tensor
 
 from llm_decpomdp.agents.inference.decoding import threads_for
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from tools.performance.models import workload
 from tools.performance.models.learning_variants import synthetic
 from tools.performance.models.workload import Case
@@ -98,12 +98,12 @@ def update(**arguments: Any) -> Iterator[dict[str, Any]]:
     products = Products(policy, case.dtype)
     products.forward(8, 8)
     yield {"units": 8}
-    clock = Stopwatch()
-    with clock("sampling"):
+    timer = Timer()
+    with timer("sampling"):
         for batch in passes:
             products.generate(batch, case.group_size * len(batch), case.new_tokens)
         _wait(case.device)
-    with clock("learning"):
+    with timer("learning"):
         for length in lengths:
             tokens = case.group_size * case.new_tokens
             rows = length + tokens - case.group_size
@@ -111,7 +111,7 @@ def update(**arguments: Any) -> Iterator[dict[str, Any]]:
             products.backward(rows, tokens, frozen=shared)
         _wait(case.device)
     units = case.group_size * case.new_tokens * len(lengths)
-    yield {"units": units, "parts": clock.seconds}
+    yield {"units": units, "parts": timer.seconds}
 
 
 def _wait(device: str) -> None:

@@ -13,10 +13,10 @@ from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.plans import rollout_chains
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.policy import Policy
 from tools.performance.models import workload
@@ -77,15 +77,15 @@ def updates(
     options: LearnerOptions = OPTIONS,
     **ways: Any,
 ) -> Iterator[dict[str, Any]]:
-    """Make an update for each start, and yield its tokens and times; `ways` as of `rollout_chains`."""
+    """Make an update for each start, and yield its tokens and times; `ways` as of `collect_rollouts`."""
     learner = Learner(team, ALGORITHMS["magrpo"], options)
     for start in starts:
-        clock = Stopwatch()
+        timer = Timer()
         settings = {"group_size": group_size, "rng": np.random.default_rng(0), **ways}
-        rollouts = rollout_chains(env, team, [start], stopwatch=clock, **settings)
-        with clock("learning"):
+        rollouts = collect_rollouts(env, team, [start], timer=timer, **settings)
+        with timer("learning"):
             learner.update([with_signal(rollout) for rollout in rollouts])
-        parts = {PARTS[name]: seconds for name, seconds in clock.seconds.items()}
+        parts = {PARTS[name]: seconds for name, seconds in timer.seconds.items()}
         yield {"units": count_tokens(rollouts), "parts": parts}
 
 

@@ -10,14 +10,19 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.bundles import Bundle, Site, UpdateBundle, cut
-from llm_decpomdp.algorithms.rollout_workers.crew import LocalCrew
-from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
+from llm_decpomdp.algorithms.rollout_workers.batches import (
+    RolloutBatch,
+    UpdateBatch,
+    WorkerState,
+    split_into_batches,
+)
+from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from tests.algorithms.conftest import EchoEnv
-from tests.algorithms.rollout_workers import sites
+from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import build, make_team, require_equal
 from tests.algorithms.training.test_dynamic_sampling import BATCHES as THREES
 from tests.algorithms.training.test_dynamic_sampling import PROBLEMS, SilentEnv
@@ -25,7 +30,7 @@ from tests.algorithms.training.test_dynamic_sampling import PROBLEMS, SilentEnv
 STARTS = tuple(Start(seed=n) for n in range(5))
 
 
-def bundle(**values: Any) -> UpdateBundle:
+def batch(**values: Any) -> UpdateBatch:
     given = {
         "seed": 0,
         "index": 1,
@@ -35,58 +40,58 @@ def bundle(**values: Any) -> UpdateBundle:
         "group_size": 4,
         "views": False,
     }
-    return UpdateBundle(**{**given, **values})
+    return UpdateBatch(**{**given, **values})
 
 
 def test_starts_are_cut_in_order_and_the_last_bundle_takes_the_rest() -> None:
-    assert cut(STARTS, 2) == [STARTS[:2], STARTS[2:4], STARTS[4:]]
-    assert cut(STARTS, 9) == [STARTS]
-    assert cut((), 2) == []
+    assert split_into_batches(STARTS, 2) == [STARTS[:2], STARTS[2:4], STARTS[4:]]
+    assert split_into_batches(STARTS, 9) == [STARTS]
+    assert split_into_batches((), 2) == []
 
 
 def test_without_a_size_each_process_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cut(STARTS, None) == [STARTS]
+    assert split_into_batches(STARTS, None) == [STARTS]
     monkeypatch.setattr(processes, "world_size", lambda: 2)
-    assert cut(STARTS, None) == [STARTS[::2], STARTS[1::2]]
-    assert cut(STARTS[:1], None) == [STARTS[:1], ()]
-    assert cut(STARTS, 2) == [STARTS[:2], STARTS[2:4], STARTS[4:]]
+    assert split_into_batches(STARTS, None) == [STARTS[::2], STARTS[1::2]]
+    assert split_into_batches(STARTS[:1], None) == [STARTS[:1], ()]
+    assert split_into_batches(STARTS, 2) == [STARTS[:2], STARTS[2:4], STARTS[4:]]
 
 
 def test_a_bundle_does_not_depend_on_what_was_played_before() -> None:
-    site, other = (Site(EchoEnv(2), EchoEnv(2), make_team()) for _ in range(2))
-    one, two = bundle(), bundle(index=2)
-    first = [one.roll(site, Stopwatch()), two.roll(site, Stopwatch())]
-    assert [two.roll(other, Stopwatch()), one.roll(other, Stopwatch())] == first[::-1]
-    assert one.roll(site, Stopwatch()) == first[0]
+    state, other = (WorkerState(EchoEnv(2), EchoEnv(2), make_team()) for _ in range(2))
+    one, two = batch(), batch(index=2)
+    first = [one.sample(state, Timer()), two.sample(state, Timer())]
+    assert [two.sample(other, Timer()), one.sample(other, Timer())] == first[::-1]
+    assert one.sample(state, Timer()) == first[0]
 
 
 @pytest.mark.parametrize("change", [{"index": 2}, {"update": 4}, {"seed": 1}, {"round": 1}])
 def test_bundles_of_another_name_sample_otherwise(change: dict[str, int]) -> None:
-    site = Site(EchoEnv(2), EchoEnv(2), make_team())
-    assert bundle().roll(site, Stopwatch()) != bundle(**change).roll(site, Stopwatch())
+    state = WorkerState(EchoEnv(2), EchoEnv(2), make_team())
+    assert batch().sample(state, Timer()) != batch(**change).sample(state, Timer())
 
 
-class Listed(LocalCrew):
-    """Notes what it is told to do, and plays bundles from the last to the first."""
+class Listed(LocalRolloutWorker):
+    """Notes what it is told to do, and plays batches from the last to the first."""
 
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
+    def __init__(self, state: WorkerState) -> None:
+        super().__init__(state)
         self.calls: list[Any] = []
 
-    def publish(self, policies: Any, version: int) -> None:
+    def update_weights(self, policies: Any, version: int) -> None:
         assert set(policies) == {"x", "y"}
         self.calls.append(("publish", version))
 
-    def roll(self, bundles: Sequence[Bundle], clock: Stopwatch) -> list[list[Rollout]]:
-        self.calls.append([(b.purpose, b.index, len(b.starts)) for b in bundles])
-        return super().roll(bundles[::-1], clock)[::-1]
+    def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+        self.calls.append([(b.purpose, b.index, len(b.starts)) for b in batches])
+        return super().sample(batches[::-1], timer)[::-1]
 
     def close(self) -> None:
         self.calls.append("close")
 
 
 def test_a_crew_is_given_each_version_of_the_weights_before_bundles_of_it(tmp_path: Path) -> None:
-    crew = Listed(Site(EchoEnv(2), EchoEnv(2), team := make_team()))
+    rollout_worker = Listed(WorkerState(EchoEnv(2), EchoEnv(2), team := make_team()))
     run = build(
         tmp_path,
         [STARTS, STARTS],
@@ -94,16 +99,16 @@ def test_a_crew_is_given_each_version_of_the_weights_before_bundles_of_it(tmp_pa
         eval_every=2,
         eval_starts=[Start(seed=n) for n in range(7)],
         starts_per_bundle=2,
-        crew=crew,
+        rollout_worker=rollout_worker,
     )
     run.run_updates()
     update = [("update 1", 0, 2), ("update 1", 1, 2), ("update 1", 2, 1)]
     second = [("update 2", *rest) for _, *rest in update]
-    # As many completions at a time as in a bundle of an update: 2 starts with groups of 3.
+    # As many completions at a time as in a batch of an update: 2 starts with groups of 3.
     evaluation = [("an evaluation", 0, 6), ("an evaluation", 1, 1)]
     versions = [[("publish", version)] for version in range(3)]
     first = [*versions[0], evaluation, update, *versions[1], second]
-    assert crew.calls == [*first, *versions[2], evaluation, "close"]
+    assert rollout_worker.calls == [*first, *versions[2], evaluation, "close"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,7 @@ def test_a_crew_is_given_each_version_of_the_weights_before_bundles_of_it(tmp_pa
 def test_the_order_in_which_bundles_are_played_changes_nothing(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    def trainer(folder: str, kind: type[LocalCrew], batches: Any = THREES) -> Any:
+    def trainer(folder: str, kind: type[LocalRolloutWorker], batches: Any = THREES) -> Any:
         env: Any = SilentEnv(2)
         team = make_team()
         return build(
@@ -120,15 +125,15 @@ def test_the_order_in_which_bundles_are_played_changes_nothing(
             batches,
             **{"env": env, "team": team, "problems": PROBLEMS, "starts_per_bundle": 2},
             **{"group_size": 4, "checkpoint_every": 1, "record_tokens": True, **options},
-            crew=kind(Site(env, env, team)),
+            rollout_worker=kind(WorkerState(env, env, team)),
         )
 
-    straight = trainer("straight", LocalCrew)
+    straight = trainer("straight", LocalRolloutWorker)
     straight.run_updates()
     backwards = trainer("backwards", Listed)
     backwards.run_updates()
     require_equal(straight, backwards)
-    trainer("parts", LocalCrew, THREES[:2]).run_updates()
+    trainer("parts", LocalRolloutWorker, THREES[:2]).run_updates()
     again = trainer("parts", Listed)
     again.resume()
     again.run_updates()
@@ -147,5 +152,5 @@ def test_what_would_depend_on_the_order_of_bundles_is_refused(tmp_path: Path) ->
         build(tmp_path, team=team, starts_per_bundle=1)
     with pytest.raises(ValueError, match="a start with neither seed nor task_id"):
         build(tmp_path, [[Start()]], starts_per_bundle=1)
-    with pytest.raises(ValueError, match="a crew shares the bundles of an update"):
-        build(tmp_path, crew=WorkerCrew(sites.echo, 1))
+    with pytest.raises(ValueError, match="a crew shares the batches of an update"):
+        build(tmp_path, rollout_worker=ProcessRolloutWorkers(worker_states.echo, 1))

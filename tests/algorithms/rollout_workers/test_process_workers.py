@@ -15,25 +15,25 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.rollout_workers.options import CrewError
-from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
+from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
+from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import PromptTooLong
 from llm_decpomdp.utils.storage import read_json_lines
-from tests.algorithms.rollout_workers import sites
+from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import build, on_call, rows, weights
 from tests.support.processes import ROOT, python
 
 OPTIONS: dict[str, Any] = {
     "starts_per_bundle": 2,
     "record_tokens": True,
-    "eval_starts": sites.EVAL_STARTS,
+    "eval_starts": worker_states.EVAL_STARTS,
     "group_size": 6,
 }
 
 
-def trainer(folder: Path, batches: Any = sites.BATCHES, **options: Any) -> Trainer:
+def trainer(folder: Path, batches: Any = worker_states.BATCHES, **options: Any) -> Trainer:
     return build(folder, batches, **{**OPTIONS, **options})
 
 
@@ -58,7 +58,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     "workers", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
 )
 def test_workers_play_what_one_process_plays(local: Trainer, tmp_path: Path, workers: int) -> None:
-    run = trainer(tmp_path, crew=WorkerCrew(sites.echo, workers))
+    run = trainer(tmp_path, rollout_worker=ProcessRolloutWorkers(worker_states.echo, workers))
     run.run_updates()
     require_same(local, run)
 
@@ -68,38 +68,45 @@ def test_a_bundle_whose_worker_is_killed_is_played_again(
 ) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()
-    run = trainer(tmp_path / "run", crew=WorkerCrew(partial(sites.fatal, deaths, 1), 2))
+    run = trainer(
+        tmp_path / "run",
+        rollout_worker=ProcessRolloutWorkers(partial(worker_states.fatal, deaths, 1), 2),
+    )
     with caplog.at_level(logging.WARNING):
         run.run_updates()
     require_same(local, run)
     (message,) = [record.message for record in caplog.records if "worker" in record.message]
-    assert "died by SIGKILL: bundle 2 of update 2 (starts: seed 12, seed 13) is played" in message
+    assert "died by SIGKILL: batch 2 of update 2 (starts: seed 12, seed 13) is played" in message
 
 
 @pytest.mark.slow
 def test_a_bundle_that_kills_every_worker_ends_the_run_and_is_named(tmp_path: Path) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()
-    crew = WorkerCrew(partial(sites.fatal, deaths, 9), 1, max_redo=1)
-    run = trainer(tmp_path / "run", crew=crew, eval_starts=[])
-    with pytest.raises(CrewError) as caught:
+    rollout_worker = ProcessRolloutWorkers(
+        partial(worker_states.fatal, deaths, 9), 1, max_retries=1
+    )
+    run = trainer(tmp_path / "run", rollout_worker=rollout_worker, eval_starts=[])
+    with pytest.raises(RolloutWorkerError) as caught:
         run.run_updates()
     message = str(caught.value)
-    assert message.startswith("2 workers have died of bundle 2 of update 2 (starts")
+    assert message.startswith("2 workers have died of batch 2 of update 2 (starts")
     assert "seed 13" in message and "by SIGKILL" in message
     assert message.endswith("the last words of a worker")
-    assert run.saved == 1 and not crew.workers
+    assert run.saved == 1 and not rollout_worker.workers
 
 
 @pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_workers(local: Trainer, tmp_path: Path) -> None:
-    crew: Any = WorkerCrew(sites.echo, 2)
-    first = trainer(tmp_path, crew=crew)
-    crew.roll = on_call(4, crew.roll, lambda *_: signal.raise_signal(signal.SIGINT))
+    rollout_worker: Any = ProcessRolloutWorkers(worker_states.echo, 2)
+    first = trainer(tmp_path, rollout_worker=rollout_worker)
+    rollout_worker.sample = on_call(
+        4, rollout_worker.sample, lambda *_: signal.raise_signal(signal.SIGINT)
+    )
     with pytest.raises(Interrupted, match="after update 3 of 4"):
         first.run_updates()
-    assert not crew.workers
-    second = trainer(tmp_path, crew=WorkerCrew(sites.echo, 1))
+    assert not rollout_worker.workers
+    second = trainer(tmp_path, rollout_worker=ProcessRolloutWorkers(worker_states.echo, 1))
     assert second.resume() == 3
     second.run_updates()
     require_same(local, second)
@@ -107,23 +114,27 @@ def test_a_run_goes_on_with_another_number_of_workers(local: Trainer, tmp_path: 
 
 @pytest.mark.slow
 def test_what_fails_for_everyone_is_told_at_once_and_as_it_is(tmp_path: Path) -> None:
-    run = trainer(tmp_path / "1", crew=WorkerCrew(sites.broken, 1), eval_starts=[])
+    run = trainer(
+        tmp_path / "1",
+        rollout_worker=ProcessRolloutWorkers(worker_states.broken, 1),
+        eval_starts=[],
+    )
     with pytest.raises(FloatingPointError, match=r"^the task has a fault$"):
         run.run_updates()
-    run = trainer(tmp_path / "2", crew=WorkerCrew(sites.absent, 1))
+    run = trainer(tmp_path / "2", rollout_worker=ProcessRolloutWorkers(worker_states.absent, 1))
     with pytest.raises(OSError, match="no model of that name"):
         run.run_updates()
 
 
 def test_a_crew_has_workers_and_an_end() -> None:
     with pytest.raises(ValueError, match="got 0 and 3"):
-        WorkerCrew(sites.echo, 0)
+        ProcessRolloutWorkers(worker_states.echo, 0)
     with pytest.raises(ValueError, match="got 1 and -1"):
-        WorkerCrew(sites.echo, 1, -1)
-    crew = WorkerCrew(sites.echo, 1)
-    folder = crew.folder
+        ProcessRolloutWorkers(worker_states.echo, 1, -1)
+    rollout_worker = ProcessRolloutWorkers(worker_states.echo, 1)
+    folder = rollout_worker.folder
     assert folder.is_dir()
-    crew.close()
+    rollout_worker.close()
     assert not folder.exists()
 
 
@@ -138,13 +149,13 @@ ORPHAN = """
 import sys
 from functools import partial
 from pathlib import Path
-from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
+from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from tests.algorithms.rollout_workers import sites
 from tests.algorithms.runs import build
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    crew = WorkerCrew(partial(sites.orphaned, folder / "note"), 1)
+    crew = ProcessRolloutWorkers(partial(sites.orphaned, folder / "note"), 1)
     print(crew.folder, flush=True)
     build(folder / "run", crew=crew, eval_starts=[], starts_per_bundle=1).run_updates()
 """
@@ -154,10 +165,10 @@ UNGUARDED = """
 import sys
 from functools import partial
 from pathlib import Path
-from llm_decpomdp.algorithms.rollout_workers.worker_crew import WorkerCrew
+from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from tests.algorithms.runs import build
 
-crew = WorkerCrew(partial(dict, more_than_a_pipe_holds=bytes(1_000_000)), 1, max_redo=0)
+crew = ProcessRolloutWorkers(partial(dict, more_than_a_pipe_holds=bytes(1_000_000)), 1, max_retries=0)
 build(Path(sys.argv[1]), crew=crew, eval_starts=[], starts_per_bundle=1).run_updates()
 """
 
@@ -169,7 +180,7 @@ def test_a_script_whose_workers_cannot_import_it_ends_with_an_error(tmp_path: Pa
     run = python(str(script), str(tmp_path / "run"), env=environment, timeout=120, check=False)
     assert run.returncode == 1
     assert "if __name__ == '__main__'" in run.stderr
-    assert "1 worker has died of bundle 0 of update 1" in run.stderr
+    assert "1 worker has died of batch 0 of update 1" in run.stderr
     assert "what keeps a worker from starting stands further up" in run.stderr
 
 

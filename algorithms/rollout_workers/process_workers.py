@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from llm_decpomdp.algorithms.rollout_workers.dispatch import DispatchingCrew, Hand
-from llm_decpomdp.algorithms.rollout_workers.worker import (
-    Build,
-    Failed,
-    Order,
-    Played,
-    Ready,
-    Setup,
+from llm_decpomdp.algorithms.rollout_workers.pool import RolloutWorkerPool, WorkerHandle
+from llm_decpomdp.algorithms.rollout_workers.worker_process import (
+    BatchFailure,
+    BatchResult,
+    MakeWorkerState,
+    RolloutRequest,
+    WorkerReady,
+    WorkerSetup,
     save_weights,
     work,
 )
@@ -37,28 +37,28 @@ PATIENCE = 5.0
 """Seconds that a worker has to end, once it was terminated."""
 
 
-class WorkerCrew(DispatchingCrew):
-    """Plays bundles in processes of their own; a bundle whose process dies is played again by a new one.
+class ProcessRolloutWorkers(RolloutWorkerPool):
+    """Plays batches in processes of their own; a batch whose process dies is played again by a new one.
 
     Args:
         build: Makes environments and team of a worker, in the worker: the same in each as those of the learner,
             whose weights are published to them.
-        workers: Number of processes, at least 1. They start with the first bundles.
-        max_redo: Most times that a bundle is played again.
-        samplers: As of `DispatchingCrew`.
+        workers: Number of processes, at least 1. They start with the first batches.
+        max_retries: Most times that a batch is played again.
+        samplers: As of `RolloutWorkerPool`.
 
     Raises:
-        ValueError: If there are no workers, or `max_redo` is negative.
+        ValueError: If there are no workers, or `max_retries` is negative.
     """
 
     def __init__(
         self,
-        build: Build,
+        build: MakeWorkerState,
         workers: int,
-        max_redo: int = 3,
+        max_retries: int = 3,
         samplers: Mapping[str, RemoteSampler] | None = None,
     ) -> None:
-        super().__init__(workers, max_redo, samplers)
+        super().__init__(workers, max_retries, samplers)
         self._build = pickle.dumps(build)
         self._folder: TemporaryDirectory[str] | None = None
         self._publications = 0
@@ -79,11 +79,11 @@ class WorkerCrew(DispatchingCrew):
             self._supply.weights.unlink()
         return path
 
-    def _start(self) -> Worker:
+    def _start(self) -> ProcessHandle:
         self._started += 1
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
         log = self.folder / f"worker-{self._started}.log"
-        return Worker(log, Setup(self._build, torch.get_num_threads(), device))
+        return ProcessHandle(log, WorkerSetup(self._build, torch.get_num_threads(), device))
 
     def close(self) -> None:
         """End the workers, and remove weights and logs."""
@@ -92,12 +92,12 @@ class WorkerCrew(DispatchingCrew):
             self._folder.cleanup()
             self._folder = None
 
-    def _speaking(self) -> list[Worker]:
+    def _speaking(self) -> list[ProcessHandle]:
         speaking = wait([worker.connection for worker in self.workers])
         return [worker for worker in self.workers if worker.connection in speaking]
 
 
-class Worker(Hand):
+class ProcessHandle(WorkerHandle):
     """A worker as its crew sees it.
 
     Args:
@@ -105,7 +105,7 @@ class Worker(Hand):
         setup: What it begins with.
     """
 
-    def __init__(self, log: Path, setup: Setup) -> None:
+    def __init__(self, log: Path, setup: WorkerSetup) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would share torch's threads
         self.connection, far_end = context.Pipe()
         self.process = context.Process(target=work, args=(log, far_end), daemon=True)
@@ -119,8 +119,8 @@ class Worker(Hand):
         self._ready = False
         self._sent = True  # a large order would wait for the worker's first read
 
-    def give(self, place: int, order: Order) -> None:
-        """Let the worker play a bundle, once it is ready."""
+    def give(self, place: int, order: RolloutRequest) -> None:
+        """Let the worker play a batch, once it is ready."""
         self.place, self.order, self._sent = place, order, False
         self._send()
 
@@ -130,13 +130,13 @@ class Worker(Hand):
                 self.connection.send(self.order)
             self._sent = True
 
-    def receive(self) -> Ready | Played | Failed | None:
+    def receive(self) -> WorkerReady | BatchResult | BatchFailure | None:
         """Return what the worker says; `None` if it has died."""
         try:
-            message: Ready | Played | Failed = self.connection.recv()
+            message: WorkerReady | BatchResult | BatchFailure = self.connection.recv()
         except (EOFError, OSError):
             return None
-        if isinstance(message, Ready):
+        if isinstance(message, WorkerReady):
             self._ready = True
             self._send()
         return message

@@ -1,7 +1,7 @@
 """A crew of Ray actors, on the nodes of a cluster.
 
 Ray places the actors, and carries weights and rollouts. What is played, and when it is played again, is decided
-here as for workers of this machine: the bundle of an actor that dies, with or without its node, is another's.
+here as for workers of this machine: the batch of an actor that dies, with or without its node, is another's.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from llm_decpomdp.algorithms.rollout_workers.bundles import Site
-from llm_decpomdp.algorithms.rollout_workers.dispatch import DispatchingCrew, Hand
-from llm_decpomdp.algorithms.rollout_workers.options import CrewError
-from llm_decpomdp.algorithms.rollout_workers.worker import (
-    Build,
-    Failed,
-    Order,
-    Played,
-    Ready,
+from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
+from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
+from llm_decpomdp.algorithms.rollout_workers.pool import RolloutWorkerPool, WorkerHandle
+from llm_decpomdp.algorithms.rollout_workers.worker_process import (
+    BatchFailure,
+    BatchResult,
+    MakeWorkerState,
+    RolloutRequest,
+    WorkerReady,
     load_states,
     play,
 )
@@ -58,20 +58,20 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
         trusted_network: Whether a cluster that asks for no token will do: all who reach it may run code on it.
 
     Raises:
-        CrewError: If Ray is missing or too old, there is no token, or no cluster.
+        RolloutWorkerError: If Ray is missing or too old, there is no token, or no cluster.
     """
     if address is None:
         os.environ.setdefault(AUTH_MODE, "token")  # Ray reads it as it is imported
     try:
         import ray
     except ImportError:
-        raise CrewError(f"this needs Ray: {install_command('cluster')}") from None
+        raise RolloutWorkerError(f"this needs Ray: {install_command('cluster')}") from None
     if tuple(map(int, ray.__version__.split(".")[:2])) < MIN_VERSION:
-        raise CrewError(
+        raise RolloutWorkerError(
             f"ray {ray.__version__} lets strangers run code: install 'ray>=2.52', on all nodes"
         )
     if os.environ.get(AUTH_MODE) != "token" and not trusted_network:
-        raise CrewError(
+        raise RolloutWorkerError(
             f"whoever reaches a Ray cluster without tokens may run code on it. Start it with {AUTH_MODE}=token "
             "(`ray get-auth-token --generate` makes one) and set that here too, or say that all who reach it may: "
             "cluster.trusted_network=true, or --trusted-network"
@@ -87,12 +87,14 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
             **settings,
         )
     except Exception as error:  # as many kinds as reasons
-        raise CrewError(f"no Ray cluster at {address or 'this machine'}: {error}") from error
+        raise RolloutWorkerError(
+            f"no Ray cluster at {address or 'this machine'}: {error}"
+        ) from error
     return ray
 
 
-class Actor:
-    """Plays bundles in a process that Ray has placed.
+class RayActor:
+    """Plays batches in a process that Ray has placed.
 
     Args:
         build: A `Build`, pickled.
@@ -102,14 +104,14 @@ class Actor:
     def __init__(self, build: bytes, threads: int) -> None:
         torch.set_num_threads(threads)
         self._build, self._version = build, 0
-        self._site: Site | None = None
+        self._site: WorkerState | None = None
 
-    def ready(self) -> Ready:
+    def ready(self) -> WorkerReady:
         """Say that Ray has placed this actor."""
-        return Ready()
+        return WorkerReady()
 
-    def play(self, order: Order) -> Played | Failed:
-        """Play a bundle; errors come back as values, but those of Ray, after which another actor plays it."""
+    def play(self, order: RolloutRequest) -> BatchResult | BatchFailure:
+        """Play a batch; errors come back as values, but those of Ray, after which another actor plays it."""
         import ray
 
         try:
@@ -120,22 +122,22 @@ class Actor:
                 if version != self._version:
                     load_states(self._site.team, ray.get(reference))
                     self._version = version
-            return play(order.bundle, self._site, order.supply.servers)
+            return play(order.batch, self._site, order.supply.servers)
         except ray.exceptions.RayError:  # such as weights that are lost with their node
             raise
         except Exception as error:
-            return Failed.of(error)
+            return BatchFailure.of(error)
 
 
-class RayCrew(DispatchingCrew):
-    """Plays bundles in Ray actors; a bundle whose actor or node dies is played again by another.
+class RayRolloutWorkers(RolloutWorkerPool):
+    """Plays batches in Ray actors; a batch whose actor or node dies is played again by another.
 
     Args:
-        build: Makes environments and team of an actor, as of `WorkerCrew`. The package, and what it reads, is on
+        build: Makes environments and team of an actor, as of `ProcessRolloutWorkers`. The package, and what it reads, is on
             all nodes alike.
         workers: Number of actors, at least 1.
-        max_redo: Most times that a bundle is played again.
-        samplers: As of `DispatchingCrew`; the servers are where every node reaches them.
+        max_retries: Most times that a batch is played again.
+        samplers: As of `RolloutWorkerPool`; the servers are where every node reaches them.
         address: As of `connect`; a cluster that is started here ends with the crew.
         trusted_network: As of `connect`.
         cpus: CPUs of a node that an actor takes.
@@ -144,9 +146,9 @@ class RayCrew(DispatchingCrew):
 
     def __init__(
         self,
-        build: Build,
+        build: MakeWorkerState,
         workers: int,
-        max_redo: int = 3,
+        max_retries: int = 3,
         samplers: Mapping[str, RemoteSampler] | None = None,
         *,
         address: str | None = None,
@@ -154,7 +156,7 @@ class RayCrew(DispatchingCrew):
         cpus: float = 1.0,
         gpus: float = 0.0,
     ) -> None:
-        super().__init__(workers, max_redo, samplers)
+        super().__init__(workers, max_retries, samplers)
         self._build = pickle.dumps(build)
         self._needs = {"num_cpus": cpus, "num_gpus": gpus}
         self._connect = partial(connect, address, trusted_network=trusted_network)
@@ -162,15 +164,15 @@ class RayCrew(DispatchingCrew):
         self._publications = 0
         try:
             self._room()  # says at once what is missing
-        except CrewError:
+        except RolloutWorkerError:
             self._ray.shutdown()
             raise
 
-    def publish(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Put new weights where every node finds them; errors as of `DispatchingCrew`."""
+    def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
+        """Put new weights where every node finds them; errors as of `RolloutWorkerPool`."""
         if not self._ray.is_initialized():  # the crew was closed
             self._connect()
-        super().publish(policies, version)
+        super().update_weights(policies, version)
 
     def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Any:
         self._publications += 1
@@ -182,7 +184,7 @@ class RayCrew(DispatchingCrew):
         """Return how many actors the nodes can hold, at most as many as are wanted.
 
         Raises:
-            CrewError: If no node can hold one.
+            RolloutWorkerError: If no node can hold one.
         """
         needs = {"CPU": self._needs["num_cpus"], "GPU": self._needs["num_gpus"]}
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
@@ -194,16 +196,16 @@ class RayCrew(DispatchingCrew):
             supply = "; ".join(
                 ", ".join(f"{node.get(name, 0):g} {name}s" for name in needs) for node in nodes
             )
-            raise CrewError(
+            raise RolloutWorkerError(
                 f"a rollout worker needs {needs['CPU']:g} CPUs and {needs['GPU']:g} GPUs of one node, and the "
                 f"nodes have: {supply}"
             )
         return min(self.number, sum(room))
 
-    def _start(self) -> RayHand:
+    def _start(self) -> RayActorHandle:
         options = {**self._needs, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
-        actor = self._ray.remote(Actor).options(**options)
-        return RayHand(self._ray, actor.remote(self._build, torch.get_num_threads()))
+        actor = self._ray.remote(RayActor).options(**options)
+        return RayActorHandle(self._ray, actor.remote(self._build, torch.get_num_threads()))
 
     def _speaking(self) -> list[Any]:
         calls = {worker.call: worker for worker in self.workers if worker.call is not None}
@@ -219,7 +221,7 @@ class RayCrew(DispatchingCrew):
         self._ray.shutdown()
 
 
-class RayHand(Hand):
+class RayActorHandle(WorkerHandle):
     """An actor as its crew sees it.
 
     Args:
@@ -234,16 +236,16 @@ class RayHand(Hand):
         """What it is asked."""
         self._death = ""
 
-    def give(self, place: int, order: Order) -> None:
-        """Let the actor play a bundle."""
+    def give(self, place: int, order: RolloutRequest) -> None:
+        """Let the actor play a batch."""
         self.place, self.order = place, order
         self.call = self._actor.play.remote(order)
 
-    def receive(self) -> Ready | Played | Failed | None:
+    def receive(self) -> WorkerReady | BatchResult | BatchFailure | None:
         """Return what the actor says; `None` if it has died."""
         call, self.call = self.call, None
         try:
-            message: Ready | Played | Failed = self._ray.get(call)
+            message: WorkerReady | BatchResult | BatchFailure = self._ray.get(call)
         except self._ray.exceptions.RayError as error:
             self._death = str(error)
             return None

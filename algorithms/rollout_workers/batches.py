@@ -1,10 +1,10 @@
 """Bundles: starts that are played together, with random streams of their own.
 
-What a bundle plays is a function of the weights and of the bundle: of seed, update, index and starts. It does
-not depend on the process that plays it, nor on what that process has played before, so that a bundle whose process
+What a batch plays is a function of the weights and of the batch: of seed, update, index and starts. It does
+not depend on the process that plays it, nor on what that process has played before, so that a batch whose process
 has died is simply played again.
 
-Without `starts_per_bundle` each process has one bundle, its share of the update, named by the process's rank.
+Without `starts_per_bundle` each process has one batch, its share of the update, named by the process's rank.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.streams import seed_policies
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.plans import play_episodes, roll_out
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.wrappers.channel import seed_noise
@@ -31,8 +31,8 @@ Item = TypeVar("Item")
 
 
 @dataclass
-class Site:
-    """What bundles are played with, in one process."""
+class WorkerState:
+    """What batches are played with, in one process."""
 
     env: TextEnv
     """The environment of updates."""
@@ -41,32 +41,32 @@ class Site:
     team: Team
     """A policy for each agent."""
     rng: np.random.Generator | None = None
-    """The stream of handoffs and partners of the newest bundle of an update."""
+    """The stream of handoffs and partners of the newest batch of an update."""
 
 
 @dataclass(frozen=True)
-class Bundle(ABC):
+class RolloutBatch(ABC):
     """Starts that are played together, one rollout from each."""
 
     seed: int
     """The run's seed."""
     index: int
-    """Position among the bundles of the same update or evaluation, of all processes, from 0."""
+    """Position among the batches of the same update or evaluation, of all processes, from 0."""
     starts: tuple[Start, ...]
     """At least one."""
 
     @property
     @abstractmethod
     def purpose(self) -> str:
-        """What the bundle is part of, in words."""
+        """What the batch is part of, in words."""
 
     @abstractmethod
-    def roll(self, site: Site, clock: Stopwatch) -> list[Rollout]:
+    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
         """Play a rollout from each start; the clock is given the seconds of each activity."""
 
 
 @dataclass(frozen=True)
-class UpdateBundle(Bundle):
+class UpdateBatch(RolloutBatch):
     """A part of an update."""
 
     update: int
@@ -82,7 +82,7 @@ class UpdateBundle(Bundle):
 
     @property
     def purpose(self) -> str:
-        """What the bundle is part of, in words."""
+        """What the batch is part of, in words."""
         return f"update {self.update}"
 
     @property
@@ -95,19 +95,19 @@ class UpdateBundle(Bundle):
         """False in the refill of a process's whole share of an update, which goes on with those it began with."""
         return not self.round or self.options.starts_per_bundle is not None
 
-    def roll(self, site: Site, clock: Stopwatch) -> list[Rollout]:
-        """Play a rollout from each start, by streams that bundle and round name."""
+    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
+        """Play a rollout from each start, by streams that batch and round name."""
         if self.has_own_streams:
-            seed_policies(site.team, self.seed, "update", *self.names, index=self.index)
-            site.rng = stream(self.seed, "handoff", *self.names, self.index)
-            seed_noise(site.env, self.seed, "update", *self.names, self.index)
-        assert site.rng is not None, self
+            seed_policies(state.team, self.seed, "update", *self.names, index=self.index)
+            state.rng = stream(self.seed, "handoff", *self.names, self.index)
+            seed_noise(state.env, self.seed, "update", *self.names, self.index)
+        assert state.rng is not None, self
         first = self.index * (self.options.starts_per_bundle or 0)
-        rollouts = roll_out(
-            *(site.env, site.team, self.starts, self.options),
+        rollouts = collect_rollouts(
+            *(state.env, state.team, self.starts, self.options),
             group_size=self.group_size,
-            rng=site.rng,
-            stopwatch=clock,
+            rng=state.rng,
+            timer=timer,
             views=self.views,
         )
         if self.options.starts_per_bundle is None:
@@ -116,7 +116,7 @@ class UpdateBundle(Bundle):
 
 
 @dataclass(frozen=True)
-class EvaluationBundle(Bundle):
+class EvaluationBatch(RolloutBatch):
     """A part of an evaluation; all evaluations sample with the same random numbers."""
 
     at_a_time: int
@@ -124,24 +124,24 @@ class EvaluationBundle(Bundle):
 
     @property
     def purpose(self) -> str:
-        """What the bundle is part of, in words."""
+        """What the batch is part of, in words."""
         return "an evaluation"
 
-    def roll(self, site: Site, clock: Stopwatch) -> list[Rollout]:
+    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
         """Play an episode from each start."""
-        seed_policies(site.team, self.seed, "evaluation", index=self.index)
-        seed_noise(site.eval_env, self.seed, "evaluation", self.index)
+        seed_policies(state.team, self.seed, "evaluation", index=self.index)
+        seed_noise(state.eval_env, self.seed, "evaluation", self.index)
         return play_episodes(
-            site.eval_env, site.team, self.starts, at_a_time=self.at_a_time, stopwatch=clock
+            state.eval_env, state.team, self.starts, at_a_time=self.at_a_time, timer=timer
         )
 
 
-def cut(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:
-    """Cut starts into the bundles of all processes.
+def split_into_batches(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:
+    """Cut starts into the batches of all processes.
 
     Args:
         starts: Those of an update or an evaluation.
-        size: Starts of a bundle, but for the last one; `None` for one bundle of each process, which then takes
+        size: Starts of a batch, but for the last one; `None` for one batch of each process, which then takes
             every n-th start of n processes and may be empty.
     """
     if size is None:
@@ -150,12 +150,12 @@ def cut(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:
     return [tuple(starts[first : first + size]) for first in range(0, len(starts), size)]
 
 
-def for_writer(rolled: Sequence[Sequence[Item]], size: int | None) -> list[Item]:
+def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[Item]:
     """Collect the rollouts of all processes in the first one, in the order of their starts; elsewhere none.
 
     Args:
-        rolled: Those of the bundles of this process, or what stands for them.
+        rolled: Those of the batches of this process, or what stands for them.
         size: As of `cut`.
     """
-    parts = rolled if size is not None else [[rollout] for bundle in rolled for rollout in bundle]
+    parts = rolled if size is not None else [[rollout] for batch in rolled for rollout in batch]
     return [rollout for part in processes.gather_in_first(parts) for rollout in part]

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.rollout_workers.bundles import Site
+from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
 from tests.algorithms.conftest import EchoEnv
@@ -101,30 +101,30 @@ class BrokenEnv(EchoEnv):
         raise FloatingPointError("the task has a fault")
 
 
-def echo() -> Site:
-    return Site(EchoEnv(2), EchoEnv(2), make_team())
+def echo() -> WorkerState:
+    return WorkerState(EchoEnv(2), EchoEnv(2), make_team())
 
 
-def fatal(folder: Path, times: int, node: bool = False) -> Site:
+def fatal(folder: Path, times: int, node: bool = False) -> WorkerState:
     env = FatalEnv(folder, times, node)
-    return Site(env, EchoEnv(2), make_team())
+    return WorkerState(env, EchoEnv(2), make_team())
 
 
-def orphaned(note: Path) -> Site:
-    return Site(OrphanEnv(note), EchoEnv(2), make_team())
+def orphaned(note: Path) -> WorkerState:
+    return WorkerState(OrphanEnv(note), EchoEnv(2), make_team())
 
 
-def endless(note: Path) -> Site:
-    return Site(EndlessEnv(note), EchoEnv(2), make_team())
+def endless(note: Path) -> WorkerState:
+    return WorkerState(EndlessEnv(note), EchoEnv(2), make_team())
 
 
-def slow() -> Site:
-    return Site(SlowEnv(2), EchoEnv(2), make_team())
+def slow() -> WorkerState:
+    return WorkerState(SlowEnv(2), EchoEnv(2), make_team())
 
 
-def broken() -> Site:
-    return Site(BrokenEnv(2), EchoEnv(2), make_team())
+def broken() -> WorkerState:
+    return WorkerState(BrokenEnv(2), EchoEnv(2), make_team())
 
 
-def absent() -> Site:
+def absent() -> WorkerState:
     raise OSError("no model of that name")

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.algorithms.rollout_workers import ray_crew
-from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions, CrewError
-from llm_decpomdp.algorithms.rollout_workers.ray_crew import AUTH_MODE, RayCrew, connect
+from llm_decpomdp.algorithms.rollout_workers import ray_workers as ray_crew
+from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions, RolloutWorkerError
+from llm_decpomdp.algorithms.rollout_workers.ray_workers import (
+    AUTH_MODE,
+    RayRolloutWorkers,
+    connect,
+)
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from tests.algorithms.rollout_workers import sites
-from tests.algorithms.rollout_workers.test_worker_crew import require_same, trainer
+from tests.algorithms.rollout_workers import worker_states
+from tests.algorithms.rollout_workers.test_process_workers import require_same, trainer
 from tests.support.processes import python
 
 slow = pytest.mark.slow
@@ -27,9 +31,9 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     return run
 
 
-def crew(build: Any, workers: int, cluster: Any = None) -> RayCrew:
+def rollout_worker(build: Any, workers: int, cluster: Any = None) -> RayRolloutWorkers:
     address = cluster and cluster.address
-    return RayCrew(build, workers, address=address, trusted_network=cluster is not None)
+    return RayRolloutWorkers(build, workers, address=address, trusted_network=cluster is not None)
 
 
 @slow
@@ -37,7 +41,7 @@ def crew(build: Any, workers: int, cluster: Any = None) -> RayCrew:
 def test_actors_play_what_one_process_plays(
     local: Trainer, tmp_path: Path, cluster: Any, workers: int
 ) -> None:
-    run = trainer(tmp_path, crew=crew(sites.echo, workers, cluster))
+    run = trainer(tmp_path, rollout_worker=rollout_worker(worker_states.echo, workers, cluster))
     run.run_updates()
     require_same(local, run)
 
@@ -48,11 +52,14 @@ def test_a_bundle_whose_actor_is_killed_is_played_again(
 ) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()
-    run = trainer(tmp_path / "run", crew=crew(partial(sites.fatal, deaths, 1), 2, cluster))
+    run = trainer(
+        tmp_path / "run",
+        rollout_worker=rollout_worker(partial(worker_states.fatal, deaths, 1), 2, cluster),
+    )
     with caplog.at_level(logging.WARNING):
         run.run_updates()
     require_same(local, run)
-    assert "bundle 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
+    assert "batch 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
 
 
 @slow
@@ -61,12 +68,12 @@ def test_a_run_goes_on_when_a_node_dies(
 ) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()
-    build = partial(sites.fatal, deaths, 1, node=True)
-    run = trainer(tmp_path / "run", crew=crew(build, 2, cluster))
+    build = partial(worker_states.fatal, deaths, 1, node=True)
+    run = trainer(tmp_path / "run", rollout_worker=rollout_worker(build, 2, cluster))
     with caplog.at_level(logging.WARNING):
         run.run_updates()
     require_same(local, run)
-    assert "bundle 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
+    assert "batch 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
 
 
 @slow
@@ -75,15 +82,20 @@ def test_a_bundle_that_kills_every_actor_ends_the_run_and_is_named(
 ) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()
-    run = trainer(tmp_path / "run", crew=crew(partial(sites.fatal, deaths, 9), 2, cluster))
-    with pytest.raises(CrewError, match="4 workers have died of bundle 2 of update"):
+    run = trainer(
+        tmp_path / "run",
+        rollout_worker=rollout_worker(partial(worker_states.fatal, deaths, 9), 2, cluster),
+    )
+    with pytest.raises(RolloutWorkerError, match="4 workers have died of batch 2 of update"):
         run.run_updates()
     assert run.saved == 1
 
 
 @slow
 def test_what_fails_for_everyone_is_told_as_it_is(tmp_path: Path, cluster: Any) -> None:
-    run = trainer(tmp_path, crew=crew(sites.broken, 1, cluster), eval_starts=[])
+    run = trainer(
+        tmp_path, rollout_worker=rollout_worker(worker_states.broken, 1, cluster), eval_starts=[]
+    )
     with pytest.raises(FloatingPointError, match=r"^the task has a fault$"):
         run.run_updates()
 
@@ -91,11 +103,13 @@ def test_what_fails_for_everyone_is_told_as_it_is(tmp_path: Path, cluster: Any) 
 @slow
 def test_a_cluster_without_room_is_told_at_once(cluster: Any) -> None:
     address = {"address": cluster.address, "trusted_network": True}
-    with pytest.raises(CrewError, match="needs 2 CPUs and 0 GPUs of one node"):
-        RayCrew(sites.echo, 1, cpus=2, **address)  # two nodes have one each
-    with pytest.raises(CrewError, match="needs 1 CPUs and 4 GPUs of one node, and the nodes have"):
-        RayCrew(sites.echo, 1, gpus=4, **address)
-    crew(sites.echo, 1, cluster).close()
+    with pytest.raises(RolloutWorkerError, match="needs 2 CPUs and 0 GPUs of one node"):
+        RayRolloutWorkers(worker_states.echo, 1, cpus=2, **address)  # two nodes have one each
+    with pytest.raises(
+        RolloutWorkerError, match="needs 1 CPUs and 4 GPUs of one node, and the nodes have"
+    ):
+        RayRolloutWorkers(worker_states.echo, 1, gpus=4, **address)
+    rollout_worker(worker_states.echo, 1, cluster).close()
 
 
 @slow
@@ -114,14 +128,14 @@ def test_a_run_of_the_command_starts_a_cluster_of_its_own_and_ends_it(tmp_path: 
 def test_a_cluster_without_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
     monkeypatch.delenv(AUTH_MODE, raising=False)
-    with pytest.raises(CrewError, match=r"may run code on it.*trusted_network=true"):
+    with pytest.raises(RolloutWorkerError, match=r"may run code on it.*trusted_network=true"):
         connect("10.0.0.1:6379")
 
 
 def test_an_old_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray")
     monkeypatch.setattr(ray, "__version__", "2.51.1")
-    with pytest.raises(CrewError, match=r"ray 2\.51\.1 lets strangers run code"):
+    with pytest.raises(RolloutWorkerError, match=r"ray 2\.51\.1 lets strangers run code"):
         connect()
 
 

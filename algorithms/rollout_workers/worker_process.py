@@ -1,4 +1,4 @@
-"""A worker: the process that plays bundles for a crew, with environments and a team of its own."""
+"""A worker: the process that plays batches for a crew, with environments and a team of its own."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from llm_decpomdp.algorithms.rollout_workers.bundles import Bundle, Site
+from llm_decpomdp.algorithms.rollout_workers.batches import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch, distinct_policies
+from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.policy import EnginePolicy, Stateful, Team
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.served_weights import ServedWeights
 
-Build = Callable[[], Site]
-"""Makes the site of a worker. It can be pickled: a function of a module, or `functools.partial` of one."""
+MakeWorkerState = Callable[[], WorkerState]
+"""Makes the state of a worker. It can be pickled: a function of a module, or `functools.partial` of one."""
 
 
 @dataclass(frozen=True)
-class Setup:
+class WorkerSetup:
     """What a worker begins with."""
 
     build: bytes
@@ -42,7 +42,7 @@ class Setup:
     """The CUDA device of the process that learns, if there are any."""
 
 
-class Supply(NamedTuple):
+class WeightUpdate(NamedTuple):
     """The weights to play with, as they were published."""
 
     weights: Any
@@ -51,39 +51,39 @@ class Supply(NamedTuple):
     """What sampling at a server needs, by agent."""
 
 
-class Order(NamedTuple):
-    """A bundle to play."""
+class RolloutRequest(NamedTuple):
+    """A batch to play."""
 
-    bundle: Bundle
-    supply: Supply
-
-
-class Ready(NamedTuple):
-    """A worker has built its site, and can be given orders."""
+    batch: RolloutBatch
+    supply: WeightUpdate
 
 
-class Played(NamedTuple):
-    """A bundle was played."""
+class WorkerReady(NamedTuple):
+    """A worker has built its state, and can be given orders."""
+
+
+class BatchResult(NamedTuple):
+    """A batch was played."""
 
     rollouts: list[Rollout]
     seconds: dict[str, float]
     """Spent by activity."""
 
 
-class Failed(NamedTuple):
-    """The site could not be built, or a bundle cannot be played: whoever tries, or while a server is lost."""
+class BatchFailure(NamedTuple):
+    """The state could not be built, or a batch cannot be played: whoever tries, or while a server is lost."""
 
     error: BaseException
     cause: BaseException | None
 
     @classmethod
-    def of(cls, error: BaseException) -> Failed:
+    def of(cls, error: BaseException) -> BatchFailure:
         """Return an error in a form that can be sent."""
         return cls(_portable(error), error.__cause__ and _portable(error.__cause__))
 
 
 def work(log: Path, connection: Connection) -> None:
-    """Receive a `Setup`, then play the bundles that come in, until the other end is closed or the parent ends.
+    """Receive a `Setup`, then play the batches that come in, until the other end is closed or the parent ends.
 
     Args:
         log: File that takes whatever the worker says.
@@ -94,31 +94,33 @@ def work(log: Path, connection: Connection) -> None:
     _write_to(log)
     newest: Path | None = None
     try:
-        setup: Setup = connection.recv()
+        setup: WorkerSetup = connection.recv()
         torch.set_num_threads(setup.threads)
         if setup.device:  # 0 is torch's own choice, and costs memory only where it is used
             torch.cuda.set_device(setup.device)
-        site: Site = pickle.loads(setup.build)()
-        connection.send(Ready())
+        state: WorkerState = pickle.loads(setup.build)()
+        connection.send(WorkerReady())
         while True:
-            bundle, supply = connection.recv()
+            batch, supply = connection.recv()
             if supply.weights is not None and supply.weights != newest:
                 states = torch.load(supply.weights, map_location="cpu", weights_only=True)
-                load_states(site.team, states)
+                load_states(state.team, states)
                 newest = supply.weights
-            connection.send(play(bundle, site, supply.servers))
+            connection.send(play(batch, state, supply.servers))
     except (EOFError, BrokenPipeError):  # the crew was closed
         return
     except Exception as error:
         traceback.print_exc()
-        connection.send(Failed.of(error))
+        connection.send(BatchFailure.of(error))
 
 
-def play(bundle: Bundle, site: Site, servers: Mapping[str, ServedWeights]) -> Played:
-    """Play a bundle by policies that are sampled here or at servers; errors as of `Bundle.roll`."""
-    attach(site.team, servers)
-    clock = Stopwatch()
-    return Played(bundle.roll(site, clock), clock.seconds)
+def play(
+    batch: RolloutBatch, state: WorkerState, servers: Mapping[str, ServedWeights]
+) -> BatchResult:
+    """Play a batch by policies that are sampled here or at servers; errors as of `Bundle.roll`."""
+    attach(state.team, servers)
+    timer = Timer()
+    return BatchResult(batch.sample(state, timer), timer.seconds)
 
 
 def attach(team: Team, servers: Mapping[str, ServedWeights]) -> None:
@@ -149,7 +151,7 @@ def load_states(team: Team, states: Mapping[str, Any]) -> None:
 
 
 def _end_with_parent(folder: Path) -> None:
-    """End this process as soon as its parent has ended, also in the middle of a bundle, and clear up for it.
+    """End this process as soon as its parent has ended, also in the middle of a batch, and clear up for it.
 
     Args:
         folder: The crew's folder, with weights that may be large.

@@ -1,4 +1,4 @@
-"""Whom a crew gives its bundles, with workers that are placed late, never, or die."""
+"""Whom a crew gives its batches, with workers that are placed late, never, or die."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ import pytest
 
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
-from llm_decpomdp.algorithms.rollout_workers.bundles import Bundle, EvaluationBundle
-from llm_decpomdp.algorithms.rollout_workers.dispatch import DispatchingCrew, Hand
-from llm_decpomdp.algorithms.rollout_workers.options import CrewError
-from llm_decpomdp.algorithms.rollout_workers.worker import Failed, Order, Played, Ready
+from llm_decpomdp.algorithms.rollout_workers.batches import EvaluationBatch, RolloutBatch
+from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
+from llm_decpomdp.algorithms.rollout_workers.pool import RolloutWorkerPool, WorkerHandle
+from llm_decpomdp.algorithms.rollout_workers.worker_process import (
+    BatchFailure,
+    BatchResult,
+    RolloutRequest,
+    WorkerReady,
+)
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.sampling import Stopwatch
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 
 
-class Puppet(Hand):
+class Puppet(WorkerHandle):
     """A worker that says what a list holds, and in place of `play` what it has played."""
 
     def __init__(self, words: list[Any], placed: bool = True) -> None:
         self.words, self.placed = words, placed
 
-    def give(self, place: int, order: Order) -> None:
+    def give(self, place: int, order: RolloutRequest) -> None:
         self.place, self.order = place, order
 
-    def receive(self) -> Ready | Played | Failed | None:
+    def receive(self) -> WorkerReady | BatchResult | BatchFailure | None:
         word = self.words.pop(0)
         if word == "play":
             assert self.order is not None
-            return Played([], {"sampling": float(self.order.bundle.index)})
-        self.placed = self.placed or isinstance(word, Ready)
+            return BatchResult([], {"sampling": float(self.order.batch.index)})
+        self.placed = self.placed or isinstance(word, WorkerReady)
         return word  # type: ignore[no-any-return]
 
     def terminate(self) -> None:
@@ -44,19 +49,19 @@ class Puppet(Hand):
         return "nothing"
 
 
-class PuppetCrew(DispatchingCrew):
+class PuppetCrew(RolloutWorkerPool):
     """Starts the puppets of a list, and hears all that have something to say."""
 
     def __init__(
-        self, puppets: list[Puppet], workers: int, max_redo: int = 3, samplers: Any = None
+        self, puppets: list[Puppet], workers: int, max_retries: int = 3, samplers: Any = None
     ) -> None:
-        super().__init__(workers, max_redo, samplers)
+        super().__init__(workers, max_retries, samplers)
         self.puppets = puppets
 
     def _store(self, policies: Mapping[str, Any], version: int) -> Any:
         return version
 
-    def _start(self) -> Hand:
+    def _start(self) -> WorkerHandle:
         return self.puppets.pop(0)
 
     def _speaking(self) -> list[Any]:
@@ -78,7 +83,7 @@ class PuppetSampler:
     def launch(self) -> None:
         self.wishes.append("launch")
 
-    def publish(self, version: int) -> None:
+    def update_weights(self, version: int) -> None:
         self.wishes.append(f"publish {version}")
 
     def serve(self) -> Any:
@@ -92,102 +97,104 @@ class PuppetSampler:
         self.wishes.append("close")
 
 
-def bundles(number: int) -> list[Bundle]:
-    return [EvaluationBundle(0, index, (Start(seed=index),), 1) for index in range(number)]
+def batches(number: int) -> list[RolloutBatch]:
+    return [EvaluationBatch(0, index, (Start(seed=index),), 1) for index in range(number)]
 
 
 def test_who_is_never_placed_keeps_nobody_waiting() -> None:
     able, unplaced = Puppet(["play"] * 4), Puppet([], placed=False)
-    clock = Stopwatch()
-    assert PuppetCrew([able, unplaced], 2).roll(bundles(4), clock) == [[]] * 4
-    assert unplaced.order is None and clock.seconds == {"sampling": 6.0}
+    timer = Timer()
+    assert PuppetCrew([able, unplaced], 2).sample(batches(4), timer) == [[]] * 4
+    assert unplaced.order is None and timer.seconds == {"sampling": 6.0}
 
 
 def test_who_is_placed_later_plays_what_is_left() -> None:
-    late = Puppet([Ready(), "play", "play"], placed=False)
-    assert PuppetCrew([late], 1).roll(bundles(2), Stopwatch()) == [[], []]
+    late = Puppet([WorkerReady(), "play", "play"], placed=False)
+    assert PuppetCrew([late], 1).sample(batches(2), Timer()) == [[], []]
 
 
 def test_a_begun_bundle_is_played_once() -> None:
     able = Puppet(["play", "play"])
-    crew = PuppetCrew([able], 1)
-    crew.begin(bundles(2))
+    rollout_worker = PuppetCrew([able], 1)
+    rollout_worker.prefetch(batches(2))
     assert able.place == 0
-    crew.roll(bundles(2), Stopwatch())
+    rollout_worker.sample(batches(2), Timer())
     assert not able.words
 
 
 def test_a_death_without_a_bundle_is_none_of_a_bundle() -> None:
     puppets = [Puppet([None], placed=False) for _ in range(5)]
-    crew = PuppetCrew([*puppets, Puppet(["play"])], 1, max_redo=0)
-    assert crew.roll(bundles(1), Stopwatch()) == [[]]
+    rollout_worker = PuppetCrew([*puppets, Puppet(["play"])], 1, max_retries=0)
+    assert rollout_worker.sample(batches(1), Timer()) == [[]]
 
 
 def test_deaths_with_a_bundle_are_counted() -> None:
-    crew = PuppetCrew([Puppet([None]), Puppet([None]), Puppet(["play"])], 1, max_redo=1)
-    with pytest.raises(CrewError, match=r"2 workers have died of bundle 0 of an eval"):
-        crew.roll(bundles(1), Stopwatch())
+    rollout_worker = PuppetCrew(
+        [Puppet([None]), Puppet([None]), Puppet(["play"])], 1, max_retries=1
+    )
+    with pytest.raises(RolloutWorkerError, match=r"2 workers have died of batch 0 of an eval"):
+        rollout_worker.sample(batches(1), Timer())
 
 
-LOSS = Failed.of(ServerLost("no answer"))
+LOSS = BatchFailure.of(ServerLost("no answer"))
 
 
 def test_a_server_is_looked_after_once_for_all_workers_who_lost_it() -> None:
     server = PuppetSampler()
     workers = [Puppet([LOSS]), Puppet([LOSS]), Puppet(["play", "play"]), Puppet(["play"])]
-    crew = PuppetCrew(list(workers), 2, samplers={"aux_0": server, "main_0": server})
-    crew.publish({}, 5)
+    rollout_worker = PuppetCrew(list(workers), 2, samplers={"aux_0": server, "main_0": server})
+    rollout_worker.update_weights({}, 5)
     assert server.wishes == ["launch", "publish 5", "serve"]
-    clock = Stopwatch()
-    assert crew.roll(bundles(3), clock) == [[]] * 3
-    assert clock.seconds == {"sampling": 3.0}
-    assert server.wishes[3:] == ["serve"] and crew.workers == workers[2:]
+    timer = Timer()
+    assert rollout_worker.sample(batches(3), timer) == [[]] * 3
+    assert timer.seconds == {"sampling": 3.0}
+    assert server.wishes[3:] == ["serve"] and rollout_worker.workers == workers[2:]
     orders = [worker.order for worker in workers[2:]]
     assert all(order and order.supply == (None, {"aux_0": 4, "main_0": 4}) for order in orders)
-    crew.close()
+    rollout_worker.close()
     assert server.wishes[4:] == ["close"]
 
 
 def test_a_server_that_is_lost_too_often_with_a_bundle_ends_the_run() -> None:
     server = PuppetSampler(max_restarts=1)
     each_once = [Puppet([LOSS]), Puppet(["play"]), Puppet([LOSS]), Puppet(["play"])]
-    crew = PuppetCrew(each_once, 1, samplers={"aux_0": server})
-    crew.publish({}, 1)
+    rollout_worker = PuppetCrew(each_once, 1, samplers={"aux_0": server})
+    rollout_worker.update_weights({}, 1)
     for _ in range(2):
-        crew.roll(bundles(1), Stopwatch())
-        crew.workers.clear()
-    crew = PuppetCrew([Puppet([LOSS]), Puppet([LOSS])], 1, samplers={"aux_0": server})
-    crew.publish({}, 1)
+        rollout_worker.sample(batches(1), Timer())
+        rollout_worker.workers.clear()
+    rollout_worker = PuppetCrew([Puppet([LOSS]), Puppet([LOSS])], 1, samplers={"aux_0": server})
+    rollout_worker.update_weights({}, 1)
     told = (
-        r"(?s)lost a server that samples 2 times as they played bundle 0.*no answer.*no room on the"
+        r"(?s)lost a server that samples 2 times as they played batch 0.*no answer.*no room on the"
     )
     with pytest.raises(SamplerError, match=told):
-        crew.roll(bundles(1), Stopwatch())
+        rollout_worker.sample(batches(1), Timer())
 
 
 def test_who_loses_a_server_does_not_keep_others_from_playing() -> None:
     workers = [Puppet([LOSS]), Puppet(["play", "play"])]
-    crew = PuppetCrew(workers, 1, samplers={"aux_0": PuppetSampler()})
-    crew.publish({}, 1)
-    assert crew.roll(bundles(2), Stopwatch()) == [[], []]
-    assert crew.workers[0].order.bundle.index == 0  # it came last
+    rollout_worker = PuppetCrew(workers, 1, samplers={"aux_0": PuppetSampler()})
+    rollout_worker.update_weights({}, 1)
+    assert rollout_worker.sample(batches(2), Timer()) == [[], []]
+    assert rollout_worker.workers[0].order.batch.index == 0  # it came last
 
 
 def test_other_words_of_a_server_end_the_run_at_once() -> None:
-    refusal = Failed.of(SamplerError("a prompt is too long"))
-    crew = PuppetCrew([Puppet([refusal])], 1, samplers={"aux_0": PuppetSampler()})
+    refusal = BatchFailure.of(SamplerError("a prompt is too long"))
+    rollout_worker = PuppetCrew([Puppet([refusal])], 1, samplers={"aux_0": PuppetSampler()})
     with pytest.raises(SamplerError, match="a prompt is too long"):
-        crew.roll(bundles(1), Stopwatch())
+        rollout_worker.sample(batches(1), Timer())
 
 
 def test_weights_that_no_server_has_go_to_the_workers() -> None:
-    crew = PuppetCrew([Puppet(["play"])], 1, samplers={"aux_0": PuppetSampler()})
+    rollout_worker = PuppetCrew([Puppet(["play"])], 1, samplers={"aux_0": PuppetSampler()})
     aux, main = tiny_causal_lm("ab"), tiny_causal_lm("ab")
     aux.engine.remote = object()  # type: ignore[assignment]
     kept: list[set[str]] = []
-    crew._store = lambda policies, version: kept.append({*policies})  # type: ignore[method-assign]
-    crew.publish({"aux_0": aux, "main_0": main}, 1)
-    crew.publish({"aux_0": aux}, 1)
+    rollout_worker._store = lambda policies, version: kept.append({*policies})  # type: ignore[method-assign]
+    rollout_worker.update_weights({"aux_0": aux, "main_0": main}, 1)
+    rollout_worker.update_weights({"aux_0": aux}, 1)
     assert kept == [{"main_0"}]
 
 

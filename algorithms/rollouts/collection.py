@@ -34,7 +34,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     Act,
     Move,
     Prompts,
-    Stopwatch,
+    Timer,
     check_team,
     sampling,
 )
@@ -42,7 +42,7 @@ from llm_decpomdp.policy import Team
 from llm_decpomdp.validation import unknown
 
 
-def roll_out(
+def collect_rollouts(
     env: TextEnv,
     team: Team,
     starts: Sequence[Start],
@@ -50,26 +50,26 @@ def roll_out(
     *,
     group_size: int,
     rng: np.random.Generator,
-    stopwatch: Stopwatch | None = None,
+    timer: Timer | None = None,
     views: bool = False,
 ) -> list[Rollout]:
-    """Grow a rollout from each start by the plan of the options; arguments and errors as of `rollout_chains`."""
+    """Grow a rollout from each start by the plan of the options; arguments and errors as of `collect_rollouts`."""
     if options.plan == "episodes":
-        return rollout_episodes(env, team, starts, group_size=group_size, stopwatch=stopwatch)
+        return rollout_episodes(env, team, starts, group_size=group_size, timer=timer)
     settings: dict[str, Any] = {
         "group_size": group_size,
         "joint_mode": options.joint_mode,
         "num_partners": options.num_partners,
         "early_termination_threshold": options.early_termination_threshold,
         "rng": rng,
-        "stopwatch": stopwatch,
+        "stopwatch": timer,
     }
     if options.plan == "tree":
         return rollout_trees(env, team, starts, **settings)
-    return rollout_chains(env, team, starts, handoff=options.handoff, views=views, **settings)
+    return collect_rollouts(env, team, starts, handoff=options.handoff, views=views, **settings)
 
 
-def rollout_chains(
+def collect_rollouts(
     env: TextEnv,
     team: Team,
     starts: Sequence[Start],
@@ -81,7 +81,7 @@ def rollout_chains(
     early_termination_threshold: float | None = None,
     act: Act | None = None,
     rng: np.random.Generator,
-    stopwatch: Stopwatch | None = None,
+    timer: Timer | None = None,
     views: bool = False,
 ) -> list[Rollout]:
     """Play one chain for each start, all of them in step.
@@ -120,7 +120,7 @@ def rollout_chains(
 
     act = act or sampling(group_size)
     pair = pairing(joint_mode, group_size, len(team), num_partners, rng)
-    return grow(env, team, starts, pair, act, choose, early_termination_threshold, stopwatch, views)
+    return grow(env, team, starts, pair, act, choose, early_termination_threshold, timer, views)
 
 
 def rollout_trees(
@@ -133,7 +133,7 @@ def rollout_trees(
     num_partners: int = 1,
     early_termination_threshold: float | None = None,
     rng: np.random.Generator | None = None,
-    stopwatch: Stopwatch | None = None,
+    timer: Timer | None = None,
 ) -> list[Rollout]:
     """Grow one tree from each start, all of them turn by turn.
 
@@ -149,12 +149,12 @@ def rollout_trees(
         stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
 
     Raises:
-        KeyError: If an agent has no policy, or `joint_mode` is unknown; and others as of `rollout_chains`.
+        KeyError: If an agent has no policy, or `joint_mode` is unknown; and others as of `collect_rollouts`.
     """
     check_team(env, team, group_size)
     act = sampling(group_size)
     pair = pairing(joint_mode, group_size, len(team), num_partners, rng)
-    return grow(env, team, starts, pair, act, None, early_termination_threshold, stopwatch)
+    return grow(env, team, starts, pair, act, None, early_termination_threshold, timer)
 
 
 def rollout_episodes(
@@ -163,7 +163,7 @@ def rollout_episodes(
     starts: Sequence[Start],
     *,
     group_size: int,
-    stopwatch: Stopwatch | None = None,
+    timer: Timer | None = None,
 ) -> list[Rollout]:
     """Play G whole episodes from each start: a tree whose later groups have one completion of each agent.
 
@@ -175,17 +175,17 @@ def rollout_episodes(
         stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
 
     Raises:
-        KeyError: If an agent has no policy; and others as of `rollout_chains`.
+        KeyError: If an agent has no policy; and others as of `collect_rollouts`.
     """
     check_team(env, team, group_size)
     sizes = chain([group_size], repeat(1))
 
     def act(
-        team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], stopwatch: Stopwatch
+        team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
     ) -> list[Move]:
-        return sampling(next(sizes))(team, envs, prompts, stopwatch)
+        return sampling(next(sizes))(team, envs, prompts, timer)
 
-    rollouts = grow(env, team, starts, None, act, None, None, stopwatch)
+    rollouts = grow(env, team, starts, None, act, None, None, timer)
     return [replace(rollout, pooled=True) for rollout in rollouts]
 
 
@@ -196,7 +196,7 @@ def play_episodes(
     *,
     act: Act | None = None,
     at_a_time: int | None = None,
-    stopwatch: Stopwatch | None = None,
+    timer: Timer | None = None,
 ) -> list[Rollout]:
     """Play one episode from each start, as evaluations do: a chain whose groups have one joint sample.
 
@@ -209,14 +209,12 @@ def play_episodes(
         stopwatch: Adds the seconds of `act`, and those spent `stepping`.
 
     Raises:
-        KeyError: If an agent has no policy; and others as of `rollout_chains`.
+        KeyError: If an agent has no policy; and others as of `collect_rollouts`.
     """
     rng = np.random.default_rng(0)  # never matters: a group of one has nothing to choose from
     size = at_a_time or max(1, len(starts))
     rollouts: list[Rollout] = []
     for first in range(0, len(starts), size):
         batch = starts[first : first + size]
-        rollouts += rollout_chains(
-            env, team, batch, group_size=1, act=act, rng=rng, stopwatch=stopwatch
-        )
+        rollouts += collect_rollouts(env, team, batch, group_size=1, act=act, rng=rng, timer=timer)
     return rollouts
