@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
     from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner as PreferenceLearner
     from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts as collect_rollouts
-    from llm_decpomdp.algorithms.rollouts.collection import rollout_episodes as rollout_episodes
-    from llm_decpomdp.algorithms.rollouts.collection import rollout_trees as rollout_trees
     from llm_decpomdp.algorithms.rollouts.environment import TextEnv as TextEnv
     from llm_decpomdp.algorithms.rollouts.rollout import Group as Group
     from llm_decpomdp.algorithms.rollouts.rollout import Rollout as Rollout
@@ -38,11 +36,7 @@ else:
             "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],
             "llm_decpomdp.algorithms.preferences.learner": ["PreferenceLearner"],
             "llm_decpomdp.algorithms.rollouts.environment": ["TextEnv"],
-            "llm_decpomdp.algorithms.rollouts.collection": [
-                "collect_rollouts",
-                "rollout_episodes",
-                "rollout_trees",
-            ],
+            "llm_decpomdp.algorithms.rollouts.collection": ["collect_rollouts"],
             "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start"],
             "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
             "llm_decpomdp.algorithms.training.trainer_options": ["TrainerOptions"],

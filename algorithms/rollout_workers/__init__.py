@@ -1,1 +1,1 @@
-"""Who plays the starts of an update, and where: batches, and the crews that play them."""
+"""Who plays the starts of an update, and where: batches, and the rollout workers that play them."""

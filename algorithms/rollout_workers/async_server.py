@@ -1,4 +1,4 @@
-"""A crew in this process whose policies are sampled at servers."""
+"""A rollout worker in this process whose policies are sampled at servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Roll = Callable[[Sequence[RolloutBatch], Timer], list[list[Rollout]]]
 """Plays batches."""
 
 PATIENCE = 5.0
-"""Seconds that a thread has to leave what it plays, once the crew is closed."""
+"""Seconds that a thread has to leave what it plays, once the rollout worker is closed."""
 
 
 class AsyncServerRollouts(LocalRolloutWorker):
@@ -113,12 +113,12 @@ class PrefetchedRollouts(Timer):
             RolloutWorkerError: If nobody waits for it any more.
         """
         if self._left:
-            raise RolloutWorkerError("the crew was closed while it played")
+            raise RolloutWorkerError("the rollout worker was closed while it played")
         with super().__call__(activity):
             yield
 
     def result(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Wait for the rollouts, and add their seconds to a clock; errors as of the crew."""
+        """Wait for the rollouts, and add their seconds to a timer; errors as of the rollout worker."""
         assert self.batches == list(batches), "others were begun"
         rolled = self._rolled.get()
         for activity, seconds in self.seconds.items():

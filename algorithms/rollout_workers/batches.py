@@ -62,7 +62,7 @@ class RolloutBatch(ABC):
 
     @abstractmethod
     def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
-        """Play a rollout from each start; the clock is given the seconds of each activity."""
+        """Play a rollout from each start; the timer is given the seconds of each activity."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Options of crews, and what may end one."""
+"""Options of rollout workers, and what may end one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A crew whose workers are processes that may die: it hands batches out, and again where a worker has died."""
+"""A pool of worker processes that may die: the batch of a dead worker is sampled again by another."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerHandle(ABC):
-    """A worker as its crew sees it."""
+    """A worker as its pool sees it."""
 
     place: int | None = None
     """Place of the batch that it was given."""

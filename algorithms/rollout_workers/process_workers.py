@@ -1,4 +1,4 @@
-"""A crew of processes on this machine."""
+"""A rollout worker of processes on this machine."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class ProcessRolloutWorkers(RolloutWorkerPool):
 
     @property
     def folder(self) -> Path:
-        """Folder of the weights and logs, until the crew is closed."""
+        """Folder of the weights and logs, until the rollout worker is closed."""
         if self._folder is None:
-            self._folder = TemporaryDirectory(prefix="llm_decpomdp-crew-")
+            self._folder = TemporaryDirectory(prefix="llm_decpomdp-workers-")
         return Path(self._folder.name)
 
     def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Path:
@@ -98,7 +98,7 @@ class ProcessRolloutWorkers(RolloutWorkerPool):
 
 
 class ProcessHandle(WorkerHandle):
-    """A worker as its crew sees it.
+    """A worker as its pool sees it.
 
     Args:
         log: File that takes whatever it says.

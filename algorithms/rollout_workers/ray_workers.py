@@ -1,4 +1,4 @@
-"""A crew of Ray actors, on the nodes of a cluster.
+"""A rollout worker of Ray actors, on the nodes of a cluster.
 
 Ray places the actors, and carries weights and rollouts. What is played, and when it is played again, is decided
 here as for workers of this machine: the batch of an actor that dies, with or without its node, is another's.
@@ -133,12 +133,12 @@ class RayRolloutWorkers(RolloutWorkerPool):
     """Plays batches in Ray actors; a batch whose actor or node dies is played again by another.
 
     Args:
-        build: Makes environments and team of an actor, as of `ProcessRolloutWorkers`. The package, and what it reads, is on
-            all nodes alike.
+        build: Makes environments and team of an actor, as for `ProcessRolloutWorkers`. All nodes need the same
+            package and data.
         workers: Number of actors, at least 1.
         max_retries: Most times that a batch is played again.
         samplers: As of `RolloutWorkerPool`; the servers are where every node reaches them.
-        address: As of `connect`; a cluster that is started here ends with the crew.
+        address: As of `connect`; a cluster that is started here ends with the rollout worker.
         trusted_network: As of `connect`.
         cpus: CPUs of a node that an actor takes.
         gpus: GPUs of a node that an actor takes.
@@ -170,7 +170,7 @@ class RayRolloutWorkers(RolloutWorkerPool):
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
         """Put new weights where every node finds them; errors as of `RolloutWorkerPool`."""
-        if not self._ray.is_initialized():  # the crew was closed
+        if not self._ray.is_initialized():  # the rollout worker was closed
             self._connect()
         super().update_weights(policies, version)
 
@@ -222,7 +222,7 @@ class RayRolloutWorkers(RolloutWorkerPool):
 
 
 class RayActorHandle(WorkerHandle):
-    """An actor as its crew sees it.
+    """An actor as its pool sees it.
 
     Args:
         ray: The module.

@@ -1,4 +1,4 @@
-"""Crews play the batches of a run: in this process, in others, or on other machines."""
+"""The protocol of rollout workers, and the one that samples in this process."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
 
 
 class RolloutWorker(Protocol):
-    """Plays batches with the weights that were published last."""
+    """Samples rollouts of batches of starts with the newest weights, in this process or in others."""
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Take over new weights: called before the first batch, and between a step and the next batch.
+        """Take over new weights. Called before the first batch, and between a step and the next batch.
 
         Args:
             policies: The policies that learn, by the names of `distinct_policies`.
-            version: Complete updates, and steps of a warm start before them; it only grows.
+            version: Number of completed updates and warm start steps; it never decreases.
         """
         ...
 
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
-        """Begin with batches that `roll` is asked for next, as far as nobody has to wait for it; or do nothing."""
+        """Optionally start these batches in the background; `sample` is called for them next."""
         ...
 
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Play batches, and return the rollouts of each, in the order of the batches.
+        """Sample batches, and return the rollouts of each, in the order of the batches.
 
         Args:
             batches: Parts of one update or evaluation.
-            clock: Is given the seconds of each activity, summed over all that work at the same time.
+            timer: Adds up the seconds of each activity, summed over processes that work at the same time.
 
         Raises:
-            RolloutWorkerError: If a batch could not be played, though it was tried again.
+            RolloutWorkerError: If a batch failed and its retries are used up.
         """
         ...
 
     def close(self) -> None:
-        """End what was started; a further batch needs `publish` again."""
+        """End processes and servers that were started; `update_weights` starts them again."""
         ...
 
 
 class LocalRolloutWorker:
-    """Plays batches here, one after the other, by the policies that learn themselves.
+    """Samples in this process, one batch after the other, with the policies that learn.
 
     Args:
         state: Environments and team.
@@ -60,7 +60,7 @@ class LocalRolloutWorker:
         self.state = state
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Gather weights that lie in shards; others are here."""
+        """Gather sharded weights; all other weights are in this process."""
         for policy in policies.values():
             if isinstance(policy, GatheredPolicy):
                 policy.gather()
@@ -69,19 +69,20 @@ class LocalRolloutWorker:
         """Do nothing: this process has other work."""
 
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Play batches, and return the rollouts of each, in the order of the batches."""
+        """Sample batches, and return the rollouts of each, in the order of the batches."""
         return [batch.sample(self.state, timer) for batch in batches]
 
     def close(self) -> None:
-        """Do nothing: nothing was started."""
+        """Do nothing: no process was started."""
 
 
 def update_servers(samplers: Sequence[RemoteSampler], version: int) -> None:
-    """Give servers the present weights; those that do not run are started at the same time.
+    """Send the current weights to the servers.
 
     Raises:
-        SamplerError: If a server does not take them.
+        SamplerError: If a server does not accept them.
     """
+    # All are launched before the first is waited for, so that they load their models at the same time.
     for sampler in samplers:
         sampler.launch()
     for sampler in samplers:
@@ -89,12 +90,12 @@ def update_servers(samplers: Sequence[RemoteSampler], version: int) -> None:
 
 
 class WeightSync:
-    """A crew that is given new weights before it plays.
+    """Sends new weights to a rollout worker before it samples.
 
     Args:
-        crew: The crew.
+        rollout_worker: The rollout worker.
         policies: The policies that learn, by the names of `distinct_policies`.
-        version: Tells the version of their weights.
+        version: Returns the version of their weights.
     """
 
     def __init__(
@@ -104,31 +105,30 @@ class WeightSync:
         version: Callable[[], int],
     ) -> None:
         self.rollout_worker, self.policies, self.version = rollout_worker, policies, version
-        self._newest: int | None = None  # the version that the crew has
+        self._sent: int | None = None  # the version that the rollout worker has
 
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
-        """Begin with batches, with the present weights, before they are asked for."""
-        self._supply()
+        """Optionally start these batches in the background, with the current weights."""
+        self._sync()
         self.rollout_worker.prefetch(batches)
 
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Play batches with the present weights; errors as of the crew."""
-        self._supply()
+        """Sample batches with the current weights; raises the errors of the rollout worker."""
+        self._sync()
         return self.rollout_worker.sample(batches, timer)
 
-    def _supply(self) -> None:
-        """Publish the weights unless the crew has them."""
+    def _sync(self) -> None:
         version = self.version()
-        if version != self._newest:
+        if version != self._sent:
             self.rollout_worker.update_weights(self.policies, version)
-            self._newest = version
+            self._sent = version
 
     def reload(self) -> None:
-        """Give the crew the weights again before the next batch: they are others, by whatever version."""
-        self._newest = None
+        """Send the weights again before the next batch, because they changed without a new version."""
+        self._sent = None
 
     def close(self) -> None:
-        """End what the crew has started."""
+        """Close the rollout worker."""
         self.reload()
         self.rollout_worker.close()
 
@@ -136,34 +136,34 @@ class WeightSync:
 def check_rollout_worker(
     rollout_worker: RolloutWorker | None, size: int | None, team: Team, starts: Iterable[Start]
 ) -> None:
-    """Check that the batches of a run can be played in any order, by any process.
+    """Check that the batches of a run can be sampled in any order, by any process.
 
     Args:
-        crew: Plays them, if it was given.
+        rollout_worker: Samples them, if it was given.
         size: The option `starts_per_bundle`.
         team: A policy for each agent.
         starts: All starts of the run.
 
     Raises:
-        ValueError: If a crew is to play whole updates, a policy goes on from what it has said before, or a start
-            leaves the choice to the environment's running generator.
+        ValueError: If other processes would sample a whole update each, if a policy continues from its earlier
+            completions, or if a start leaves the choice to the environment's running generator.
     """
     if size is None:
         if not isinstance(rollout_worker, LocalRolloutWorker | None):
             raise ValueError(
-                "a crew shares the batches of an update, and without starts_per_bundle there is one: set it, such "
-                "as to a fraction of an update's starts"
+                "rollout workers share the batches of an update, and without starts_per_bundle an update is one "
+                "batch: set it, such as to a fraction of an update's starts"
             )
         return
     for name, policy in distinct_policies(team).items():
         if isinstance(policy, Stateful) and not isinstance(policy, Seedable):
             raise ValueError(
-                f"starts_per_bundle={size} plays batches in any order, and the policy of {name}, a "
-                f"{type(policy).__name__}, goes on from what it said before: drop starts_per_bundle, or give the "
-                "policy a method `seed` after which it begins anew"
+                f"starts_per_bundle={size} samples batches in any order, and the policy of {name}, a "
+                f"{type(policy).__name__}, continues from its earlier completions: drop starts_per_bundle, or "
+                "give the policy a method `seed` that restarts it"
             )
     if Start() in starts:
         raise ValueError(
-            f"starts_per_bundle={size} plays batches in any order, and a start with neither seed nor task_id is "
-            "what the environment draws next: give each start one of them, or drop starts_per_bundle"
+            f"starts_per_bundle={size} samples batches in any order, and a start with neither seed nor task_id "
+            "is the environment's next random choice: give it a seed or a task_id, or drop starts_per_bundle"
         )

@@ -1,4 +1,4 @@
-"""A worker: the process that plays batches for a crew, with environments and a team of its own."""
+"""A worker: the process that plays batches for a rollout worker, with environments and a team of its own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WeightUpdate(NamedTuple):
     """The weights to play with, as they were published."""
 
     weights: Any
-    """Where those are that workers load, by the kind of crew; `None` where there are none."""
+    """Where those are that workers load, by the kind of rollout worker; `None` where there are none."""
     servers: Mapping[str, ServedWeights]
     """What sampling at a server needs, by agent."""
 
@@ -87,7 +87,7 @@ def work(log: Path, connection: Connection) -> None:
 
     Args:
         log: File that takes whatever the worker says.
-        connection: Its end of the connection to the crew.
+        connection: Its end of the connection to the rollout worker.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too
     _end_with_parent(log.parent)
@@ -107,7 +107,7 @@ def work(log: Path, connection: Connection) -> None:
                 load_states(state.team, states)
                 newest = supply.weights
             connection.send(play(batch, state, supply.servers))
-    except (EOFError, BrokenPipeError):  # the crew was closed
+    except (EOFError, BrokenPipeError):  # the rollout worker was closed
         return
     except Exception as error:
         traceback.print_exc()
@@ -154,7 +154,7 @@ def _end_with_parent(folder: Path) -> None:
     """End this process as soon as its parent has ended, also in the middle of a batch, and clear up for it.
 
     Args:
-        folder: The crew's folder, with weights that may be large.
+        folder: The pool's folder, with weights that may be large.
     """
     parent = parent_process()
     assert parent is not None, "a worker is started by multiprocessing"

@@ -1,35 +1,40 @@
-"""Rollout plans: which joint samples go on to the next turn, and how many completions are sampled there.
+"""Collection of rollouts: which joint samples continue to the next turn, and how many completions follow.
 
 Letters: G completions of each agent, J joint samples of a group (`joint.py`: G if aligned), T turns.
 
-| plan       | what goes on                                         | return of a joint sample    | joint samples |
+| plan       | what continues                                       | return of a joint sample    | joint samples |
 |------------|------------------------------------------------------|-----------------------------|---------------|
 | `chain`    | one joint sample of each turn, to a group of G       | its reward                  | J T           |
-| `tree`     | every joint sample, to a group of G of its own       | reward, mean of what follows| J + ... + J^T |
+| `tree`     | every joint sample, to a group of G of its own       | reward + mean of its subtree| J + ... + J^T |
 | `episodes` | every joint sample, to one completion of each agent  | that of its whole episode   | G T           |
 
-Under `episodes` G whole episodes share a start. The completions of a turn are compared over all of them, though
-from the second turn on their prompts differ: no worse on average, since the other episodes do not depend on a
-completion, and noisier.
+Under `episodes`, G whole episodes share a start. The completions of a turn are compared across all of them,
+although their prompts differ from the second turn on. The baseline stays unbiased, because the other episodes do
+not depend on a completion, but it has a higher variance.
 
-Where a part of the joint samples ends, later turns keep their weight in the expected gradient: see `visit_weights`
+If some joint samples end early, later turns keep their weight in the expected gradient: see `visit_weights`
 (`learning/returns.py`) and, for `episodes`, `pool_advantages` (`learning/baselines.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, repeat
-from typing import Any
 
 import numpy as np
 
-from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv
-from llm_decpomdp.algorithms.rollouts.growth import grow
-from llm_decpomdp.algorithms.rollouts.joint import pairing
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import HANDOFFS, RolloutOptions
+from llm_decpomdp.algorithms.rollouts.environment import (
+    Outcome,
+    TextEnv,
+    reset_branch,
+    step,
+    view,
+)
+from llm_decpomdp.algorithms.rollouts.joint import Pairing, aligned, pairing
+from llm_decpomdp.algorithms.rollouts.long_prompts import naming
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import (
     Act,
     Move,
@@ -38,155 +43,82 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     check_team,
     sampling,
 )
+from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Team
-from llm_decpomdp.validation import unknown
+
+Choose = Callable[[Sequence[Outcome]], int]
+"""Selects the joint sample that continues."""
 
 
 def collect_rollouts(
     env: TextEnv,
     team: Team,
     starts: Sequence[Start],
-    options: RolloutOptions,
+    options: RolloutOptions | None = None,
     *,
     group_size: int,
-    rng: np.random.Generator,
-    timer: Timer | None = None,
-    views: bool = False,
-) -> list[Rollout]:
-    """Grow a rollout from each start by the plan of the options; arguments and errors as of `collect_rollouts`."""
-    if options.plan == "episodes":
-        return rollout_episodes(env, team, starts, group_size=group_size, timer=timer)
-    settings: dict[str, Any] = {
-        "group_size": group_size,
-        "joint_mode": options.joint_mode,
-        "num_partners": options.num_partners,
-        "early_termination_threshold": options.early_termination_threshold,
-        "rng": rng,
-        "stopwatch": timer,
-    }
-    if options.plan == "tree":
-        return rollout_trees(env, team, starts, **settings)
-    return collect_rollouts(env, team, starts, handoff=options.handoff, views=views, **settings)
-
-
-def collect_rollouts(
-    env: TextEnv,
-    team: Team,
-    starts: Sequence[Start],
-    *,
-    group_size: int,
-    joint_mode: str = "aligned",
-    num_partners: int = 1,
-    handoff: str = "random",
-    early_termination_threshold: float | None = None,
+    rng: np.random.Generator | None = None,
     act: Act | None = None,
-    rng: np.random.Generator,
     timer: Timer | None = None,
     views: bool = False,
 ) -> list[Rollout]:
-    """Play one chain for each start, all of them in step.
+    """Collect one rollout from each start, turn by turn, all of them in step.
 
     Args:
         env: Any text environment; it is reset, and played in branches of it.
         team: A policy for each agent. Agents with the same policy object are sampled in one batch.
-        starts: The first state of each chain.
-        group_size: Completions of each agent in a group (G), at least 1.
-        joint_mode: Completions that are played together: `aligned`, `common` or `cross` (`joint.py`).
-        num_partners: Choices of partners (K) under `common`.
-        handoff: Rule by which a joint sample goes on, among those whose episode isn't over: `best` takes the
-            first of the highest reward, `random` draws one. All agents go on with the same one.
-        early_termination_threshold: A chain stops where its group's mean reward reaches this; `None` stops none.
-        act: The way to the agents' groups of completions; by default every policy samples them.
-        rng: Draws the random handoffs, and the partners of `common`.
-        stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
+        starts: The first state of each rollout.
+        options: The plan, the joint samples of a group, the joint sample that continues, and early termination. By
+            default one of G aligned joint samples continues, at random.
+        group_size: Completions of each agent in a group (G), at least 1; with `plan="episodes"`, episodes.
+        rng: Draws the joint samples that continue at random, and the partners of `joint_mode="common"`.
+        act: Samples the agents' groups of completions; by default every policy samples G of them.
+        timer: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
         views: Record each state for a critic.
 
     Raises:
-        KeyError: If an agent has no policy, or `joint_mode` or `handoff` is unknown.
+        KeyError: If an agent has no policy.
         TypeError: If a prompt isn't a text.
-        ValueError: If the agents' rewards differ, some agents leave before the others, or there are not so many
-            choices of partners.
+        ValueError: If `rng` is needed and missing, the agents' rewards differ, some agents leave before the
+            others, or there are not enough choices of partners.
     """
     check_team(env, team, group_size)
-    if handoff not in HANDOFFS:
-        raise KeyError(unknown("handoff", handoff, HANDOFFS))
-
-    def choose(outcomes: Sequence[Outcome]) -> int:
-        going = [g for g, outcome in enumerate(outcomes) if outcome.prompts]
-        candidates = going or list(range(len(outcomes)))
-        if handoff == "best":
-            return max(candidates, key=lambda g: outcomes[g].reward)
-        return candidates[int(rng.integers(len(candidates)))]
-
-    act = act or sampling(group_size)
-    pair = pairing(joint_mode, group_size, len(team), num_partners, rng)
-    return grow(env, team, starts, pair, act, choose, early_termination_threshold, timer, views)
-
-
-def rollout_trees(
-    env: TextEnv,
-    team: Team,
-    starts: Sequence[Start],
-    *,
-    group_size: int,
-    joint_mode: str = "aligned",
-    num_partners: int = 1,
-    early_termination_threshold: float | None = None,
-    rng: np.random.Generator | None = None,
-    timer: Timer | None = None,
-) -> list[Rollout]:
-    """Grow one tree from each start, all of them turn by turn.
-
-    Args:
-        env: Any text environment; it is reset, and played in branches of it.
-        team: A policy for each agent. Agents with the same policy object are sampled in one batch.
-        starts: The first state of each tree.
-        group_size: Completions of each agent in a group (G), at least 1.
-        joint_mode: Completions that are played together: `aligned`, `common` or `cross` (`joint.py`).
-        num_partners: Choices of partners (K) under `common`.
-        early_termination_threshold: A group whose mean reward reaches this ends its branch; `None` ends none.
-        rng: Draws the partners of `common`, which needs it.
-        stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
-
-    Raises:
-        KeyError: If an agent has no policy, or `joint_mode` is unknown; and others as of `collect_rollouts`.
-    """
-    check_team(env, team, group_size)
-    act = sampling(group_size)
-    pair = pairing(joint_mode, group_size, len(team), num_partners, rng)
-    return grow(env, team, starts, pair, act, None, early_termination_threshold, timer)
-
-
-def rollout_episodes(
-    env: TextEnv,
-    team: Team,
-    starts: Sequence[Start],
-    *,
-    group_size: int,
-    timer: Timer | None = None,
-) -> list[Rollout]:
-    """Play G whole episodes from each start: a tree whose later groups have one completion of each agent.
-
-    Args:
-        env: Any text environment; it is reset, and played in branches of it.
-        team: A policy for each agent. Agents with the same policy object are sampled in one batch.
-        starts: The first state of each G episodes.
-        group_size: Episodes (G), at least 1.
-        stopwatch: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
-
-    Raises:
-        KeyError: If an agent has no policy; and others as of `collect_rollouts`.
-    """
-    check_team(env, team, group_size)
-    sizes = chain([group_size], repeat(1))
-
-    def act(
-        team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
-    ) -> list[Move]:
-        return sampling(next(sizes))(team, envs, prompts, timer)
-
-    rollouts = grow(env, team, starts, None, act, None, None, timer)
-    return [replace(rollout, pooled=True) for rollout in rollouts]
+    timer = timer if timer is not None else Timer()
+    collection = _make_collection(
+        options or RolloutOptions(), group_size, len(team), rng, act, views
+    )
+    rollouts = []
+    states = []
+    with timer("stepping"):
+        for start in starts:
+            first, prompts = reset_branch(env, start)
+            rollouts.append(_RolloutInProgress(start, first))
+            states.append(_State(rollouts[-1], None, first, prompts))
+    while states := [state for state in states if state.prompts]:
+        envs, texts = [state.env for state in states], [state.prompts for state in states]
+        with naming(team, [state.rollout.start for state in states], texts):
+            moves = collection.act(team, envs, texts, timer)
+        # Partners are drawn for one group after the other, so that equal seeds give equal joint samples.
+        pairs = [
+            collection.pair() if collection.pair else aligned(move.size, len(team))
+            for move in moves
+        ]
+        with timer("stepping"):
+            played = step(envs, [move.completions for move in moves], [joint for joint, _ in pairs])
+        states = [
+            child
+            for state, move, pair, outcomes in zip(states, moves, pairs, played, strict=True)
+            for child in collection.add_group(state, move, pair, outcomes)
+        ]
+    return [
+        Rollout(
+            rollout.start,
+            tuple(rollout.groups),
+            record(rollout.env) if collection.choose else None,
+            pooled=collection.pooled,
+        )
+        for rollout in rollouts
+    ]
 
 
 def play_episodes(
@@ -198,23 +130,135 @@ def play_episodes(
     at_a_time: int | None = None,
     timer: Timer | None = None,
 ) -> list[Rollout]:
-    """Play one episode from each start, as evaluations do: a chain whose groups have one joint sample.
+    """Play one episode from each start, as evaluations do: every group has one joint sample.
 
     Args:
         env: Any text environment; it is reset, and played in branches of it.
         team: A policy for each agent.
         starts: Episode starts.
-        act: The way to the agents' completions, one of each; by default every policy samples.
-        at_a_time: Episodes that are played in step; all if none is given.
-        stopwatch: Adds the seconds of `act`, and those spent `stepping`.
+        act: Samples the agents' completions, one of each; by default every policy samples.
+        at_a_time: Episodes that are played in step; all if `None`.
+        timer: Adds up the seconds of `act`, and those spent `stepping`.
 
     Raises:
-        KeyError: If an agent has no policy; and others as of `collect_rollouts`.
+        KeyError: If an agent has no policy. Otherwise the same errors as `collect_rollouts`.
     """
-    rng = np.random.default_rng(0)  # never matters: a group of one has nothing to choose from
     size = at_a_time or max(1, len(starts))
     rollouts: list[Rollout] = []
     for first in range(0, len(starts), size):
         batch = starts[first : first + size]
-        rollouts += collect_rollouts(env, team, batch, group_size=1, act=act, rng=rng, timer=timer)
+        rollouts += collect_rollouts(env, team, batch, group_size=1, act=act, timer=timer)
     return rollouts
+
+
+@dataclass
+class _RolloutInProgress:
+    """A rollout whose episodes are not over."""
+
+    start: Start
+    env: TextEnv  # the branch along the chosen samples
+    groups: list[Group] = field(default_factory=list)
+
+
+@dataclass
+class _State:
+    """A state that a group is sampled in."""
+
+    rollout: _RolloutInProgress
+    parent: Parent | None
+    env: TextEnv
+    prompts: dict[str, str]  # empty if the episode is over
+
+
+@dataclass(frozen=True)
+class _Collection:
+    """How groups are sampled, and what continues after them."""
+
+    act: Act
+    pair: Callable[[], Pairing] | None  # `None`: aligned, as many as there are completions
+    choose: Choose | None  # `None`: every joint sample continues
+    threshold: float | None
+    views: bool
+    pooled: bool
+
+    def add_group(
+        self, state: _State, move: Move, pairs: Pairing, outcomes: Sequence[Outcome]
+    ) -> list[_State]:
+        """Add the group of a move to the rollout; return the states that it leads to."""
+        rollout, index = state.rollout, len(state.rollout.groups)
+        chosen = self.choose(outcomes) if self.choose else None
+        rewards = tuple(outcome.reward for outcome in outcomes)
+        enough = self.threshold is not None and float(np.mean(rewards)) >= self.threshold
+        rollout.groups.append(
+            Group(
+                turn=0 if state.parent is None else rollout.groups[state.parent.group].turn + 1,
+                parent=state.parent,
+                prompts=move.prompts,
+                completions=move.completions,
+                joint=pairs.joint,
+                anchors=pairs.anchors,
+                rewards=rewards,
+                infos=tuple(outcome.info for outcome in outcomes),
+                ended=tuple(not outcome.prompts for outcome in outcomes),
+                chosen=chosen,
+                drafts=move.drafts,
+                stopped_early=enough and any(outcome.prompts for outcome in outcomes),
+                view=view(state.env, state.prompts) if self.views else None,
+                views=tuple(None if enough else outcome.view() for outcome in outcomes)
+                if self.views
+                else (),
+            )
+        )
+        if chosen is not None:
+            rollout.env = outcomes[chosen].env
+        return [
+            _State(rollout, Parent(index, sample), outcome.env, outcome.prompts)
+            for sample, outcome in enumerate(outcomes)
+            if not enough and chosen in (None, sample)
+        ]
+
+
+def _make_collection(
+    options: RolloutOptions,
+    group_size: int,
+    num_agents: int,
+    rng: np.random.Generator | None,
+    act: Act | None,
+    views: bool,
+) -> _Collection:
+    if options.plan == "episodes":
+        sizes = chain([group_size], repeat(1))  # G episodes part in the first turn
+
+        def sample_turn(
+            team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
+        ) -> list[Move]:
+            return sampling(next(sizes))(team, envs, prompts, timer)
+
+        return _Collection(act or sample_turn, None, None, None, views, pooled=True)
+    return _Collection(
+        act or sampling(group_size),
+        pairing(options.joint_mode, group_size, num_agents, options.num_partners, rng),
+        None if options.plan == "tree" else _branch_selection(options.handoff, group_size, rng),
+        options.early_termination_threshold,
+        views,
+        pooled=False,
+    )
+
+
+def _branch_selection(rule: str, group_size: int, rng: np.random.Generator | None) -> Choose:
+    """Return the rule by which one joint sample continues, among those whose episode isn't over.
+
+    Raises:
+        ValueError: If there is nothing to draw it with.
+    """
+    if rng is None and rule == "random" and group_size > 1:
+        raise ValueError("a joint sample is drawn that continues, which needs rng, a generator")
+
+    def choose(outcomes: Sequence[Outcome]) -> int:
+        unfinished = [index for index, outcome in enumerate(outcomes) if outcome.prompts]
+        candidates = unfinished or list(range(len(outcomes)))
+        if rule == "best":
+            return max(candidates, key=lambda index: outcomes[index].reward)
+        return candidates[int(rng.integers(len(candidates)))] if rng is not None else candidates[0]
+
+    return choose

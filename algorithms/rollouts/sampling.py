@@ -65,7 +65,7 @@ class Move:
 
 
 Act = Callable[[Team, Sequence[TextEnv], Sequence[Prompts], Timer], list[Move]]
-"""Goes from states and their prompts to a move in each; adds the seconds of the agents to the stopwatch."""
+"""Goes from states and their prompts to a move in each; adds the seconds of the agents to the timer."""
 
 
 def sampling(group_size: int) -> Act:

@@ -59,7 +59,7 @@ def check_training(
         problems: Starts that `refill` and `curriculum` draw from.
         stored: Whether rollouts are stored, and none played.
         comparator: The team that the learner's options name, if it is one of its own.
-        crew: Plays the bundles, if it was given.
+        rollout_worker: Plays the rollout batches, if it was given.
         warm: Whether supervised learning comes first.
 
     Raises:

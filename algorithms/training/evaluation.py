@@ -1,4 +1,4 @@
-"""Evaluations of a run: an episode from each start, played by the crew."""
+"""Evaluations of a run: an episode from each start, played by the rollout worker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Evaluation:
     """The evaluations of a run.
 
     Args:
-        crew: Plays them.
+        rollout_worker: Plays them.
         options: How to sample.
         batches: Starts of each update: as many completions are sampled at a time as in the largest of them, or in
             a bundle, so that they fit the same memory.

@@ -21,7 +21,7 @@ from typing import Any
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.rollout_workers.streams import seed_policies
-from llm_decpomdp.algorithms.rollouts.collection import rollout_episodes
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, Cost, cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
@@ -35,6 +35,9 @@ from llm_decpomdp.policy import Completion, Team
 from llm_decpomdp.seeding import stream
 
 logger = logging.getLogger(__name__)
+
+EPISODES = RolloutOptions(plan="episodes")
+"""Samples of a problem are whole episodes."""
 
 
 class ExpertIteration:
@@ -150,7 +153,9 @@ class ExpertIteration:
         rollouts: list[Rollout] = []
         for first in range(0, len(mine), size):
             part = mine[first : first + size]
-            rollouts += rollout_episodes(self.env, self.team, part, group_size=samples, timer=timer)
+            rollouts += collect_rollouts(
+                self.env, self.team, part, EPISODES, group_size=samples, timer=timer
+            )
         result = passes(processes.gather(rollouts), self._agents, self.options.min_reward)
         if not result.lessons:
             raise ValueError(self._nothing(number, result))

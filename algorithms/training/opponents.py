@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,6 +17,7 @@ from llm_decpomdp.algorithms.rollout_workers.streams import seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import LexicalPolicy, Policy, Team, TrainablePolicy
@@ -83,20 +84,18 @@ class Comparator:
                 rollout_batch.index,
             )
         size, rng = options.group_size, self._rng
-        if options.plan == "tree":
-            rivals = collect_rollouts(
-                self.env, self.team, starts, options, group_size=size, rng=rng, timer=timer
-            )
-        else:
-            rivals = collect_rollouts(
-                *(self.env, self.team, starts),
-                group_size=size,
+        rollout_options: RolloutOptions = options
+        if (
+            options.plan != "tree"
+        ):  # pairs are made of the first group, so nothing is played after it
+            rollout_options = RolloutOptions(
                 joint_mode=options.joint_mode,
                 num_partners=options.num_partners,
-                early_termination_threshold=-math.inf,  # that every first group reaches
-                rng=rng,
-                timer=timer,
+                early_termination_threshold=-sys.float_info.max,
             )
+        rivals = collect_rollouts(
+            self.env, self.team, starts, rollout_options, group_size=size, rng=rng, timer=timer
+        )
         return [
             replace(rollout, comparator=self._readable(rival))
             for rollout, rival in zip(rollouts, rivals, strict=True)

@@ -72,10 +72,10 @@ class Stored:
 
 
 class Played:
-    """Rollouts that a crew plays, in bundles with random streams of their own.
+    """Rollouts that a rollout worker plays, in batches with random streams of their own.
 
     Args:
-        crew: Plays them.
+        rollout_worker: Plays them.
         options: How to sample.
         batches: Starts of each update.
         problems: Starts that `refill` draws from.
@@ -143,7 +143,7 @@ class Played:
         return Batch(self.rewarded(lessons), rollouts, row, shares)
 
     def prefetch(self, update: int) -> None:
-        """Let the crew begin with an update, counted from 1, whose `batch` is asked for next."""
+        """Let the rollout worker begin with an update, counted from 1, whose `batch` is asked for next."""
         starts = self.batches[update - 1]
         parts = processes.shard(split_into_batches(starts, self.options.starts_per_bundle))
         rollout_batches = self._bundles(update, 0, parts)

@@ -73,8 +73,8 @@ class Trainer:
         problems: Starts that `refill` and `curriculum` draw from; by default those of `batches`.
         stored: Rollouts of each update, one for each start of `batches`, to learn from instead of playing any.
         comparator: The team that `comparator` of the learner's options names.
-        crew: Plays updates and evaluations, with `starts_per_bundle`; by default this process does. It is closed
-            after the last update.
+        rollout_worker: Samples updates and evaluations, with `starts_per_bundle`; by default this process does. It
+            is closed after the last update.
 
     Raises:
         ValueError: If there is no batch or an empty one, the options do not fit the environment or

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, begin, step
+from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, reset_branch, step
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
@@ -94,7 +94,7 @@ def _start(line: int, start: Start, env: TextEnv) -> State:
     if start == Start():
         raise ConfigError(f"line {line}: nothing says how the episode began, neither task nor seed")
     try:
-        return begin(env, start)
+        return reset_branch(env, start)
     except KeyError as error:
         return str(error.args[0])
 

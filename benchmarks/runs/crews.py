@@ -1,4 +1,4 @@
-"""The crew of a run, by its configuration."""
+"""The rollout worker of a run, by its configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
-    """Build the crew of a run; `None` where the process that learns plays everything itself.
+    """Build the rollout worker of a run; `None` where the process that learns plays everything itself.
 
     Args:
         run: The run.
@@ -67,7 +67,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
 def make_worker_state(
     config: Config, train_env: DecPOMDPEnv, eval_env: DecPOMDPEnv, team: teams.TeamSpec
 ) -> WorkerState:
-    """Build the site of a worker: the run's environments, and its team again, as `in_worker` places it."""
+    """Build the state of a worker: the run's environments, and its team again, as `in_worker` places it."""
     from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
 
     placed = replace(team, policies=in_worker(config, team.policies))

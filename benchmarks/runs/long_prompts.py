@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv, begin
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.benchmarks.config.errors import RunError
@@ -34,7 +34,7 @@ def first_prompts(env: TextEnv, team: Team, start: Start) -> dict[str, dict[str,
     from llm_decpomdp.agents.models.causal_lm import CausalLM
 
     encoded = {}
-    _, prompts = begin(env, start)
+    _, prompts = reset_branch(env, start)
     for agent, policy in team.items():
         if isinstance(policy, CausalLM) and (
             policy.on_long_prompt == "truncate_left" or policy.overflow(prompts[agent]) is None

@@ -20,9 +20,9 @@ from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.samplers import check_interpreter
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
+from llm_decpomdp.benchmarks.runs.crews import make_rollout_worker
 from llm_decpomdp.benchmarks.runs.failures import FAILURES, message_of, open_folder
 from llm_decpomdp.benchmarks.runs.manifest import manifest
-from llm_decpomdp.benchmarks.runs.rollout_workers import make_rollout_worker
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arranged, resolve
 from llm_decpomdp.benchmarks.runs.trackers import tracking
 from llm_decpomdp.env import DecPOMDPEnv

@@ -53,10 +53,11 @@ def noise_to_signal(
     mode, partners = WAYS[way]
     starts = [Start(task_id=env.tasks.tasks[0].task_id)] * groups
     rollouts = collect_rollouts(
-        *(env, team, starts),
+        env,
+        team,
+        starts,
+        RolloutOptions(joint_mode=mode, num_partners=partners),
         group_size=group_size,
-        joint_mode=mode,
-        num_partners=partners,
         rng=stream(seed, "partners"),
     )
     first = env.possible_agents[0]

@@ -6,8 +6,9 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.algorithms.rollouts.collection import rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Policy, PrivilegedPolicy
 from tests.support.processes import python
@@ -85,8 +86,12 @@ def test_gold_says_what_it_lacks() -> None:
 def test_a_gold_team_earns_full_marks_in_group_rollouts() -> None:
     env = llm_decpomdp.make("coophumaneval-v0", source="bundled")
     gold = Gold()
-    (tree,) = rollout_trees(
-        env, dict.fromkeys(env.possible_agents, gold), [Start(seed=3)], group_size=2
+    (tree,) = collect_rollouts(
+        env,
+        dict.fromkeys(env.possible_agents, gold),
+        [Start(seed=3)],
+        RolloutOptions(plan="tree"),
+        group_size=2,
     )
     assert [group.rewards for group in tree.groups] == [(4.0, 4.0)]
 

@@ -59,7 +59,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
     """Build a trainer; `options` are those of the trainer, and any of the other arguments."""
     eval_env, warm_start = options.pop("eval_env", None), options.pop("warm_start", None)
     problems, comparator = options.pop("problems", ()), options.pop("comparator", None)
-    rollout_worker, stored = options.pop("crew", None), options.pop("stored", ())
+    rollout_worker, stored = options.pop("rollout_worker", None), options.pop("stored", ())
     return Trainer(
         options.pop("env", None) or EchoEnv(2),
         options.pop("team", None) or make_team(),

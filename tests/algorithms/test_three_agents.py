@@ -14,7 +14,7 @@ from llm_decpomdp.algorithms.learning.aggregation import aggregate
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
@@ -128,14 +128,14 @@ class Script:
 
 def test_three_agents_play_chains_and_trees(make_env: Any) -> None:
     team, env = {"x": Script("a", "b"), "y": Script("a", "b"), "z": Script("", "aa")}, make_env
-    (chain,) = collect_rollouts(
-        env(2, TEAM), team, [Start()], group_size=2, handoff="best", rng=np.random.default_rng(0)
-    )
+    best, starts = RolloutOptions(handoff="best"), [Start()]
+    (chain,) = collect_rollouts(env(2, TEAM), team, starts, best, group_size=2)
     assert [group.rewards for group in chain.groups] == [(2.0, 2.0)] * 2
     assert chain.groups[1].prompts == dict.fromkeys(TEAM, "aa")
     for mode in ("aligned", "cross"):
-        (tree,) = rollout_trees(env(2, TEAM), team, [Start()], group_size=2, joint_mode=mode)
-        expected = cost(RolloutOptions(plan="tree", joint_mode=mode), 2, 3, 2)
+        options = RolloutOptions(plan="tree", joint_mode=mode)
+        (tree,) = collect_rollouts(env(2, TEAM), team, starts, options, group_size=2)
+        expected = cost(options, 2, 3, 2)
         assert len(tree.groups) == expected.groups
         assert sum(len(group.rewards) for group in tree.groups) == expected.joint_samples
     assert tree.groups[0].rewards == (2.0, 4.0, 1.0, 3.0, 1.0, 3.0, 0.0, 2.0)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.agents.scripted import Scripted
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.data import load_envs
@@ -109,11 +110,8 @@ def played(
     helper, entry = env.possible_agents
     team = {helper: Mixed(None, "", "def x(:"), entry: Mixed(None, "def main_0(): pass")}
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
-    if plan == "tree":
-        found = rollout_trees(env, team, starts, group_size=group_size, joint_mode=joint_mode)
-    else:
-        rng = np.random.default_rng(0)
-        found = collect_rollouts(env, team, starts, group_size=group_size, rng=rng)
+    options, rng = RolloutOptions(plan=plan, joint_mode=joint_mode), np.random.default_rng(0)
+    found = collect_rollouts(env, team, starts, options, group_size=group_size, rng=rng)
     return [episode_row(rollout, update, phase) for rollout in found]
 
 

@@ -9,9 +9,9 @@ from llm_decpomdp.agents.scripted import Constant, Gold, Replay
 from llm_decpomdp.algorithms.rollouts.collection import (
     collect_rollouts,
     play_episodes,
-    rollout_trees,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.evaluation.play import at_once, sample_row
 from tests.conftest import WORDS
 from tests.wrapper_cases import Counting, Greeting, Paying, Quoting, words
@@ -27,7 +27,7 @@ def chains(env, policy=None, size=2):
 
 def trees(env, policy=None, size=2):
     team = dict.fromkeys(env.possible_agents, policy or Constant("no idea"))
-    return rollout_trees(env, team, STARTS, group_size=size)
+    return collect_rollouts(env, team, STARTS, RolloutOptions(plan="tree"), group_size=size)
 
 
 def episodes(env, policy=None):

@@ -19,6 +19,7 @@ from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from tests.algorithms.critics.readers import HashedParts
 from tests.algorithms.critics.test_critic import StateEnv
 from tests.algorithms.enumeration import (
@@ -96,7 +97,13 @@ def test_the_first_update_is_unbiased_however_completions_are_paired(name: str, 
 
     def play() -> list[Rollout]:
         return collect_rollouts(
-            game, team, STARTS, group_size=2, joint_mode=mode, rng=rng, views=True
+            game,
+            team,
+            STARTS,
+            RolloutOptions(joint_mode=mode),
+            group_size=2,
+            rng=rng,
+            views=True,
         )
 
     found = expected_gradient(learner(name, team), oracle, play)

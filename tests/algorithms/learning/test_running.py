@@ -15,7 +15,7 @@ from llm_decpomdp.algorithms.learning.baselines import none
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_episodes
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from tests.algorithms.conftest import EchoEnv, TinyPolicy, Unigram
@@ -97,12 +97,12 @@ def test_nothing_is_learned_of_a_batch_before_its_step(make_chain: Any) -> None:
     assert learner.teaches(low)
 
 
-@pytest.mark.parametrize("plan", [collect_rollouts, rollout_episodes])
-def test_a_state_continues_exactly(plan: Any) -> None:
+@pytest.mark.parametrize("plan", ["chain", "episodes"])
+def test_a_state_continues_exactly(plan: str) -> None:
     def batch(team: Any, seed: int) -> Any:
-        more = {"rng": np.random.default_rng(seed)} if plan is collect_rollouts else {}
+        rng, options = np.random.default_rng(seed), RolloutOptions(plan=plan)
         starts = [Start(seed=seed), Start(seed=seed + 1)]
-        return plan(EchoEnv(2), team, starts, group_size=2, **more)
+        return collect_rollouts(EchoEnv(2), team, starts, options, group_size=2, rng=rng)
 
     def learner(team: Any) -> Learner:
         return Learner(team, RAE, LearnerOptions(learning_rate=0.05))

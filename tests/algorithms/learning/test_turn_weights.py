@@ -23,12 +23,9 @@ from llm_decpomdp.algorithms.learning.baselines import (
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import visit_weights
-from llm_decpomdp.algorithms.rollouts.collection import (
-    collect_rollouts,
-    rollout_episodes,
-    rollout_trees,
-)
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from tests.algorithms.enumeration import (
     Game,
     History,
@@ -57,12 +54,8 @@ def ends(history: History, joint: tuple[str, ...]) -> bool:
 def player(
     plan: str, game: Game, team: Any, oracle: Any, size: int, mode: str = "aligned"
 ) -> Callable[[], list[Rollout]]:
-    if plan == "episodes":
-        return lambda: rollout_episodes(game, team, STARTS, group_size=size)
-    rollout: Any = rollout_trees if plan == "tree" else collect_rollouts
-    return lambda: rollout(
-        game, team, STARTS, group_size=size, joint_mode=mode, num_partners=1, rng=oracle
-    )
+    options = RolloutOptions(plan=plan, joint_mode=mode)
+    return lambda: collect_rollouts(game, team, STARTS, options, group_size=size, rng=oracle)
 
 
 def gradients(

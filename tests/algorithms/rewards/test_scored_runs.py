@@ -43,9 +43,8 @@ def judged_run(folder: Path, judge: str, **more: Any) -> Trainer:
 
 def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -> None:
     rng = np.random.default_rng(0)
-    rollouts = collect_rollouts(
-        EchoEnv(2), reading_team(), [Start(seed=0)], group_size=4, joint_mode="cross", rng=rng
-    )
+    starts, crossed = [Start(seed=0)], RolloutOptions(joint_mode="cross")
+    rollouts = collect_rollouts(EchoEnv(2), reading_team(), starts, crossed, group_size=4, rng=rng)
     reader = load_scorer(Path(judge), reading_team(), AGENTS)
     (found,) = reader.judged(rollouts)
     for before, group in zip(rollouts[0].groups, found.groups, strict=True):

@@ -148,9 +148,9 @@ def test_the_size_of_bundles_belongs_to_a_run(tmp_path: Path) -> None:
 
 def test_what_would_depend_on_the_order_of_bundles_is_refused(tmp_path: Path) -> None:
     team: Any = {**make_team(), "y": Replay(["a", "b"])}
-    with pytest.raises(ValueError, match="the policy of y, a Replay, goes on from what it said"):
+    with pytest.raises(ValueError, match="the policy of y, a Replay, continues from its earlier"):
         build(tmp_path, team=team, starts_per_bundle=1)
     with pytest.raises(ValueError, match="a start with neither seed nor task_id"):
         build(tmp_path, [[Start()]], starts_per_bundle=1)
-    with pytest.raises(ValueError, match="a crew shares the batches of an update"):
+    with pytest.raises(ValueError, match="rollout workers share the batches of an update"):
         build(tmp_path, rollout_worker=ProcessRolloutWorkers(worker_states.echo, 1))

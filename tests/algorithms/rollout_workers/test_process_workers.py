@@ -150,14 +150,14 @@ import sys
 from functools import partial
 from pathlib import Path
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from tests.algorithms.rollout_workers import sites
+from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import build
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    crew = ProcessRolloutWorkers(partial(sites.orphaned, folder / "note"), 1)
-    print(crew.folder, flush=True)
-    build(folder / "run", crew=crew, eval_starts=[], starts_per_bundle=1).run_updates()
+    workers = ProcessRolloutWorkers(partial(worker_states.orphaned, folder / "note"), 1)
+    print(workers.folder, flush=True)
+    build(folder / "run", rollout_worker=workers, eval_starts=[], starts_per_bundle=1).run_updates()
 """
 
 
@@ -168,8 +168,8 @@ from pathlib import Path
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from tests.algorithms.runs import build
 
-crew = ProcessRolloutWorkers(partial(dict, more_than_a_pipe_holds=bytes(1_000_000)), 1, max_retries=0)
-build(Path(sys.argv[1]), crew=crew, eval_starts=[], starts_per_bundle=1).run_updates()
+workers = ProcessRolloutWorkers(partial(dict, more_than_a_pipe_holds=bytes(1_000_000)), 1, max_retries=0)
+build(Path(sys.argv[1]), rollout_worker=workers, eval_starts=[], starts_per_bundle=1).run_updates()
 """
 
 

@@ -12,7 +12,7 @@ import pytest
 from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.baselines import leave_one_out
 from llm_decpomdp.algorithms.learning.returns import partner_returns
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.joint import aligned, common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Start
@@ -142,21 +142,21 @@ def test_a_team_of_eight_plays_as_many_joint_samples_as_were_announced(
     options = RolloutOptions(plan=plan, joint_mode="common", num_partners=4)
     announced = cost(options, 4, 8, num_turns)
     assert (announced.completions, announced.joint_samples) == (4, 4 * (1 + 8 * 3))
-    grow: Any = collect_rollouts if plan == "chain" else rollout_trees
     for _ in range(5):
-        (rollout,) = grow(
-            env, team, [Start()], group_size=4, joint_mode="common", num_partners=4, rng=rng
-        )
+        (rollout,) = collect_rollouts(env, team, [Start()], options, group_size=4, rng=rng)
         assert 4 * 24 < len(rollout.groups[0].rewards) <= announced.joint_samples
 
 
 def test_bad_partners_are_refused_with_what_to_do_before_anything_is_sampled() -> None:
     env = make("probe-rendezvous-v0")
     team = dict.fromkeys(env.possible_agents, Refusing())
-    with pytest.raises(KeyError, match="did you mean 'cross'"):
-        rollout_trees(env, team, [Start()], group_size=2, joint_mode="crossed")
+    with pytest.raises(ValueError, match="did you mean 'cross'"):
+        RolloutOptions(plan="tree", joint_mode="crossed")
     with pytest.raises(ValueError, match="draws partners and needs rng"):
-        rollout_trees(env, team, [Start()], group_size=2, joint_mode="common")
+        options = RolloutOptions(plan="tree", joint_mode="common")
+        collect_rollouts(env, team, [Start()], options, group_size=2)
+    with pytest.raises(ValueError, match="is drawn that continues, which needs rng"):
+        collect_rollouts(env, team, [Start()], group_size=2)
     with pytest.raises(ValueError, match="num_partners must be from 1 to 4, the choices of 1"):
         common(4, 2, 5, np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"from 1 to 2, .* got 3"):

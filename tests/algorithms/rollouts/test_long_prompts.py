@@ -13,9 +13,10 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.long_prompts import ENOUGH, in_words, long_first_prompts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import reward_metrics
 from llm_decpomdp.policy import SKIPPED, Completion, PromptTooLong
 from llm_decpomdp.utils.storage import read_json_lines
@@ -82,11 +83,10 @@ def test_after_many_starts_that_fit_no_more_are_looked_at() -> None:
 
 def test_feedback_that_has_grown_too_long_is_named_with_task_and_agent() -> None:
     team = {"x": make_team()["x"], "y": Short(1, "raise")}
-    options: Any = {"group_size": 2}
-    for collect_rollouts in (collect_rollouts, rollout_trees):
-        more = {"rng": np.random.default_rng(0)} if collect_rollouts is collect_rollouts else {}
+    starts, rng = [Start(task_id="b")], np.random.default_rng(0)
+    for options in (RolloutOptions(), RolloutOptions(plan="tree")):
         with pytest.raises(ValueError, match=r"^b, y: too long$"):
-            collect_rollouts(EchoEnv(3), team, [Start(task_id="b")], **options, **more)
+            collect_rollouts(EchoEnv(3), team, starts, options, group_size=2, rng=rng)
 
 
 def test_an_agent_that_skips_a_turn_says_nothing_and_its_team_mate_learns_as_ever() -> None:

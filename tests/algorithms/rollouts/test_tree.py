@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.collection import rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
@@ -30,9 +30,13 @@ class Script:
         return self.texts[0]
 
 
+TREE = RolloutOptions(plan="tree")
+
+
 def grow(env: Any, **options: Any) -> Rollout:
     team = {agent: Script(texts) for agent, texts in TEXTS.items()}
-    (tree,) = rollout_trees(env, team, [Start(seed=0)], group_size=2, **options)
+    trees = RolloutOptions(plan="tree", **options)
+    (tree,) = collect_rollouts(env, team, [Start(seed=0)], trees, group_size=2)
     return tree
 
 
@@ -77,13 +81,13 @@ def test_a_group_at_the_threshold_leads_to_no_other(make_env: Any) -> None:
 
 def test_an_ended_branch_stops_growing_while_the_others_go_on(make_env: Any) -> None:
     team = {"x": Script(["", "b"]), "y": Script(["", "b"])}
-    (tree,) = rollout_trees(make_env(2), team, [Start()], group_size=2)
+    (tree,) = collect_rollouts(make_env(2), team, [Start()], TREE, group_size=2)
     assert [group.parent for group in tree.groups] == [None, Parent(0, 1)]
 
 
 def test_all_trees_are_sampled_in_one_batch_a_turn(make_env: Any) -> None:
     shared = Script(("a", "b"))
-    rollout_trees(make_env(2), {"x": shared, "y": shared}, [Start(), Start()], group_size=2)
+    collect_rollouts(make_env(2), {"x": shared, "y": shared}, [Start()] * 2, TREE, group_size=2)
     assert shared.batches == [4, 8]
 
 

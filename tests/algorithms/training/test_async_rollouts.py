@@ -225,7 +225,7 @@ class Eager(LocalRolloutWorker):
         self.calls = calls
 
     def prefetch(self, rollout_batches: Sequence[RolloutBatch]) -> None:
-        self.calls.append(f"begin {bundles[0].purpose}")
+        self.calls.append(f"begin {rollout_batches[0].purpose}")
 
     def sample(self, rollout_batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         self.calls.append(rollout_batches[0].purpose)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.rollouts.collection import rollout_episodes
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
+from llm_decpomdp.algorithms.training.expert_iteration import EPISODES, ExpertIteration
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.rejection_sampling import passes
 from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
@@ -36,7 +36,7 @@ def iteration(team: dict[str, Pupil], **values: Any) -> ExpertIteration:
 
 
 def test_all_turns_of_passing_episodes_are_lessons_by_their_sampled_tokens() -> None:
-    rollouts = rollout_episodes(EchoEnv(2), pupils(), PROBLEMS, group_size=60)
+    rollouts = collect_rollouts(EchoEnv(2), pupils(), PROBLEMS, EPISODES, group_size=60)
     found = passes(rollouts, ["x", "y"], min_reward=2.0)
     expected = {}
     total = 0
@@ -69,7 +69,7 @@ def test_all_turns_of_passing_episodes_are_lessons_by_their_sampled_tokens() -> 
 
 
 def test_solved_decides_where_no_reward_is_named_and_the_environment_tells_it() -> None:
-    rollouts = rollout_episodes(EchoEnv(2), pupils(), PROBLEMS, group_size=30)
+    rollouts = collect_rollouts(EchoEnv(2), pupils(), PROBLEMS, EPISODES, group_size=30)
     ends = passes(rollouts, ["x", "y"])  # EchoEnv is solved where both say nothing
     last = [[one.completion.text for one in lesson[:2]] for lesson in ends.lessons]  # type: ignore[union-attr]
     assert last and all(texts == ["", ""] for texts in last)

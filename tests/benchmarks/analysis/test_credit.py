@@ -11,9 +11,10 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.scripted import Gold, Replay
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, rollout_trees
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.analysis.credit import Credit, credits
 from llm_decpomdp.benchmarks.analysis.credit_summary import (
@@ -40,11 +41,8 @@ def row_of(
     team = {agent: Replay(said) for agent, said in zip(env.possible_agents, texts, strict=True)}
     starts = [Start(task_id=env.tasks.tasks[0].task_id)]
     size = len(texts[0]) // (env.num_turns if plan == "chain" else 1)
-    if plan == "tree":
-        (found,) = rollout_trees(env, team, starts, group_size=size, joint_mode=joint_mode)
-    else:
-        rng = stream(0, "handoff")
-        (found,) = collect_rollouts(env, team, starts, group_size=size, rng=rng)
+    options, rng = RolloutOptions(plan=plan, joint_mode=joint_mode), stream(0, "handoff")
+    (found,) = collect_rollouts(env, team, starts, options, group_size=size, rng=rng)
     return episode_row(found, 1, "train")
 
 
