@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp import DecPOMDPEnv, answers, check_env, make
-from llm_decpomdp.algorithms.rollouts.environment import begin
+from llm_decpomdp.algorithms.rollouts.environment import reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.branching import branch, record
 from llm_decpomdp.testing.rules import ConformanceError
@@ -228,7 +228,7 @@ def test_a_stream_of_its_own_decides_what_is_lost():
     drawn = []
     for seed in (1, 1, 2):
         seed_noise(Greeting(env), seed, "update", 3)
-        drawn.append([noise(begin(env, start)[0]) for _ in range(2)])
+        drawn.append([noise(reset_branch(env, start)[0]) for _ in range(2)])
     assert drawn[0] == drawn[1] != drawn[2]
     assert drawn[0][0] != drawn[0][1]
     seed_noise(make("probe-turns-v0"), 0)  # nothing to seed

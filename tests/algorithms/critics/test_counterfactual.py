@@ -141,7 +141,9 @@ def test_a_critic_of_answers_learns_what_they_are_worth_and_then_counts() -> Non
 
 def test_joint_samples_that_are_not_aligned_are_refused() -> None:
     with pytest.raises(ValueError, match="joint_mode='aligned'"):
-        learner("coma").update(chains(turns=1, joint_mode="cross", group_size=2))
+        learner("coma").update(
+            chains(turns=1, options=RolloutOptions(joint_mode="cross"), group_size=2)
+        )
     with pytest.raises(ValueError, match="joint_mode=cross plays them: set joint_mode=aligned"):
         ALGORITHMS["coma"].check_rollouts(
             "xy", LearnerOptions(), RolloutOptions(joint_mode="cross"), 4

@@ -21,6 +21,7 @@ from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
 from studies.hypotheses.features import Noise
@@ -115,7 +116,7 @@ def test_a_critic_that_explains_the_future_adds_it_to_the_returns() -> None:
 
 
 def test_a_group_that_stopped_early_has_no_future_and_one_that_was_cut_off_has() -> None:
-    stopped = chains(early_termination_threshold=-1.0)
+    stopped = chains(options=RolloutOptions(early_termination_threshold=-1.0))
     assert all(view is None for one in stopped for view in one.groups[0].views)
 
     class Limited(StateEnv):

@@ -8,6 +8,7 @@ import pytest
 
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.branching import branch
 from llm_decpomdp.policy import Completion
@@ -29,10 +30,14 @@ class Script:
 
 
 def play(
-    env: Any, team: Any, starts: Sequence[Start] = (Start(),), **options: Any
+    env: Any,
+    team: Any,
+    starts: Sequence[Start] = (Start(),),
+    options: RolloutOptions | None = None,
+    **more: Any,
 ) -> list[Rollout]:
-    arguments: dict[str, Any] = {"group_size": 4, "rng": np.random.default_rng(0), **options}
-    return collect_rollouts(env, team, starts, **arguments)
+    arguments: dict[str, Any] = {"group_size": 4, "rng": np.random.default_rng(0), **more}
+    return collect_rollouts(env, team, starts, options, **arguments)
 
 
 TEAM = {"x": ("b", "a", "aa", "aa"), "y": ("ab", "ba", "bb", "bbb")}
@@ -50,14 +55,14 @@ def test_the_gth_completions_of_all_agents_are_one_joint_sample(make_env: Any) -
 
 def test_best_hands_on_the_first_best_joint_sample_of_all_agents(make_env: Any) -> None:
     team = scripts()
-    (chain,) = play(make_env(2), team, handoff="best")
+    (chain,) = play(make_env(2), team, options=RolloutOptions(handoff="best"))
     assert chain.groups[0].chosen == 1
     assert team["x"].prompts == team["y"].prompts == ["a", "aba"]
 
 
 def test_random_hands_on_one_index_for_all_agents_and_every_index_in_time(make_env: Any) -> None:
     team = scripts()
-    chains = play(make_env(2), team, [Start(seed=0)] * 40, handoff="random")
+    chains = play(make_env(2), team, [Start(seed=0)] * 40, RolloutOptions(handoff="random"))
     joint = [x + y for x, y in zip(TEAM["x"], TEAM["y"], strict=True)]
     for chain in chains:
         assert chain.groups[1].prompts["x"] == joint[chain.groups[0].chosen]
@@ -81,13 +86,15 @@ def test_a_chain_ends_when_all_its_branches_ended(make_env: Any) -> None:
 def test_a_chain_stops_where_the_mean_reward_reaches_the_threshold(
     make_env: Any, threshold: float | None, turns: int
 ) -> None:
-    (chain,) = play(make_env(2), scripts(), early_termination_threshold=threshold)
+    (chain,) = play(
+        make_env(2), scripts(), options=RolloutOptions(early_termination_threshold=threshold)
+    )
     assert len(chain.groups) == turns
     assert chain.stopped_early == (turns == 1)
 
 
 def test_the_last_turn_is_never_an_early_stop(make_env: Any) -> None:
-    (chain,) = play(make_env(1), scripts(), early_termination_threshold=0.0)
+    (chain,) = play(make_env(1), scripts(), options=RolloutOptions(early_termination_threshold=0.0))
     assert not chain.stopped_early
 
 
@@ -95,7 +102,8 @@ def test_one_policy_object_gets_one_batch_for_all_agents_and_chains(
     make_env: Any, make_policy: Callable[..., Any]
 ) -> None:
     policy = make_policy()
-    play(make_env(2), {"x": policy, "y": policy}, [Start(seed=0), Start(seed=1)], handoff="best")
+    starts, best = [Start(seed=0), Start(seed=1)], RolloutOptions(handoff="best")
+    play(make_env(2), {"x": policy, "y": policy}, starts, best)
     assert policy.batches[0] == ["a", "a", "b", "b"]
     assert [len(batch) for batch in policy.batches] == [4, 4]
     assert list(distinct_policies({"x": policy, "y": policy})) == ["x+y"]
@@ -179,8 +187,8 @@ def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
         play(make_env(1), {"x": Script("a")})
     with pytest.raises(KeyError, match="unknown agent 'z'"):
         play(make_env(1), {**scripts(), "z": Script("a")})
-    with pytest.raises(KeyError, match="did you mean 'best'"):
-        play(make_env(1), scripts(), handoff="bst")
+    with pytest.raises(ValueError, match="did you mean 'best'"):
+        RolloutOptions(handoff="bst")
     with pytest.raises(ValueError, match="returned 1 completions"):
         play(make_env(1), {**scripts(), "y": Script("a")})
 

@@ -69,10 +69,8 @@ def test_workers_that_have_nothing_to_do_are_told(
     with caplog.at_level(logging.WARNING):
         rollout_worker = make_rollout_worker(resolve(config), {})
     assert "3 rollout workers share updates of 2 bundles" in caplog.text
-    assert isinstance(rollout_worker, ProcessRolloutWorkers) and (
-        rollout_worker.number,
-        rollout_worker.max_redo,
-    ) == (3, 0)
+    assert isinstance(rollout_worker, ProcessRolloutWorkers)
+    assert (rollout_worker.number, rollout_worker.max_retries) == (3, 0)
     assert make_rollout_worker(resolve(load_config(None, quick)), {}) is None
 
 

@@ -117,13 +117,13 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
         played.set()
         return rolled
 
-    monkeypatch.setattr(LocalRolloutWorker, "roll", noted)
+    monkeypatch.setattr(LocalRolloutWorker, "sample", noted)
     with FakeVllm(folder(quick, tiny_model)) as server:
         lagged += [f"sampler.urls=[{server.address}]"]
         with monkeypatch.context() as patch:
             patch.setattr(Learner, "accumulate", watched)
             ahead = train(load_config(None, [*lagged, *ends]), "ahead")
-        monkeypatch.setattr(AsyncServerRollouts, "begin", lambda self, rollout_batches: None)
+        monkeypatch.setattr(AsyncServerRollouts, "prefetch", lambda self, rollout_batches: None)
         after = train(load_config(None, [*lagged, *ends, "output.name=after"]), "after")
     assert sum(name != "MainThread" for name in threads) == 2
     assert trained(ahead) == trained(after) and len(trained(after)) == 3
