@@ -366,11 +366,11 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
     """Yield the models of a run; adapters on one base share it."""
     from llm_decpomdp.agents.team import saved_adapter
     from llm_decpomdp.algorithms import ALGORITHMS
-    from llm_decpomdp.algorithms.rollouts.environment import begin
+    from llm_decpomdp.algorithms.rollouts.environment import reset_branch
 
     declared = ALGORITHMS[run.config.algorithm.name]
     specs = run.team.policies
-    texts = [begin(run.train_env, start)[1] for start in run.problems[:PROMPTS_READ]]
+    texts = [reset_branch(run.train_env, start)[1] for start in run.problems[:PROMPTS_READ]]
     shared: dict[Any, list[str]] = {}
     for name, spec in specs.items():
         if spec.kind == "model":
