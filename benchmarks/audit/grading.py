@@ -62,10 +62,10 @@ class _Recorder(Sandbox):
         self.by_clock.append(execution.wall_decided)
         return execution
 
-    def offering(self, packages: Collection[str]) -> Sandbox:
+    def copy_with_packages(self, packages: Collection[str]) -> Sandbox:
         """Return a sandbox with these packages that notes the clock in the same place."""
         sandbox = copy.copy(self)
-        sandbox.packages = super().offering(packages).packages
+        sandbox.packages = super().copy_with_packages(packages).packages
         return sandbox
 
 

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llm_decpomdp.benchmarks.doctor.finding import Finding
-from llm_decpomdp.benchmarks.doctor.sandbox_probes import HONEST, TEST, Probe, forgeries, run_probes
+from llm_decpomdp.benchmarks.doctor.sandbox_probes import (
+    HONEST,
+    TEST,
+    ProbeResults,
+    forgeries,
+    run_probes,
+)
 from llm_decpomdp.envs.sandbox import Program, Sandbox, SandboxError, instrument
 from llm_decpomdp.envs.sandbox.sandbox import REQUIRED
 from llm_decpomdp.envs.sandbox.worker.confinement import landlock, seccomp
@@ -96,7 +102,7 @@ def examine_sandbox(sandbox: Sandbox) -> Iterator[Finding]:
     yield _speed(sandbox)
 
 
-def _layer(name: str, reason: str, probe: Probe) -> Finding:
+def _layer(name: str, reason: str, probe: ProbeResults) -> Finding:
     """Check one layer: it must stop what it is there to stop, if it is reported as on."""
     layer = LAYERS[name]
     attempts = [*layer.stops, *layer.shows]
@@ -114,26 +120,26 @@ def _layer(name: str, reason: str, probe: Probe) -> Finding:
     return Finding(True, f"sandbox: {name}{_detail(name, probe)}: {results}")
 
 
-def _detail(name: str, probe: Probe) -> str:
+def _detail(name: str, probe: ProbeResults) -> str:
     if name == "landlock":
         return f" (ABI {landlock.abi()})"
     if name == "seccomp":
         writable = not probe.attempts["writing in its folder"].refused
-        calls = seccomp.allowed("candidate", writable, os.uname().machine)
+        calls = seccomp.allowed_calls("candidate", writable, os.uname().machine)
         return f" ({len(calls)} system calls allowed)"
     if name == "namespaces":
         return f" (user {probe.facts['user']}, process number {probe.facts['process']})"
     return f" ({probe.facts['folder']})" if name == "private folder" else ""
 
 
-def _surroundings(probe: Probe) -> Finding:
+def _surroundings(probe: ProbeResults) -> Finding:
     names = str(probe.facts["variables"])
     descriptors = probe.facts["descriptors"]
     message = f"sandbox: a program sees {descriptors} open descriptors and the variables {names or '(none)'}"
     return Finding(not names, message, core=True)
 
 
-def _root(layers: Mapping[str, str], probe: Probe) -> Finding:
+def _root(layers: Mapping[str, str], probe: ProbeResults) -> Finding:
     """Judge the protection of a sandbox that is started by root."""
     user = probe.facts["user"]
     message = f"sandbox: you are root; programs run as user {user}"

@@ -135,7 +135,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbeResults:
     """The report of the program in the sandbox."""
 
     attempts: Mapping[str, Attempt]
@@ -144,7 +144,7 @@ class Probe:
     `folder`."""
 
 
-def run_probes(sandbox: Sandbox) -> Probe:
+def run_probes(sandbox: Sandbox) -> ProbeResults:
     """Run the program that tries what programs must not be able to do.
 
     Raises:
@@ -165,7 +165,7 @@ def run_probes(sandbox: Sandbox) -> Probe:
     if not execution.tests[0].passed:
         raise RuntimeError(f"the program that tries things failed: {execution.tests[0].message}")
     attempts, facts = json.loads(execution.output)
-    return Probe({name: Attempt(*result) for name, result in attempts.items()}, facts)
+    return ProbeResults({name: Attempt(*result) for name, result in attempts.items()}, facts)
 
 
 def _own_folder() -> Path:

@@ -10,7 +10,7 @@ from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.envs.problems.classeval import import_statements
 from llm_decpomdp.envs.problems.unit_tests import class_tests
 from llm_decpomdp.envs.sandbox import Program, Sandbox, Tests, instrument
-from llm_decpomdp.envs.sandbox.instrumentation.analysis import names
+from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.source_code.completion import parsed
 from llm_decpomdp.envs.source_code.functions import excerpt, function_text, functions
 
@@ -88,4 +88,4 @@ def strict(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
         return tests
     execution = sandbox.run(correct, tests)
     pairs = zip(execution.reached, execution.tests, strict=True)
-    return tests.at_least([times if test.passed else 0 for times, test in pairs])
+    return tests.require_reached([times if test.passed else 0 for times, test in pairs])

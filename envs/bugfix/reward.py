@@ -32,8 +32,13 @@ from llm_decpomdp.envs.bugfix.feedback import RepairAnalysis
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.sandbox.nonterminating_tests import watch
-from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.sandbox.program import (
+    INFO_KEYS,
+    details,
+    not_run,
+    notes,
+    warn_about_endless_tests,
+)
 from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
 from llm_decpomdp.envs.source_code.functions import added, distance
 from llm_decpomdp.episode import Verdict
@@ -80,7 +85,7 @@ class RepairReward:
             return Verdict(points, False, {**details(tests), **readings}, analysis)
         before = self.runner.before(task).tests
         execution = self.runner.run(task, work)
-        watch(task, completions, execution)
+        warn_about_endless_tests(task, completions, execution)
         pairs = list(zip(before, execution.tests, strict=True))
         fixed = _share([new.passed for old, new in pairs if not old.passed])
         points["fixed"] = FIXED * fixed

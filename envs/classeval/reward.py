@@ -21,8 +21,13 @@ from llm_decpomdp.envs.classeval.feedback import ClassAnalysis
 from llm_decpomdp.envs.classeval.roles import ClassRole
 from llm_decpomdp.envs.problems.classeval import ClassTask
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
-from llm_decpomdp.envs.sandbox.nonterminating_tests import watch
-from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.sandbox.program import (
+    INFO_KEYS,
+    details,
+    not_run,
+    notes,
+    warn_about_endless_tests,
+)
 from llm_decpomdp.envs.source_code.classes.merge import Merged, merge
 from llm_decpomdp.envs.source_code.completion import parsed, reading_details, reading_keys
 from llm_decpomdp.episode import Verdict
@@ -96,7 +101,7 @@ class ClassReward:
         points["overlap"] -= OVERLAP_COST * len(merged.overlaps) / total
         split = not self.allow_forgeable or self.is_split(task)
         execution = self._run(task, merged.code, split)
-        watch(task, completions, execution)
+        warn_about_endless_tests(task, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = TEST_POINTS * passed / len(execution.tests)
         tests = tuple(_traced(test, merged) for test in execution.tests)
@@ -135,7 +140,7 @@ class ClassReward:
         program = Program(((TEAM, code),), task.class_name)
         if not task.packages:
             return self.sandbox.run(program, tests, LIMITS)
-        return self.sandbox.offering(task.packages).run(program, tests, PACKAGE_LIMITS)
+        return self.sandbox.copy_with_packages(task.packages).run(program, tests, PACKAGE_LIMITS)
 
 
 def _solution(task: ClassTask) -> str:

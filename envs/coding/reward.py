@@ -19,7 +19,7 @@ All of this is decided by running the program (`sandbox/worker/evaluator/helpers
 - A helper is called if the program calls it during a passing test. A helper that is called only while the code is
   loaded, for example to make a table, counts as called if it is not ignored.
 - A helper is ignored if no test's outcome changes when its results are changed within their type
-  (`sandbox/worker/program/changes.py`). It is also ignored if every passing test passes again when a trivial
+  (`sandbox/worker/candidate/changes.py`). It is also ignored if every passing test passes again when a trivial
   function replaces it: a constant, its first argument, or all its arguments. So `assert aux(x) == 0` ignores it.
 - The entry function is a wrapper if every passing test passes again with a helper in its place. So beside a helper
   that solves the whole problem every entry function is a wrapper. Each helper that is called is tried.
@@ -41,8 +41,13 @@ from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
 from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
-from llm_decpomdp.envs.sandbox.nonterminating_tests import watch
-from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.sandbox.program import (
+    INFO_KEYS,
+    details,
+    not_run,
+    notes,
+    warn_about_endless_tests,
+)
 from llm_decpomdp.envs.source_code.completion import Reading, reading_details, reading_keys
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.interfaces import Component
@@ -118,7 +123,7 @@ class CodeReward:
             return self._verdict(points, CodeAnalysis(task, self.roles, readings, tests, {}))
         points["syntax"] = 0.5
         execution = self.sandbox.run(self._program(task, parts), self._tests(task))
-        watch(task, completions, execution)
+        warn_about_endless_tests(task, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = passed / len(execution.tests)
         uses = self._uses(execution) if passed else {}
@@ -162,7 +167,7 @@ class CodeReward:
         segments = tuple((agent, task.references[agent]) for agent in sorted(task.references))
         reference = self.sandbox.run(Program(segments, task.entry_point, task.preamble), tests)
         pairs = zip(reference.reached, reference.tests, strict=True)
-        return tests.at_least([times if test.passed else 0 for times, test in pairs])
+        return tests.require_reached([times if test.passed else 0 for times, test in pairs])
 
     def _verdict(
         self, points: dict[str, float], analysis: CodeAnalysis, error: Outcome | None = None

@@ -28,8 +28,13 @@ from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, Role
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox
-from llm_decpomdp.envs.sandbox.nonterminating_tests import watch
-from llm_decpomdp.envs.sandbox.program import INFO_KEYS, details, not_run, notes
+from llm_decpomdp.envs.sandbox.program import (
+    INFO_KEYS,
+    details,
+    not_run,
+    notes,
+    warn_about_endless_tests,
+)
 from llm_decpomdp.envs.source_code.completion import Reading, parsed, reading_details, reading_keys
 from llm_decpomdp.episode import Verdict
 from llm_decpomdp.interfaces import Component
@@ -88,7 +93,7 @@ class ComposeReward:
         functions = {helper.agent: helper.name(completions[helper.agent]) for helper in authors}
         parts = {agent: readings[agent] for agent in (*functions, main)}
         execution = self.sandbox.run(_program(parts, functions), task.tests)
-        watch(task, completions, execution)
+        warn_about_endless_tests(task, completions, execution)
         share = sum(test.passed for test in execution.tests) / len(execution.tests)
         points["tests"] = TESTS * share
         uses = _uses(execution, functions) if share else {}

@@ -16,7 +16,7 @@ from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.problems.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.problems.unit_tests import class_tests
 from llm_decpomdp.envs.sandbox import Tests
-from llm_decpomdp.envs.sandbox.packages import is_installed
+from llm_decpomdp.envs.sandbox.worker_process import is_installed
 from llm_decpomdp.envs.source_code.classes.skeleton import Outline, find_class, outline, repaired
 from llm_decpomdp.envs.source_code.completion import parsed
 from llm_decpomdp.tasks import Task, TaskSet

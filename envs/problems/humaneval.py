@@ -12,7 +12,7 @@ from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
 from llm_decpomdp.envs.datasets.loading import Dataset, bundled_rows
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.sandbox import Tests, instrument
-from llm_decpomdp.envs.sandbox.instrumentation.differences import differences
+from llm_decpomdp.envs.sandbox.differences import differences
 from llm_decpomdp.envs.source_code.completion import find_function, signature, without_definition
 from llm_decpomdp.envs.source_code.parsing import parse
 from llm_decpomdp.tasks import Task

@@ -29,7 +29,7 @@ from functools import lru_cache, partial
 from llm_decpomdp.envs.datasets.loading import Dataset, bundled_rows
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, missing, text_field
 from llm_decpomdp.envs.problems.humaneval import CodeTask, code_task
-from llm_decpomdp.envs.sandbox.instrumentation.analysis import names
+from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.source_code.parsing import parse
 from llm_decpomdp.envs.source_code.positions import FUNCTIONS
 

@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Iterator
 
 from llm_decpomdp.envs.sandbox import Tests
-from llm_decpomdp.envs.sandbox.instrumentation.analysis import names
+from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.source_code.classes.skeleton import FunctionNode
 from llm_decpomdp.envs.source_code.parsing import parse
 
@@ -50,8 +50,8 @@ class __Result__(__unittest__.TestResult):
 
 
 def __changing__(function, /, *args, **kwargs):
-    if hasattr(type(function), "__in_place__"):
-        return function.__in_place__(*args, **kwargs)
+    if hasattr(type(function), "__call_in_place__"):
+        return function.__call_in_place__(*args, **kwargs)
     return function(*args, **kwargs)
 
 

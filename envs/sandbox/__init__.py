@@ -7,7 +7,7 @@ confined by the kernel, only answers calls with plain values. The trainer is you
 folder is its side, `inside` that of the others. `docs/security.md` says what that promises.
 """
 
-from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests, instrument
+from llm_decpomdp.envs.sandbox.instrument import Tests, instrument
 from llm_decpomdp.envs.sandbox.program import Execution, Limits, Outcome, Program, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import LAYERS, Sandbox
 

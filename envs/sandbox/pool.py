@@ -7,22 +7,44 @@ thread. Waiting callers get their workers in the order in which they came.
 from __future__ import annotations
 
 import os
+import selectors
+import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 from weakref import WeakSet
 
-from llm_decpomdp.envs.sandbox.batch import Batch, Job, Result
-from llm_decpomdp.envs.sandbox.program import SandboxError
-from llm_decpomdp.envs.sandbox.worker_process import Settings, Worker
+from llm_decpomdp.envs.sandbox.program import ENDLESS, SandboxError
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed
+from llm_decpomdp.envs.sandbox.worker_process import WorkerProcess, WorkerSettings
 
 RETIRE_AFTER = 10_000
 """Programs after which a worker is replaced by a fresh one."""
 
+MAX_ATTEMPTS = 3
+"""Deaths of a worker at the same job that count as a failure of the sandbox."""
 
-class Pool:
+FATAL: dict[int, str] = {
+    number: f"the program's values crashed the interpreter of the test ({number.name})"
+    for number in (
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGABRT,
+        signal.SIGILL,
+        signal.SIGFPE,
+    )
+}
+"""Messages by signal, for crashes of the interpreter that the same program causes in each attempt."""
+
+Job = dict[str, Any]
+Result = dict[str, Any]
+
+
+class WorkerPool:
     """Workers with the same settings. Thread-safe.
 
     Args:
@@ -30,19 +52,19 @@ class Pool:
         settings: Settings of all of them.
     """
 
-    def __init__(self, size: int, settings: Settings) -> None:
+    def __init__(self, size: int, settings: WorkerSettings) -> None:
         self.size = size
         self.settings = settings
         self.warned = False
         """True once missing layers have been reported."""
         self._lock = threading.Lock()
-        self._all: WeakSet[Worker] = WeakSet()
+        self._all: WeakSet[WorkerProcess] = WeakSet()
         self._free = deque(self._new() for _ in range(size))
         """Running workers are to the right."""
         self._waiters: deque[_Waiter] = deque()
 
-    def _new(self) -> Worker:
-        worker = Worker(self.settings)
+    def _new(self) -> WorkerProcess:
+        worker = WorkerProcess(self.settings)
         self._all.add(worker)
         return worker
 
@@ -57,7 +79,7 @@ class Pool:
         Raises:
             SandboxError: If a worker cannot be started, or dies again and again at a job.
         """
-        batch = Batch(self, jobs)
+        batch = _Dispatcher(self, jobs)
         with self._workers(len(jobs)) as workers:
             try:
                 batch.run(workers)
@@ -88,16 +110,16 @@ class Pool:
             worker.detach()
 
     @contextmanager
-    def _workers(self, number: int) -> Iterator[list[Worker]]:
+    def _workers(self, number: int) -> Iterator[list[WorkerProcess]]:
         """Borrow at least one worker, at most `number`; `take` and `give_back` may change the list."""
-        workers: list[Worker] = []
+        workers: list[WorkerProcess] = []
         try:
             self.take(workers, number)
             yield workers
         finally:
             self.give_back(workers)
 
-    def take(self, workers: list[Worker], number: int, wait: bool = True) -> None:
+    def take(self, workers: list[WorkerProcess], number: int, wait: bool = True) -> None:
         """Move free workers to a list, and start those that are not running.
 
         Args:
@@ -117,13 +139,13 @@ class Pool:
             self._wait(workers)
         self._start(workers)
 
-    def _take_free(self, workers: list[Worker], number: int) -> None:
+    def _take_free(self, workers: list[WorkerProcess], number: int) -> None:
         """Move free workers to a list, unless a caller waits; needs the lock."""
         while self._free and not self._waiters and number > 0:
             workers.append(self._free.pop())
             number -= 1
 
-    def _put_back(self, worker: Worker) -> None:
+    def _put_back(self, worker: WorkerProcess) -> None:
         """Give a worker to the first waiting caller, or to the free ones; needs the lock."""
         if self._waiters:
             waiter = self._waiters.popleft()
@@ -134,7 +156,7 @@ class Pool:
         else:
             self._free.append(worker)
 
-    def _start(self, workers: list[Worker]) -> None:
+    def _start(self, workers: list[WorkerProcess]) -> None:
         """Start workers that are not running; those that cannot be started leave the list, if any can."""
         error = None
         started = []
@@ -156,7 +178,7 @@ class Pool:
             workers.remove(worker)
         self.give_back(failed)
 
-    def _wait(self, workers: list[Worker]) -> None:
+    def _wait(self, workers: list[WorkerProcess]) -> None:
         """Wait for a worker."""
         waiter = _Waiter(workers)
         try:
@@ -172,7 +194,7 @@ class Pool:
                     self._waiters.remove(waiter)
             raise
 
-    def give_back(self, workers: list[Worker]) -> None:
+    def give_back(self, workers: list[WorkerProcess]) -> None:
         """Return the workers to the pool and empty the list; those that are not idle are ended."""
         retired = []
         with self._lock:
@@ -186,6 +208,141 @@ class Pool:
             worker.end()
 
 
+class _Dispatcher:
+    """Dispatcher of the jobs of one call."""
+
+    def __init__(self, pool: WorkerPool, jobs: Sequence[Job]) -> None:
+        self.pool = pool
+        self.jobs = list(jobs)
+        self.queue = deque(range(len(jobs)))
+        self.attempts = [0] * len(jobs)
+        self.missing = len(jobs)
+        self.results: list[Result] = [{}] * len(jobs)
+        self.workers: list[WorkerProcess] = []
+
+    def run(self, workers: list[WorkerProcess]) -> None:
+        """Grade all jobs; `workers` shrinks and grows as other callers need and leave some."""
+        self.workers = workers
+        with selectors.DefaultSelector() as selector:
+            for worker in workers:
+                selector.register(worker.descriptor, selectors.EVENT_READ, worker)
+            while self.missing:
+                self._rebalance(selector)
+                self._wait(selector)
+
+    def _rebalance(self, selector: selectors.BaseSelector) -> None:
+        """Give each idle worker a job, or return it if other callers wait or no job is left; take free ones."""
+        workers = self.workers
+        for worker in [worker for worker in workers if worker.job is None]:
+            if len(workers) > 1 and (self.pool.queue or not self.queue):
+                selector.unregister(worker.descriptor)
+                workers.remove(worker)
+                self.pool.give_back([worker])
+            elif self.queue:
+                self._dispatch(worker)
+        if self.queue:
+            size = len(workers)
+            self.pool.take(workers, len(self.queue), wait=False)
+            for worker in workers[size:]:
+                self._dispatch(worker)
+                selector.register(worker.descriptor, selectors.EVENT_READ, worker)
+
+    def _dispatch(self, worker: WorkerProcess) -> None:
+        index = self.queue.popleft()
+        worker.send(index, self.jobs[index])
+
+    def _wait(self, selector: selectors.BaseSelector) -> None:
+        """Wait for results, and replace workers that have ended or are late."""
+        workers = self.workers
+        for worker in workers:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
+            if selector.get_key(worker.descriptor).events != events:
+                selector.modify(worker.descriptor, events, worker)
+        timeout = min(worker.deadline for worker in workers) - time.monotonic()
+        for key, _ in selector.select(max(timeout, 0.0)):
+            worker = key.data
+            try:
+                worker.flush()
+                index, result = worker.job, worker.result()
+            except Closed:
+                self._replace(worker, selector)
+                continue
+            if index is not None and result is not None:
+                self.results[index] = result
+                self.missing -= 1
+        for worker in workers:
+            if time.monotonic() > worker.deadline:
+                worker.kill()
+                self._replace(worker, selector)
+
+    def _replace(self, worker: WorkerProcess, selector: selectors.BaseSelector) -> None:
+        """Restart a dead worker; its job is tried once more, or judged by the exit status."""
+        selector.unregister(worker.descriptor)
+        index = worker.job
+        status, stderr = worker.reap()
+        if index is not None:
+            self._repeat_or_judge(index, status, stderr, worker.tests_result, worker.seconds_left)
+        worker.start()
+        worker.handshake()
+        selector.register(worker.descriptor, selectors.EVENT_READ, worker)
+
+    def _repeat_or_judge(
+        self,
+        index: int,
+        status: int,
+        stderr: str,
+        tests_result: Result | None,
+        seconds_left: float,
+    ) -> None:
+        """Queue the job at which a worker died once more, or judge it by the exit status.
+
+        Values of a changed run may have ended it. They decide about the helpers only: the outcomes of the tests
+        are known, or found out once more without changed runs.
+        """
+        job = self.jobs[index]
+        endless, fatal = status in (-signal.SIGPROF, -signal.SIGALRM), -status in FATAL
+        if (endless or fatal) and tests_result is not None:
+            self.results[index] = tests_result
+            self.missing -= 1
+            return
+        if (endless or fatal) and job["change"] and seconds_left > 0:
+            limits = {**job["limits"], "job_seconds": seconds_left}
+            again = {"change": False, "limits": limits, "tests_seconds": seconds_left}
+            self.jobs[index] = {**job, **again}
+            self.queue.appendleft(index)
+            return
+        self.attempts[index] += 1
+        if endless:
+            self._judge(index, "timeout", ENDLESS, status == -signal.SIGALRM)
+        elif fatal and self.attempts[index] >= MAX_ATTEMPTS:
+            self._judge(index, "crashed", FATAL[-status])
+        elif self.attempts[index] >= MAX_ATTEMPTS:
+            raise SandboxError(
+                f"the sandbox's worker died {MAX_ATTEMPTS} times at one program "
+                f"(exit status {status}): {stderr or 'without a word'}"
+            )
+        else:
+            self.queue.appendleft(index)
+
+    def _judge(self, index: int, status: str, text: str, by_clock: bool = False) -> None:
+        """Record the verdict on a program whose values ended the evaluator."""
+        job = self.jobs[index]
+        seconds = job["limits"]["test_seconds"]
+        message = text.format(seconds=seconds)
+        self.missing -= 1
+        self.results[index] = {
+            "tests": [[False, status, message, "", 0]] * len(job["stages"]),
+            "error": None,
+            "output": "",
+            "helper_calls": [0] * len(job["helpers"]),
+            "helpers_used": [False] * len(job["helpers"]),
+            "helpers_suffice": [False] * len(job["helpers"]),
+            "reached": [0] * len(job["stages"]),
+            "wall_decided": by_clock,
+            "seconds": seconds,
+        }
+
+
 class _Waiter:
     """A caller that waits.
 
@@ -193,24 +350,24 @@ class _Waiter:
         workers: List that its worker is added to.
     """
 
-    def __init__(self, workers: list[Worker]) -> None:
+    def __init__(self, workers: list[WorkerProcess]) -> None:
         self.workers = workers
         self.ready = threading.Lock()
         self.ready.acquire()
 
 
-POOLS: dict[tuple[int, Settings, str], Pool] = {}
+POOLS: dict[tuple[int, WorkerSettings, str], WorkerPool] = {}
 """Pools of this process, shared by all sandboxes with equal settings."""
 
 _lock = threading.Lock()
 
 
-def shared_pool(size: int, settings: Settings) -> Pool:
+def shared_pool(size: int, settings: WorkerSettings) -> WorkerPool:
     """Return the pool for these settings."""
     key = (size, settings, sys.executable)
     with _lock:
         if key not in POOLS:
-            POOLS[key] = Pool(size, settings)
+            POOLS[key] = WorkerPool(size, settings)
         return POOLS[key]
 
 

@@ -7,15 +7,16 @@ import hashlib
 import marshal
 import os
 import sys
-from collections.abc import Collection, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.cache import CACHE
-from llm_decpomdp.envs.sandbox.instrumentation.analysis import methods
-from llm_decpomdp.envs.sandbox.instrumentation.instrument import Tests
-from llm_decpomdp.envs.sandbox.packages import package_paths
-from llm_decpomdp.envs.sandbox.pool import Pool, close_all, shared_pool
+from llm_decpomdp.envs.sandbox.instrument import Tests, methods
+from llm_decpomdp.envs.sandbox.pool import WorkerPool, close_all, shared_pool
 from llm_decpomdp.envs.sandbox.program import (
     TESTS_SHARE,
     Execution,
@@ -24,7 +25,7 @@ from llm_decpomdp.envs.sandbox.program import (
     Program,
     SandboxError,
 )
-from llm_decpomdp.envs.sandbox.worker_process import Settings
+from llm_decpomdp.envs.sandbox.worker_process import WorkerSettings, package_paths
 from llm_decpomdp.utils.warn import warn
 
 VERSION = 3
@@ -86,7 +87,7 @@ class Sandbox:
         self.packages = tuple(sorted(set(packages)))
         package_paths(self.packages)
 
-    def offering(self, packages: Collection[str]) -> Sandbox:
+    def copy_with_packages(self, packages: Collection[str]) -> Sandbox:
         """Return a sandbox with the same settings whose programs may import these packages."""
         return Sandbox(
             self.limits,
@@ -135,14 +136,14 @@ class Sandbox:
         """End the workers; they are started again if they are needed."""
         self._shared_pool().close()
 
-    def _shared_pool(self) -> Pool:
+    def _shared_pool(self) -> WorkerPool:
         if sys.platform == "win32":
             raise SandboxError("the sandbox needs Linux or macOS: on Windows, use WSL")
         require = REQUIRED if self.isolation == "require" else ()
-        settings = Settings(self.without, require, self.seed, package_paths(self.packages))
+        settings = WorkerSettings(self.without, require, self.seed, package_paths(self.packages))
         return shared_pool(self.workers, settings)
 
-    def _pool(self) -> Pool:
+    def _pool(self) -> WorkerPool:
         pool = self._shared_pool()
         if self.isolation == "best_effort" and not self.without:
             _warn_once(pool)
@@ -205,7 +206,7 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
 _WARNED: set[tuple[str, ...]] = set()
 
 
-def _warn_once(pool: Pool) -> None:
+def _warn_once(pool: WorkerPool) -> None:
     if pool.warned:
         return
     pool.warned = True
@@ -219,5 +220,99 @@ def _warn_once(pool: Pool) -> None:
             RuntimeWarning,
         )
 
+
+Verdict = dict[str, Any]
+
+
+class CacheWaitCancelled(Exception):
+    """The caller that was computing a verdict was interrupted; another one has to."""
+
+
+class VerdictCache:
+    """Verdicts by a key of all that they depend on. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Drop all entries, with a new lock: another thread may have held it when this process was forked."""
+        self._lock = threading.Lock()
+        self._futures: OrderedDict[str, Future[Verdict]] = OrderedDict()
+
+    def results(
+        self, keys: Sequence[str], size: int, compute: Callable[[list[str]], list[Verdict]]
+    ) -> dict[str, Verdict]:
+        """Return verdicts: those that are cached, those that other callers compute, and new ones.
+
+        Args:
+            keys: Keys of the verdicts.
+            size: Maximum number of verdicts to cache; 0 to cache and share none.
+            compute: Function that computes the verdicts with some keys, in their order.
+        """
+        results: dict[str, Verdict] = {}
+        while missing := [key for key in dict.fromkeys(keys) if key not in results]:
+            results |= self._results(missing, size, compute)
+        return results
+
+    def _results(
+        self, keys: list[str], size: int, compute: Callable[[list[str]], list[Verdict]]
+    ) -> dict[str, Verdict]:
+        """Return verdicts; those that another caller abandoned are missing."""
+        claimed: dict[str, Future[Verdict]] = {}
+        error: BaseException | None = None
+        try:
+            futures = self._take(keys, size, claimed)
+            computed = compute([*claimed]) if claimed else []
+            for future, result in zip(claimed.values(), computed, strict=True):
+                future.set_result(result)
+            results = {}
+            for key, future in futures.items():
+                with suppress(CacheWaitCancelled):
+                    results[key] = future.result()
+            return results
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._release(claimed, error, size)
+
+    def _take(
+        self, keys: list[str], size: int, claimed: dict[str, Future[Verdict]]
+    ) -> dict[str, Future[Verdict]]:
+        """Claim verdicts that nobody has, in `claimed` before others see them: interrupts leave none unsettled."""
+        futures = {}
+        with self._lock:
+            for key in keys:
+                future = self._futures.get(key) if size else None
+                if future is None:
+                    future = claimed[key] = Future()
+                    if size:
+                        self._futures[key] = future
+                else:
+                    self._futures.move_to_end(key)
+                futures[key] = future
+        return futures
+
+    def _release(
+        self, claimed: dict[str, Future[Verdict]], error: BaseException | None, size: int
+    ) -> None:
+        """Fail unsettled claims for all that wait; drop irreproducible verdicts, and the oldest ones."""
+        with self._lock:
+            for key, future in claimed.items():
+                if not future.done():
+                    future.set_exception(
+                        error if isinstance(error, SandboxError) else CacheWaitCancelled()
+                    )
+                if future.exception() is not None or future.result()["wall_decided"]:
+                    self._futures.pop(key, None)
+            while size and len(self._futures) > size:
+                self._futures.popitem(last=False)
+
+
+CACHE = VerdictCache()
+"""The cache of this process."""
+
+if hasattr(os, "register_at_fork"):  # pending verdicts never arrive in a forked process
+    os.register_at_fork(after_in_child=CACHE.reset)
 
 atexit.register(close_all)

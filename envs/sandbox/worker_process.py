@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -12,8 +13,17 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import (
+    Distribution,
+    PackageNotFoundError,
+    distribution,
+    packages_distributions,
+)
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,7 +56,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorkerSettings:
     """Settings that all workers of a pool share."""
 
     without: tuple[str, ...] = ()
@@ -59,10 +69,10 @@ class Settings:
     """Files and folders of the installed packages that programs may import."""
 
 
-class Worker:
+class WorkerProcess:
     """A worker process. `start` starts or restarts it, and `handshake` then waits until it is ready."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
         self.layers: dict[str, str] = {}
         """Reason why each layer of protection is off; empty if it is on."""
@@ -256,7 +266,7 @@ def _anonymous_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def _environment(settings: WorkerSettings) -> dict[str, str]:
     """Return the environment variables of a worker; programs do not see even these.
 
     One arena of memory for all threads: each further one would use up an eighth of the address space that a
@@ -271,3 +281,61 @@ def _environment(settings: Settings) -> dict[str, str]:
         "MALLOC_ARENA_MAX": "1",
         **({} if settings.packages else {"LD_BIND_NOW": "1"}),
     }
+
+
+# Installed packages that programs may import
+
+
+def is_installed(module: str) -> bool:
+    """Check whether a top-level module can be imported here, without importing it."""
+    return find_spec(module) is not None
+
+
+@lru_cache(maxsize=64)
+def package_paths(modules: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the files and folders of some modules, and of all that their packages require.
+
+    Args:
+        modules: Names of top-level modules, such as `numpy`.
+
+    Raises:
+        ValueError: If no installed package has such a module.
+    """
+    owners = packages_distributions() if modules else {}
+    unknown = [module for module in modules if module not in owners]
+    if unknown:
+        raise ValueError(f"no installed package has the modules {unknown}; install them first")
+    packages: dict[str, Distribution] = {}
+    pending = [name for module in modules for name in owners[module]]
+    while pending:
+        name = _normal(pending.pop())
+        if name not in packages and (package := _distribution(name)) is not None:
+            packages[name] = package
+            pending += _requirement_names(package.requires or ())
+    return tuple(sorted({path for package in packages.values() for path in _entries(package)}))
+
+
+def _requirement_names(requirements: Iterable[str]) -> list[str]:
+    """Return the names in requirements that no extra asks for."""
+    plain = [text for text in requirements if "extra" not in text.partition(";")[2]]
+    return [match[0] for text in plain if (match := re.match(r"[\w.-]+", text))]
+
+
+def _distribution(name: str) -> Distribution | None:
+    """Return an installed package; None where a requirement does not apply to this system."""
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _entries(package: Distribution) -> set[str]:
+    """Return the top-level paths that a package installed: its modules, folders and libraries."""
+    tops = {
+        file.parts[0] for file in package.files or () if file.parts[0] not in ("..", "__pycache__")
+    }
+    return {str(package.locate_file(top)) for top in tops}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,14 +1,13 @@
-"""Thread-safe parsing, with bounds on the time and memory of parsing and compiling."""
+"""Bounds on the time and memory of parsing and compiling."""
 
 from __future__ import annotations
 
 import ast
-import os
 import re
-import threading
-import warnings
 from collections import Counter
 from dataclasses import dataclass
+
+from llm_decpomdp.envs.sandbox.instrument import parse as parse
 
 MAX_CHARACTERS = 100_000
 """Longest text that is parsed."""
@@ -30,8 +29,6 @@ WITH_CLEANUP = (ast.With, ast.AsyncWith, ast.ExceptHandler)
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
-_LOCK = threading.Lock()
-
 
 @dataclass(frozen=True)
 class SyntaxProblem:
@@ -42,17 +39,6 @@ class SyntaxProblem:
     column: int
     parses: bool = False
     """True if the code parses and only compiling fails."""
-
-
-def parse(code: str) -> ast.Module:
-    """Call `ast.parse`, in one thread at a time.
-
-    CPython counts the depth of the tree that it builds once for all threads, and raises SystemError when two
-    build one at the same time (python/cpython issue 106905).
-    """
-    with _LOCK, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "invalid escape sequence" in an agent's code
-        return ast.parse(code)
 
 
 def tokens(code: str) -> int:
@@ -69,15 +55,6 @@ def end_of_bound(code: str) -> int:
             if number == MAX_TOKENS:
                 return code.count("\n", 0, token.start()) + 1
     return 0
-
-
-def _renew() -> None:
-    global _LOCK
-    _LOCK = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):  # a thread that held the lock is not there in a forked process
-    os.register_at_fork(after_in_child=_renew)
 
 
 def explodes(tree: ast.Module) -> bool:

@@ -29,7 +29,7 @@ def outcomes(actions):
     print(json.dumps(dict((name, outcome(action)) for name, action in actions.items())))
 
 def libc(name, *arguments):
-    return lambda: kernel.checked(kernel.libc[name](*arguments), name)
+    return lambda: kernel.check_result(kernel.libc[name](*arguments), name)
 
 def call(number, *arguments):
     return lambda: kernel.syscall(number, *arguments)

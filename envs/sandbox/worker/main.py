@@ -68,7 +68,7 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
     launcher = os.fork()
     if launcher == 0:
         os.close(descriptor)
-        confinement.of_launcher()
+        confinement.confine_launcher()
         if os.fork() == 0:  # the first process of the new namespace
             control.close()
             _be_zygote(zygote_end, confinement)
@@ -83,16 +83,16 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
 
 
 def _be_zygote(control: _socket.socket, confinement: Confinement) -> None:
-    from llm_decpomdp.envs.sandbox.worker.program.zygote import Zygote
+    from llm_decpomdp.envs.sandbox.worker.candidate.zygote import Zygote
     from llm_decpomdp.envs.sandbox.worker.protocol.channel import pack, write
 
     try:
         confinement.receive_folders(control)
         if control.recv(len(GO)) != GO:
             raise RuntimeError("the evaluator has ended")
-        confinement.of_zygote()
+        confinement.confine_zygote()
         write(control.fileno(), pack(confinement.layers))
-        Zygote(control, confinement.of_candidate, confinement.folders).serve()
+        Zygote(control, confinement.confine_candidate, confinement.folders).serve()
     except BaseException as error:
         os.write(2, f"the zygote: {type(error).__name__}: {error}\n".encode())
         os._exit(1)
@@ -115,7 +115,7 @@ def _be_evaluator(
 
     layers = receive_exactly(control.fileno())
     stderr, sys.stderr = sys.stderr, sys.stdout  # /dev/null: output of tests is dropped
-    confinement.of_evaluator()
+    confinement.confine_evaluator()
     try:
         write(descriptor, pack(layers))
         kernel.trim_heap()

@@ -65,7 +65,7 @@ def test_with_all_layers_every_attempt_is_refused() -> None:
     calls = (
         "socket() EPERM, connect() EPERM, fork() EPERM, exec() EPERM, chmod() EPERM, kill() EPERM"
     )
-    number = len(seccomp.allowed("candidate", True, os.uname().machine))
+    number = len(seccomp.allowed_calls("candidate", True, os.uname().machine))
     assert about(found, "seccomp").message == (
         f"sandbox: seccomp ({number} system calls allowed): {calls}"
     )

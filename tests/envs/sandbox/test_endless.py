@@ -11,7 +11,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.envs.sandbox import nonterminating_tests as endless
+from llm_decpomdp.envs.sandbox import program as sandbox_program
 from tests.envs.sandboxed import SHORT
 
 LOOP = (
@@ -23,7 +23,7 @@ PLAIN = "def check(candidate):\n    assert candidate(3) == 6\n"
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Grades a program on a row with a test that loops, or on one without, with short limits."""
-    monkeypatch.setattr(endless, "_programs", {})
+    monkeypatch.setattr(sandbox_program, "_PROGRAMS", {})
     row = {"prompt": 'def double(x):\n    """Double."""\n', "entry_point": "double"}
     rows = [{**row, "task_id": name, "test": test} for name, test in (("a", LOOP), ("b", PLAIN))]
     path = tmp_path / "own.jsonl"

@@ -13,7 +13,7 @@ import re
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
-from llm_decpomdp.envs.sandbox.worker.program.changes import changed
+from llm_decpomdp.envs.sandbox.worker.candidate.changes import change_value
 from llm_decpomdp.envs.sandbox.worker.protocol.operations import CHANGES
 from tests.support.programs import check as function_of
 
@@ -289,24 +289,24 @@ VALUES = [
 @pytest.mark.parametrize("kind", range(CHANGES))
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_changed_value_is_another_one_of_its_type(value, kind):
-    change = changed(value, kind)
+    change = change_value(value, kind)
     assert change != value and (value is None or type(change) is type(value))
-    assert changed(value, kind) == change
+    assert change_value(value, kind) == change
 
 
 def test_what_has_no_equals_is_changed_in_its_parts():
-    assert changed(Slotted(1), 0).x == -2
-    assert list(changed(iter([1, 2]), 2)) == [2, 3]
-    assert changed(len, 0)("abc") == -4
-    assert changed(re.compile("a"), 0) is None and changed(object(), 0) is None
-    assert math.isnan(math.nan) and changed(math.nan, 0) == 0.0
+    assert change_value(Slotted(1), 0).x == -2
+    assert list(change_value(iter([1, 2]), 2)) == [2, 3]
+    assert change_value(len, 0)("abc") == -4
+    assert change_value(re.compile("a"), 0) is None and change_value(object(), 0) is None
+    assert math.isnan(math.nan) and change_value(math.nan, 0) == 0.0
     endless: list[object] = []
     endless.append(endless)
-    assert changed(endless, 0) != endless
+    assert change_value(endless, 0) != endless
 
 
 def test_the_value_itself_stays_as_it_is():
     value = {"a": [1, {2}], "b": Point(1, [2])}
     for kind in range(CHANGES):
-        changed(value, kind)
+        change_value(value, kind)
     assert value == {"a": [1, {2}], "b": Point(1, [2])}

@@ -15,7 +15,7 @@ from llm_decpomdp.envs.sandbox.worker.confinement import kernel, seccomp
 from tests.envs.children import child
 
 pytestmark = pytest.mark.skipif(not kernel.LINUX, reason="the layers are those of Linux")
-needs_filter = pytest.mark.skipif(bool(seccomp.unsupported()), reason=seccomp.unsupported())
+needs_filter = pytest.mark.skipif(bool(seccomp.missing_support()), reason=seccomp.missing_support())
 
 FILTERED = """
 import asyncio, queue, signal, tempfile, threading, time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.envs.sandbox import Program, Sandbox, instrument
-from llm_decpomdp.envs.sandbox.packages import is_installed, package_paths
+from llm_decpomdp.envs.sandbox.worker_process import is_installed, package_paths
 
 TESTS = instrument("assert f() == 6", "f")
 SUM = "import numpy\n\ndef f():\n    return int(numpy.arange(4).sum())\n"
@@ -50,4 +50,8 @@ def test_a_package_that_is_not_installed_is_refused():
 
 def test_verdicts_with_and_without_a_package_are_not_mixed_up():
     plain = Sandbox(workers=1)
-    assert error(plain, SUM) and not error(plain.offering(("numpy",)), SUM) and error(plain, SUM)
+    assert (
+        error(plain, SUM)
+        and not error(plain.copy_with_packages(("numpy",)), SUM)
+        and error(plain, SUM)
+    )

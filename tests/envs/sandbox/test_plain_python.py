@@ -15,7 +15,7 @@ from llm_decpomdp.envs.datasets.loading import load
 from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL, code_task
 from llm_decpomdp.envs.problems.mbpp import MBPP
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
-from llm_decpomdp.envs.sandbox.instrumentation.differences import differences
+from llm_decpomdp.envs.sandbox.differences import differences
 from tests.envs.own_rows import make_rows, write_lines
 from tests.envs.sandboxed import program
 

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
-from llm_decpomdp.envs.sandbox.pool import Pool
-from llm_decpomdp.envs.sandbox.worker_process import Settings, Worker
+from llm_decpomdp.envs.sandbox.pool import WorkerPool
+from llm_decpomdp.envs.sandbox.worker_process import WorkerProcess, WorkerSettings
 from tests.envs.sandboxed import SHORT, TELLS_ITS_RUNS, message_of, program, run, trainer
 from tests.support.programs import SQUARE, SQUARES, check
 
@@ -72,11 +72,11 @@ def test_s9_threads_may_share_one_sandbox():
     assert [all(o.passed for o in e.tests) for e in executions] == [n % 3 == 0 for n in range(24)]
 
 
-def caller(pool: Pool, order: list[int], number: int) -> threading.Thread:
+def caller(pool: WorkerPool, order: list[int], number: int) -> threading.Thread:
     """Start a thread that waits for a worker, notes its number, and gives the worker back."""
 
     def take() -> None:
-        workers: list[Worker] = []
+        workers: list[WorkerProcess] = []
         pool.take(workers, 1)
         order.append(number)
         pool.give_back(workers)
@@ -90,9 +90,9 @@ def caller(pool: Pool, order: list[int], number: int) -> threading.Thread:
 
 
 def test_callers_get_their_workers_in_the_order_in_which_they_came():
-    pool = Pool(1, Settings())
+    pool = WorkerPool(1, WorkerSettings())
     order: list[int] = []
-    workers: list[Worker] = []
+    workers: list[WorkerProcess] = []
     pool.take(workers, 1)
     threads = [caller(pool, order, number) for number in range(4)]
     pool.give_back(workers)
@@ -106,9 +106,9 @@ def test_callers_get_their_workers_in_the_order_in_which_they_came():
 
 
 def test_a_caller_that_is_interrupted_costs_the_others_nothing():
-    pool = Pool(1, Settings())
+    pool = WorkerPool(1, WorkerSettings())
     order: list[int] = []
-    workers: list[Worker] = []
+    workers: list[WorkerProcess] = []
     pool.take(workers, 1)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     main = threading.main_thread().ident
@@ -156,8 +156,8 @@ assert statuses(sandbox) == ["passed", "passed"]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 (worker,) = workers_of(os.getpid())
 os.kill(worker, signal.SIGKILL)
-threading.Timer({milliseconds} / 1000, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
+    threading.Timer({milliseconds} / 1000, os.kill, (os.getpid(), signal.SIGINT)).start()
     statuses(sandbox)
     time.sleep(1)
 except KeyboardInterrupt:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from llm_decpomdp.envs.source_code import parsing as syntax
+from llm_decpomdp.envs.sandbox import instrument as syntax
 from llm_decpomdp.envs.source_code.completion import read
 
 

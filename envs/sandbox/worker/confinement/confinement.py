@@ -100,7 +100,7 @@ class Confinement:
         self.filter: seccomp.Filter | None = None
         self.readable = landlock.interpreter_paths() if kernel.LINUX else []
 
-    def of_launcher(self) -> None:
+    def confine_launcher(self) -> None:
         """Enter namespaces and make the private folder, in the parent process of the zygote."""
 
         def enter() -> None:
@@ -151,7 +151,7 @@ class Confinement:
             self.private_folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES
         )
 
-    def of_zygote(self) -> None:
+    def confine_zygote(self) -> None:
         """Confine the zygote, and by inheritance every program."""
         os.chdir(NOWHERE)
         self._offer_packages()
@@ -166,7 +166,7 @@ class Confinement:
         if kernel.LINUX:
             kernel.die_with_parent()
 
-    def of_candidate(self, unneeded: Iterable[int], folder: int | None) -> None:
+    def confine_candidate(self, unneeded: Iterable[int], folder: int | None) -> None:
         """Confine a child further, before it receives its program.
 
         Args:
@@ -187,7 +187,7 @@ class Confinement:
         if self.filter is not None:
             self.filter.install()
 
-    def of_evaluator(self) -> None:
+    def confine_evaluator(self) -> None:
         """Confine the evaluator to the rights of a program, and to talking to its peers."""
         os.chdir(NOWHERE)  # until it enters a program's folder, if there are any
         self._offer_packages()
@@ -197,7 +197,7 @@ class Confinement:
         if kernel.LINUX:
             kernel.lower_limit(resource.RLIMIT_AS, EVALUATOR_BYTES)
             kernel.lower_limit(resource.RLIMIT_DATA, EVALUATOR_DATA)
-        if "seccomp" not in self.without and not seccomp.unsupported():
+        if "seccomp" not in self.without and not seccomp.missing_support():
             seccomp.Filter("evaluator", writable=bool(self.folders)).install()
 
     def _offer_packages(self) -> None:

@@ -50,7 +50,7 @@ def require_linux() -> None:
         raise OSError(errno.ENOSYS, "not on this system")
 
 
-def checked(result: int, call: str) -> int:
+def check_result(result: int, call: str) -> int:
     """Return the result of a call into libc.
 
     Raises:
@@ -69,7 +69,7 @@ def syscall(number: int, *arguments: int) -> int:
         OSError: If the kernel refused, or does not have the call.
     """
     require_linux()
-    return checked(
+    return check_result(
         libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)),
         f"system call {number}",
     )
@@ -78,7 +78,7 @@ def syscall(number: int, *arguments: int) -> int:
 def prctl(option: int, first: int = 0, second: int = 0) -> int:
     """Call `prctl` with two arguments."""
     require_linux()
-    return checked(libc.prctl(option, first, second, 0, 0), f"prctl({option})")
+    return check_result(libc.prctl(option, first, second, 0, 0), f"prctl({option})")
 
 
 def no_new_privileges() -> None:
@@ -143,7 +143,7 @@ def drop_capabilities() -> None:
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
     nothing = (ctypes.c_uint32 * 6)()
-    checked(libc.capset(header, nothing), "capset")
+    check_result(libc.capset(header, nothing), "capset")
 
 
 def trim_heap() -> None:

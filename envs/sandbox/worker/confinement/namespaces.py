@@ -88,7 +88,7 @@ def join(namespaces: list[int]) -> None:
         OSError: If the kernel refuses.
     """
     for descriptor in namespaces:
-        kernel.checked(kernel.libc.setns(descriptor, 0), "setns")
+        kernel.check_result(kernel.libc.setns(descriptor, 0), "setns")
         os.close(descriptor)
 
 
@@ -150,7 +150,7 @@ def _mount_memory(folder: str, size_bytes: int, max_files: int) -> None:
 
 
 def _unshare(names: list[str]) -> None:
-    kernel.checked(kernel.libc.unshare(sum(NEW[name] for name in names)), "unshare")
+    kernel.check_result(kernel.libc.unshare(sum(NEW[name] for name in names)), "unshare")
 
 
 def _map_user(user: int, group: int) -> None:
@@ -163,7 +163,7 @@ def _mount(
     source: bytes | None, target: str, kind: bytes | None, flags: int, options: bytes | None
 ) -> None:
     result = kernel.libc.mount(source, os.fsencode(target), kind, ctypes.c_ulong(flags), options)
-    kernel.checked(result, f"mounting on {target}")
+    kernel.check_result(result, f"mounting on {target}")
 
 
 def _remedy() -> str:

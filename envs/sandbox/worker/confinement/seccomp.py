@@ -123,7 +123,7 @@ class Filter:
     """
 
     def __init__(self, role: str, writable: bool) -> None:
-        reason = unsupported()
+        reason = missing_support()
         if reason:
             raise OSError(errno.ENOSYS, reason)
         instructions = program(role, writable, os.uname().machine)
@@ -144,7 +144,7 @@ class Filter:
             raise OSError(code, f"the seccomp filter was refused: {os.strerror(code)}")
 
 
-def unsupported() -> str:
+def missing_support() -> str:
     """Return the reason why no filter can be installed here; empty if one can."""
     if not kernel.LINUX:
         return "not on this system"
@@ -162,7 +162,7 @@ def unsupported() -> str:
     return ""
 
 
-def allowed(role: str, writable: bool, machine: str) -> list[str]:
+def allowed_calls(role: str, writable: bool, machine: str) -> list[str]:
     """Return the names of the system calls that a role may make, those with restricted arguments included."""
     rules = policy(role, writable, machine)
     return sorted(name for name, rule in rules.items() if rule not in (DENY, MISSING))
@@ -179,13 +179,17 @@ def policy(role: str, writable: bool, machine: str) -> dict[str, Rule]:
     rules |= {
         "open": _open(1, writable),
         "openat": _open(2, writable),
-        "clone": (*_without(0, 0xFFFFFFFF ^ CLONE_OF_THREADS), *_with(0, CLONE_THREAD), *ALLOW),
-        "fcntl": (*_one_of(1, *FCNTL), *ALLOW),
-        "ioctl": (*_one_of(1, *IOCTL), *ALLOW),
-        "prlimit64": (*_one_of(0, 0), *ALLOW),  # of this process
-        "socketpair": (*_one_of(0, AF_UNIX), *ALLOW),
-        "sendto": (*_one_of(4, 0), *_one_of(4 + UPPER, 0), *ALLOW),  # no address
-        "getsockopt": (*_one_of(1, SOL_SOCKET), *_one_of(2, *SOCKET_OPTIONS), *ALLOW),
+        "clone": (
+            *_require_clear(0, 0xFFFFFFFF ^ CLONE_OF_THREADS),
+            *_require_set(0, CLONE_THREAD),
+            *ALLOW,
+        ),
+        "fcntl": (*_require_value(1, *FCNTL), *ALLOW),
+        "ioctl": (*_require_value(1, *IOCTL), *ALLOW),
+        "prlimit64": (*_require_value(0, 0), *ALLOW),  # of this process
+        "socketpair": (*_require_value(0, AF_UNIX), *ALLOW),
+        "sendto": (*_require_value(4, 0), *_require_value(4 + UPPER, 0), *ALLOW),  # no address
+        "getsockopt": (*_require_value(1, SOL_SOCKET), *_require_value(2, *SOCKET_OPTIONS), *ALLOW),
     }
     return {name: rule for name, rule in rules.items() if name in TABLES[machine]}
 
@@ -221,7 +225,7 @@ def _search(ranges: list[tuple[int, Rule]]) -> list[Instruction]:
 def _open(argument: int, writable: bool) -> Rule:
     if not writable:
         writing = O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | O_TMPFILE
-        return (*_without(argument, writing | O_PATH), *ALLOW)
+        return (*_require_clear(argument, writing | O_PATH), *ALLOW)
     # Landlock asks for the right to write by the access mode alone before ABI 3, so no O_TRUNC without one.
     truncates_unseen: Rule = (
         _load(argument),
@@ -229,7 +233,7 @@ def _open(argument: int, writable: bool) -> Rule:
         (IF_EQUAL, 0, 1, O_TRUNC),
         *DENY,
     )
-    return (*_without(argument, O_PATH), *truncates_unseen, *ALLOW)
+    return (*_require_clear(argument, O_PATH), *truncates_unseen, *ALLOW)
 
 
 # Each of these denies the call if the argument is not as required, and falls through otherwise.
@@ -239,15 +243,15 @@ def _load(argument: float) -> Instruction:
     return (LOAD, 0, 0, ARGUMENTS + int(8 * argument))
 
 
-def _one_of(argument: float, *values: int) -> Rule:
+def _require_value(argument: float, *values: int) -> Rule:
     jumps = range(len(values), 0, -1)
     tests = tuple((IF_EQUAL, jump, 0, value) for jump, value in zip(jumps, values, strict=True))
     return (_load(argument), *tests, *DENY)
 
 
-def _without(argument: float, bits: int) -> Rule:
+def _require_clear(argument: float, bits: int) -> Rule:
     return (_load(argument), (IF_ANY_BIT, 0, 1, bits), *DENY)
 
 
-def _with(argument: float, bits: int) -> Rule:
+def _require_set(argument: float, bits: int) -> Rule:
     return (_load(argument), (IF_ANY_BIT, 1, 0, bits), *DENY)

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NoAnswer, rebuilt, refuse
-from llm_decpomdp.envs.sandbox.worker.evaluator.objects import Objects
-from llm_decpomdp.envs.sandbox.worker.evaluator.proxies import Exhausted
-from llm_decpomdp.envs.sandbox.worker.evaluator.session import Session
+from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NoAnswer, rebuild_exception, refuse
+from llm_decpomdp.envs.sandbox.worker.evaluator.proxies import Exhausted, ProxyTable, Reference
+from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import DECODE_ERRORS, decode_call, pack_call
 from llm_decpomdp.envs.sandbox.worker.protocol.operations import assign
 
@@ -34,7 +33,7 @@ class Conversation:
 
     def __init__(
         self,
-        session: Session,
+        session: ProgramSession,
         plan: list[bytes],
         first: int,
         strict: bool,
@@ -73,7 +72,7 @@ class Conversation:
         """True if a call changed its arguments."""
         self.failure: NoAnswer | None = None
         """Last failure of the program to answer: a test that swallows it must not pass."""
-        self.objects = Objects(self)
+        self.objects = ProxyTable(self)
         session.decode = self.objects.decode
         session.answer_callback = self.objects.answer_callback
 
@@ -166,7 +165,7 @@ class Conversation:
         data = pack_call(args, kwargs, self.objects, self.plain)
         if handle >= 0:
             self._check_alive(generation)
-            answer = self._guarded(lambda: self._ask("call", data, handle))
+            answer = self._run_guarded(lambda: self._ask("call", data, handle))
         else:
             answer = self._answer(data)
         kind, content, arguments = answer
@@ -177,7 +176,7 @@ class Conversation:
                 self._write_back(arguments, args, kwargs)
         if kind == "argument":
             every = [*args, *kwargs.values()]
-            self._guarded(lambda: self.session.expect(_is_argument(content, len(every))))
+            self._run_guarded(lambda: self.session.expect(_is_argument(content, len(every))))
             return every[content[0]] if visible else content[1]
         return self._value(answer)
 
@@ -186,12 +185,12 @@ class Conversation:
         kind, content, _ = answer
         if kind == "error":
             # Rebuilt as far as it is harmless.
-            failure = self._guarded(lambda: self.session.failure(content))
-            raise rebuilt(failure, self.exceptions)
-        self._guarded(lambda: self.session.expect(kind == "value"))
+            failure = self._run_guarded(lambda: self.session.failure(content))
+            raise rebuild_exception(failure, self.exceptions)
+        self._run_guarded(lambda: self.session.expect(kind == "value"))
         return content
 
-    def operate(self, reference: tuple[Conversation, int, int], operation: str, *args: Any) -> Any:
+    def operate(self, reference: Reference, operation: str, *args: Any) -> Any:
         """Perform an operation other than a call on an object of the program; see `handles.OPERATIONS`."""
         _, handle, generation = reference
         with self.lock:
@@ -199,7 +198,7 @@ class Conversation:
             if handle >= 0:
                 self._check_alive(generation)
             data = pack_call(args, {}, self.objects, self.plain)
-            return self._value(self._guarded(lambda: self._ask(operation, data, handle)))
+            return self._value(self._run_guarded(lambda: self._ask(operation, data, handle)))
 
     def _leave_plan(self) -> None:
         """Discard a planned run at an operation on an object: prefetched later calls may have changed it."""
@@ -222,12 +221,12 @@ class Conversation:
                 raise answer
             if index not in self.live_answers or self._is_alive(self.live_answers[index]):
                 return answer
-            return self._guarded(lambda: self._ask("call", data, -1))
+            return self._run_guarded(lambda: self._ask("call", data, -1))
         if index < len(self.plan) or self.released:
             self.mismatch = True
         if self.mismatch and self.strict:
             raise NoAnswer("not_run", "", "to be asked again without a plan")
-        return self._guarded(lambda: self._ask("call", data, -1))
+        return self._run_guarded(lambda: self._ask("call", data, -1))
 
     def _ask(self, operation: str, data: bytes, handle: int) -> Any:
         if self.session.reader is None:
@@ -240,18 +239,18 @@ class Conversation:
     def next(self, handle: int, generation: int) -> Any:
         """Return the next item of an iterator; raises `Exhausted` after the last one."""
         self._check_alive(generation)
-        answer = self._guarded(lambda: self._ask("next", NO_ARGUMENTS, handle))
+        answer = self._run_guarded(lambda: self._ask("next", NO_ARGUMENTS, handle))
         kind, content, _ = answer
         if kind == "error" and isinstance(content, list) and content[5:6] == ["StopIteration"]:
             raise Exhausted
         return self._value(answer)
 
-    async def awaited(self, handle: int, generation: int) -> Any:
+    async def run_coroutine(self, handle: int, generation: int) -> Any:
         """Run a coroutine of the program in its process, and return its result."""
         self._check_alive(generation)
-        return self._value(self._guarded(lambda: self._ask("run", NO_ARGUMENTS, handle)))
+        return self._value(self._run_guarded(lambda: self._ask("run", NO_ARGUMENTS, handle)))
 
-    def _guarded(self, ask: Callable[[], Any]) -> Any:
+    def _run_guarded(self, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except NoAnswer as error:
@@ -263,7 +262,7 @@ class Conversation:
 
     def _check_alive(self, generation: int) -> None:
         if not self._is_alive(generation):
-            self._guarded(_raise_stale)
+            self._run_guarded(_raise_stale)
 
     def can_pass(self, handle: int, generation: int, required: bool) -> bool:
         """Check whether an object may be passed to the program; raises `NoAnswer` if a `required` one may not."""
@@ -284,7 +283,7 @@ class Conversation:
             pairs = [*zip(args, new_args, strict=True)]
             pairs += [(kwargs[name], value) for name, value in new_kwargs.items()]
         except DECODE_ERRORS:
-            self._guarded(lambda: self.session.expect(False))
+            self._run_guarded(lambda: self.session.expect(False))
         for old, new in pairs:
             assign(old, new)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
 from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NoAnswer, describe_any
-from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import Checks, calls_in_passing
+from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import HelperChecks, calls_in_passing
 from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
     CHANGED_SLACK_SECONDS,
     SLACK_SECONDS,
@@ -26,13 +26,13 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
     limit_time,
 )
 from llm_decpomdp.envs.sandbox.worker.evaluator.reports import (
+    AssertRecorder,
     Findings,
-    Record,
-    Stage,
+    StageRecorder,
     is_count,
     verdict,
 )
-from llm_decpomdp.envs.sandbox.worker.evaluator.session import Session
+from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
 from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
 
 MAX_MISMATCHES = 3
@@ -89,7 +89,7 @@ class Evaluator:
         begin = time.monotonic()
         limits = {**job["limits"], "stage_seconds": job["limits"]["test_seconds"]}
         request = _request(job, self.seed)
-        session = Session(self.zygote, self.trainer, request, limits, job["tests_seconds"])
+        session = ProgramSession(self.zygote, self.trainer, request, limits, job["tests_seconds"])
         try:
             findings = self._findings(session, job)
             tests = findings.outcomes()
@@ -108,12 +108,12 @@ class Evaluator:
             if job["change"]:
                 deadline = begin + job["limits"]["job_seconds"]
                 run = functools.partial(self._findings, session, job)
-                checks = Checks(session, findings, result["seconds"], deadline, run)
+                checks = HelperChecks(session, findings, result["seconds"], deadline, run)
                 if session.needs_fresh_process:  # else the job is soon done again
                     send(result, False)
                 if job["substitute"]:
-                    result["helpers_suffice"] = checks.suffice()
-                result["helpers_used"] = checks.used(job["substitute"])
+                    result["helpers_suffice"] = checks.find_sufficient()
+                result["helpers_used"] = checks.find_used(job["substitute"])
                 result["wall_decided"] = session.wall_decided
         finally:
             session.stop()
@@ -126,7 +126,7 @@ class Evaluator:
 
     def _findings(
         self,
-        session: Session,
+        session: ProgramSession,
         job: dict[str, Any],
         expected: Sequence[bool] = (),
         skipped: Set[int] = frozenset(),
@@ -136,7 +136,11 @@ class Evaluator:
         return run(session, job, expected, skipped)
 
     def _run_apart(
-        self, session: Session, job: dict[str, Any], expected: Sequence[bool], skipped: Set[int]
+        self,
+        session: ProgramSession,
+        job: dict[str, Any],
+        expected: Sequence[bool],
+        skipped: Set[int],
     ) -> Findings:
         """Run the tests in this process, apart from the program."""
         tests = job["tests"]
@@ -169,7 +173,7 @@ class Evaluator:
         if conversation.arguments_changed and findings.error is None and not findings.disappoint():
             hidden = converse(plan, first, strict=False, write_back=False)
             again = self._run(hidden, job, Findings(job, expected), skipped)
-            findings = findings.vetoed_by(again)
+            findings = findings.add_veto(again)
         return findings
 
     def _count_mismatch(self, tests: str) -> None:
@@ -200,7 +204,7 @@ class Evaluator:
         findings.error = conversation.prefetch()
         if findings.error is not None or conversation.mismatch:
             return findings
-        record = Record(findings.note, describe_any)
+        record = AssertRecorder(findings.note, describe_any)
         stage = _StrictStage(findings, conversation, skipped)
         try:
             self.interpreter.check(
@@ -215,7 +219,7 @@ class Evaluator:
         return findings
 
 
-class _StrictStage(Stage):
+class _StrictStage(StageRecorder):
     """A stage that fails if the program failed to answer in it, even if the test swallows the exception.
 
     No further stage runs after the first failure of a test that is expected to pass.
@@ -259,7 +263,7 @@ def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _run_in_program(
-    session: Session, job: dict[str, Any], expected: Sequence[bool], skipped_stages: Set[int]
+    session: ProgramSession, job: dict[str, Any], expected: Sequence[bool], skipped_stages: Set[int]
 ) -> Findings:
     """Run the tests in the program's process; one that hangs or dies in a stage is restarted without the stage."""
     findings = Findings(job, expected)
@@ -283,7 +287,7 @@ def _run_in_program(
     return findings
 
 
-def _follow(session: Session, findings: Findings) -> None:
+def _follow(session: ProgramSession, findings: Findings) -> None:
     """Record the reports that the program's process sends; raises `NoAnswer` when one cannot be true."""
     while not findings.disappoint():
         event, content, _ = session.receive(session.limits["test_seconds"])

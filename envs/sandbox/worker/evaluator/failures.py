@@ -26,7 +26,7 @@ class NoAnswer(BaseException):
         self.remote = [kind, text, "", 0, status]
 
 
-def of_exit(status: int) -> NoAnswer:
+def failure_from_status(status: int) -> NoAnswer:
     """Return the failure that the exit status of a process means, as returned by `os.waitpid`."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -45,7 +45,7 @@ class CandidateError(Exception):
     """Exception of the program that has no harmless builtin class."""
 
 
-def rebuilt(failure: list[Any], own: dict[str, type[Exception]]) -> Exception:
+def rebuild_exception(failure: list[Any], own: dict[str, type[Exception]]) -> Exception:
     """Build an exception of the nearest harmless class from a program's description of it.
 
     Args:
@@ -57,11 +57,11 @@ def rebuilt(failure: list[Any], own: dict[str, type[Exception]]) -> Exception:
     base, arguments, attributes, module, name = (*failure[5:], *[None] * 5)[:5]
     if type(arguments) is not list:
         arguments = [text]
-    special = own.get(failure[0]) or _of_library(module, name)
+    special = own.get(failure[0]) or _find_library_exception(module, name)
     if special is not None:
-        error = _without_init(special, arguments)
+        error = _build_without_init(special, arguments)
     else:
-        error = _of_builtin(base, arguments, failure)
+        error = _build_builtin(base, arguments, failure)
     if type(attributes) is dict:
         for key, value in attributes.items():
             if type(key) is str and not hasattr(Exception, key):
@@ -70,7 +70,7 @@ def rebuilt(failure: list[Any], own: dict[str, type[Exception]]) -> Exception:
     return error
 
 
-def _of_library(module: Any, name: Any) -> type[Exception] | None:
+def _find_library_exception(module: Any, name: Any) -> type[Exception] | None:
     """Return a library's class of exceptions that a program names, if it is one that may be built."""
     if type(name) is not str or type(module) is not str or module not in ERROR_MODULES:
         return None
@@ -78,14 +78,14 @@ def _of_library(module: Any, name: Any) -> type[Exception] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
 
 
-def _without_init(kind: type[Exception], arguments: list[Any]) -> Exception:
+def _build_without_init(kind: type[Exception], arguments: list[Any]) -> Exception:
     """Build an exception with these arguments and without attributes; no code of its class is run."""
     builtin = next(c for c in kind.__mro__ if c.__module__ == "builtins")
     error: Exception = builtin.__new__(kind, *arguments)
     return error
 
 
-def _of_builtin(base: Any, arguments: list[Any], failure: list[Any]) -> Exception:
+def _build_builtin(base: Any, arguments: list[Any], failure: list[Any]) -> Exception:
     """Build an exception of a builtin class, or of the nearest one that is harmless."""
     text = failure[1]
     kind = vars(builtins).get(base) if type(base) is str else None
@@ -96,7 +96,7 @@ def _of_builtin(base: Any, arguments: list[Any], failure: list[Any]) -> Exceptio
     return error or _new(CandidateError, arguments, failure) or CandidateError(text)
 
 
-def text_of(error: Exception) -> str:
+def exception_text(error: Exception) -> str:
     """Return the text of an exception; of one of the program's, as the program sent it."""
     remote: list[Any] | None = vars(error).get("remote")
     return str(error) if remote is None else remote[1]
@@ -111,7 +111,7 @@ def _new(kind: type[Exception], arguments: list[Any], failure: list[Any]) -> Exc
             error: Exception = parent(*arguments)
             if failure[0] == parent.__name__ and _has_text(error, failure[1]):
                 return error
-            return _with_text(parent, arguments, failure)
+            return _build_with_text(parent, arguments, failure)
         except Exception:
             continue
     return None
@@ -121,7 +121,7 @@ def _has_text(error: Exception, text: str) -> bool:
     return str(error)[:MAX_TEXT] == text
 
 
-def _with_text(kind: type[Exception], arguments: list[Any], failure: list[Any]) -> Exception:
+def _build_with_text(kind: type[Exception], arguments: list[Any], failure: list[Any]) -> Exception:
     """Build an exception with the text of the program's, if it can have both that and its class."""
     name, text = failure[:2]
     if name != kind.__name__:  # a class of the program's own

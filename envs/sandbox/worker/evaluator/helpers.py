@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.evaluator.reports import Findings
-from llm_decpomdp.envs.sandbox.worker.evaluator.session import Session
+from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
 from llm_decpomdp.envs.sandbox.worker.protocol.operations import (
     ALL_ARGUMENTS,
     CHANGES,
@@ -46,7 +46,7 @@ UNFINISHED = ("timeout", "not_run")
 """Statuses of tests that a run has not finished when the time limit ends it."""
 
 
-class Comparison:
+class RunComparison:
     """Comparison of a changed run with the first run.
 
     Args:
@@ -61,7 +61,7 @@ class Comparison:
         self.calls = calls
 
 
-class Checks:
+class HelperChecks:
     """Changed runs of a program, compared with its first run.
 
     Args:
@@ -75,7 +75,7 @@ class Checks:
 
     def __init__(
         self,
-        session: Session,
+        session: ProgramSession,
         findings: Findings,
         seconds: float,
         deadline: float,
@@ -101,7 +101,7 @@ class Checks:
         session.limits = _limits(session, seconds)
         session.needs_fresh_process = seconds > SLOW_SECONDS
 
-    def used(self, substitute: bool) -> list[bool]:
+    def find_used(self, substitute: bool) -> list[bool]:
         """Check for each helper whether a test's outcome depends on its results.
 
         Args:
@@ -112,7 +112,7 @@ class Checks:
             for helper, may_matter in enumerate(self.may_matter)
         ]
 
-    def suffice(self) -> list[bool]:
+    def find_sufficient(self) -> list[bool]:
         """Check for each helper whether it does as well as the entry point; stop at the first that does."""
         results = [False] * len(self.calls)
         for helper, may_matter in enumerate(self.may_matter):
@@ -148,12 +148,12 @@ class Checks:
             return comparison.same
         return self._compare(helper, ALL_ARGUMENTS).same
 
-    def _compare(self, helper: int, kind: int) -> Comparison:
+    def _compare(self, helper: int, kind: int) -> RunComparison:
         """Run the program with a change."""
         session, now = self.session, time.monotonic()
         if now >= self.deadline:
             session.wall_decided = True
-            return Comparison(False, False, [0] * len(self.calls))
+            return RunComparison(False, False, [0] * len(self.calls))
         session.end = now + (self.deadline - now) / 2  # the rest is for later runs
         session.request["change"] = [helper, kind]
         by_clock, session.wall_decided = session.wall_decided, False
@@ -167,7 +167,7 @@ class Checks:
             failures += before and not passes and not (timeout and status in UNFINISHED)
         same = not failures and (not timeout or agreements >= self.enough)
         calls = [sum(counts) for counts in zip(*findings.calls.values(), strict=True)]
-        return Comparison(failures + repairs > 0, same, calls or [0] * len(self.calls))
+        return RunComparison(failures + repairs > 0, same, calls or [0] * len(self.calls))
 
 
 def calls_in_passing(findings: Findings, tests: list[list[Any]], helpers: int) -> list[int]:
@@ -186,7 +186,7 @@ def calls_in_passing(findings: Findings, tests: list[list[Any]], helpers: int) -
     return calls
 
 
-def _limits(session: Session, seconds: float) -> dict[str, Any]:
+def _limits(session: ProgramSession, seconds: float) -> dict[str, Any]:
     """Return the limits of changed runs, which may loop for ever.
 
     The wall time of a call stays the same: the load of other processes must not look like a change.

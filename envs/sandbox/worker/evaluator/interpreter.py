@@ -16,7 +16,7 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NEVER_REBUILT
 from llm_decpomdp.envs.sandbox.worker.evaluator.proxies import Opaque
-from llm_decpomdp.envs.sandbox.worker.evaluator.reports import Record, Stage
+from llm_decpomdp.envs.sandbox.worker.evaluator.reports import AssertRecorder, StageRecorder
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import Unsendable, pack_call
 
 MAX_CACHED = 1000
@@ -55,18 +55,18 @@ class Interpreter:
         self,
         job: dict[str, Any],
         function: Any,
-        record: Record,
-        stage: Stage,
+        record: AssertRecorder,
+        stage: StageRecorder,
         exceptions: dict[str, type[Exception]],
     ) -> None:
         """Run a test with a stand-in for the program's function; `exceptions` takes the prompt's own classes."""
         scope: dict[str, Any] = {"__name__": "__test__"}
         try:
-            exec(self._compiled(job["preamble"], "<prompt>"), scope)
+            exec(self._compile(job["preamble"], "<prompt>"), scope)
             if "class " in job["preamble"]:
                 exceptions.update(_exceptions(scope))
             scope |= {job["entry_point"]: function, "__record__": record, "__stage__": stage}
-            exec(self._compiled(job["tests"], "<tests>"), scope)
+            exec(self._compile(job["tests"], "<tests>"), scope)
             scope["__check__"](function, record, stage)
         finally:
             self._restore()
@@ -83,10 +83,10 @@ class Interpreter:
         def ignore(*report: object) -> None:
             """Ignore asserts, which mean nothing without a program."""
 
-        record, stage = Record(ignore, ignore), Stage(note, ignore, set())
+        record, stage = AssertRecorder(ignore, ignore), StageRecorder(note, ignore, set())
         return recorder.record(lambda: self.check(job, recorder, record, stage, {})), begins
 
-    def _compiled(self, source: str, name: str) -> CodeType:
+    def _compile(self, source: str, name: str) -> CodeType:
         if "random" in source:
             import random
 
@@ -149,7 +149,7 @@ class CallRecorder:
             raise PlanEnds
         return Opaque("unknown")
 
-    def __in_place__(self, *args: Any, **kwargs: Any) -> None:
+    def __call_in_place__(self, *args: Any, **kwargs: Any) -> None:
         """Record a call that is made to change its arguments."""
         self(*args, **kwargs)
 

@@ -20,7 +20,7 @@ MAX_COUNT = 2**40
 FORBIDDEN = ("PermissionError", "BlockingIOError")
 
 
-class Record:
+class AssertRecorder:
     """Reports an assert the first time that it holds and that it fails, and counts how often it is reached."""
 
     def __init__(self, send: Callable[..., None], describe: Callable[[BaseException], Any]) -> None:
@@ -44,7 +44,7 @@ class Record:
         self.send("test", test, error)
 
 
-class Stage:
+class StageRecorder:
     """Runs the stages of a test; an exception ends its own stage only."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Findings:
             for test, should_pass in enumerate(self.expected)
         )
 
-    def vetoed_by(self, hidden: Findings) -> Findings:
+    def add_veto(self, hidden: Findings) -> Findings:
         """Add a veto by a run in which changes of arguments were hidden from the tests.
 
         A test that judges results of calls must pass both times. One that only looks at their arguments is there

@@ -8,9 +8,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NoAnswer, of_exit, text_of
+from llm_decpomdp.envs.sandbox.worker.evaluator.failures import (
+    NoAnswer,
+    exception_text,
+    failure_from_status,
+)
 from llm_decpomdp.envs.sandbox.worker.evaluator.reports import is_count, is_failure
-from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import Deadline, ZygoteClient
+from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import MAX_MESSAGE, Closed, Reader, pack_down
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import (
     DECODE_ERRORS,
@@ -23,6 +27,9 @@ from llm_decpomdp.envs.sandbox.worker.protocol.codec import (
 START_SECONDS = 60.0
 """Time that a process may take until it is confined and ready, however busy the machine is."""
 
+FIRST_CHECK_SECONDS = 0.04
+"""Time before the processor time is first looked up: most answers come sooner."""
+
 SIGKILL = 9
 
 MAX_RECEIVED = 32 * 2**20
@@ -32,7 +39,7 @@ MAX_OPERATIONS = 5000
 """Maximum number of single calls and callbacks of one program; ten items of an iterator count as one."""
 
 
-class Session:
+class ProgramSession:
     """The processes of one program, one at a time: after a time-out or a crash, the next one goes on.
 
     Args:
@@ -167,7 +174,7 @@ class Session:
             except BlockingIOError:
                 self._make_room(self.reader, deadline)
             except OSError:
-                self._died()
+                self._handle_exit()
 
     def _make_room(self, reader: Reader, deadline: Deadline) -> None:
         """Wait until the socket takes more; the process may be blocked until its own messages are read."""
@@ -175,7 +182,7 @@ class Session:
         if not events:
             self._time_out(deadline.seconds)
         if events & select.POLLIN and not reader.fill():
-            self._died()
+            self._handle_exit()
         self.expect(len(reader.pending) <= 2 * MAX_MESSAGE)
 
     def receive(self, seconds: float) -> tuple[str, Any, Any]:
@@ -238,7 +245,7 @@ class Session:
         try:
             reply = ("", to_text(self.answer_callback(content)))
         except Exception as error:
-            reply = (type(error).__name__, text_of(error))
+            reply = (type(error).__name__, exception_text(error))
         self.send(reply)
 
     # Waiting
@@ -252,7 +259,7 @@ class Session:
                 if not self._events(reader, deadline, select.POLLIN):
                     self._time_out(deadline.seconds)
                 if not reader.fill():
-                    self._died()
+                    self._handle_exit()
                 message = reader.next_message()
         except (Closed, MemoryError):
             self.expect(False)
@@ -271,7 +278,7 @@ class Session:
         poll.register(self.trainer, 0)
         while True:
             timeout = deadline.next_check - time.monotonic()
-            if timeout <= 0 and deadline.passed():
+            if timeout <= 0 and deadline.is_over():
                 return 0
             events = dict(poll.poll(1000 * max(timeout, 0)))
             if self.trainer in events:
@@ -287,7 +294,7 @@ class Session:
         self.stop()
         raise NoAnswer("timeout", "TimeoutError", f"no result within {seconds:g} seconds")
 
-    def _died(self) -> None:
+    def _handle_exit(self) -> None:
         self.failures += 1
         self.stop()
         status = self.zygote.exit_status()
@@ -295,4 +302,36 @@ class Session:
             self.wall_decided = True  # the machine may have run out of memory
         if not self.ready:
             raise self.zygote.broken(f"a process ended before its program (status {status})")
-        raise of_exit(status)
+        raise failure_from_status(status)
+
+
+class Deadline:
+    """Time limit of one answer: in processor time of the process, and with much more in wall time."""
+
+    def __init__(self, session: ProgramSession, seconds: float) -> None:
+        self.session = session
+        self.seconds = seconds
+        self.begin = time.monotonic()
+        self.used_before: float | None = None
+        self.next_check = self.begin + min(FIRST_CHECK_SECONDS, seconds)
+
+    def is_over(self) -> bool:
+        """Check whether the time is over; otherwise `next_check` is the time of the next check."""
+        session, now = self.session, time.monotonic()
+        last = self.begin + self.seconds * session.limits["wall_factor"]
+        if session.ready:
+            last = min(last, session.deadline)
+        if now >= last:
+            session.wall_decided = True
+            return True
+        total = session.zygote.cpu_seconds()
+        if total < 0:  # unknown
+            seconds = now - self.begin
+        else:
+            if self.used_before is None:
+                self.used_before = total - min(total, now - self.begin)
+            seconds = total - self.used_before
+        if seconds >= 0.99 * self.seconds:
+            return True
+        self.next_check = min(now + max(self.seconds - seconds, 0.002), last)
+        return False

@@ -27,7 +27,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.protocol.libraries import LIBRARIES, library_of
+from llm_decpomdp.envs.sandbox.worker.protocol.libraries import LIBRARIES, find_library
 
 Maker = tuple[type, Callable[[Any], Any]]
 Other = Callable[[Any, Any], Any]
@@ -182,7 +182,7 @@ def _encode_rest(value: Any, kind: type, other: Other, depth: int, numbers: dict
         return {"ellipsis": 0}
     if kind is type and value in _TYPE_NAMES:
         return {"type": _TYPE_NAMES[value]}
-    library = library_of(kind)
+    library = find_library(kind)
     content = library.parts(value) if library is not None else None
     if library is not None and content is not None:
         content = _encode(content, other, depth, numbers)

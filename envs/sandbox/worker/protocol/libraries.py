@@ -66,16 +66,16 @@ class Library(NamedTuple):
     """True if its objects are sent as one plain value, and lose their class."""
 
 
-def library_of(kind: type) -> Library | None:
+def find_library(kind: type) -> Library | None:
     """Return the nearest class of `LIBRARIES` that a class is or derives from."""
     for base in kind.__mro__[:-1]:
         library = _BY_NAME.get((base.__module__, base.__name__))
-        if library is not None and base is getattr(_loaded(library.module), library.tag, None):
+        if library is not None and base is getattr(_find_module(library.module), library.tag, None):
             return library
     return None
 
 
-def _loaded(module: str) -> ModuleType | None:
+def _find_module(module: str) -> ModuleType | None:
     return sys.modules.get(module)
 
 
@@ -113,7 +113,7 @@ def _counter(counts: dict[Any, Any]) -> Any:
     return _module("collections").Counter(counts)
 
 
-def _ordered(items: dict[Any, Any]) -> Any:
+def _ordered_dict(items: dict[Any, Any]) -> Any:
     return _module("collections").OrderedDict(items)
 
 
@@ -222,7 +222,7 @@ LIBRARIES = (
     Library("decimal", "Decimal", str, str, _decimal),
     Library("collections", "deque", list, lambda value: [list(value), value.maxlen], _deque),
     Library("collections", "Counter", dict, _exactly("Counter", dict), _counter),
-    Library("collections", "OrderedDict", dict, _exactly("OrderedDict", dict), _ordered),
+    Library("collections", "OrderedDict", dict, _exactly("OrderedDict", dict), _ordered_dict),
     Library(
         "collections",
         "defaultdict",

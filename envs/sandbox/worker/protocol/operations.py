@@ -33,15 +33,15 @@ def assign(old: Any, new: Any) -> None:
     if not isinstance(old, type(new)):
         return
     if isinstance(old, tuple):
-        merged(old, new)
+        merge(old, new)
     elif isinstance(old, list):
         if len(old) == len(new):
-            new = [*map(merged, old, new)]
+            new = [*map(merge, old, new)]
         old[:] = new
     elif isinstance(old, bytearray):
         old[:] = new
     elif isinstance(old, dict):
-        items = {key: merged(old[key], new[key]) if key in old else new[key] for key in new}
+        items = {key: merge(old[key], new[key]) if key in old else new[key] for key in new}
         old.clear()
         old.update(items)
     elif isinstance(old, set):
@@ -56,7 +56,7 @@ def assign(old: Any, new: Any) -> None:
         old[...] = new
 
 
-def merged(old: Any, new: Any) -> Any:
+def merge(old: Any, new: Any) -> Any:
     """Return a part of a container with its new content: the old object where it can change, else a new one."""
     if not isinstance(new, CONTAINERS) or not isinstance(old, type(new)):
         return new
@@ -66,4 +66,4 @@ def merged(old: Any, new: Any) -> Any:
     if len(old) != len(new):
         return new
     make = getattr(old, "_make", tuple)  # of a named tuple
-    return make(map(merged, old, new))
+    return make(map(merge, old, new))

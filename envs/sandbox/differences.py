@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 
-from llm_decpomdp.envs.sandbox.instrumentation.analysis import names, receivers
-from llm_decpomdp.envs.source_code.parsing import parse
+from llm_decpomdp.envs.sandbox.instrument import names, parse, receivers
 
 SEEDS = ("random.seed", "random.setstate", "numpy.random.seed")
 
@@ -82,13 +81,13 @@ def differences(test: str, entry_point: str, preamble: str = "") -> tuple[str, .
         preamble: Code of the prompt that stands before every program.
     """
     try:
-        reader = _Reader(parse(test), parse(preamble), entry_point)
+        reader = _DifferenceFinder(parse(test), parse(preamble), entry_point)
         return tuple(dict.fromkeys(reader.reasons()))
     except (SyntaxError, ValueError, RecursionError):
         return ()
 
 
-class _Reader:
+class _DifferenceFinder:
     def __init__(self, test: ast.Module, preamble: ast.Module, entry_point: str) -> None:
         self.test = test
         self.preamble = preamble
@@ -225,8 +224,8 @@ class _Reader:
             yield _process(name or last)
         elif name.startswith("unittest.mock.") and name.endswith(PATCHES):
             yield from self._about_patch(call)
-        elif name == "setattr" and call.args and self._module_of(call.args[0]):
-            yield _process(self._module_of(call.args[0]))
+        elif name == "setattr" and call.args and self._root_module(call.args[0]):
+            yield _process(self._root_module(call.args[0]))
         elif name.startswith("inspect.") and any(map(self._sees_result, arguments)):
             yield _internals(name)
         elif name == "isinstance" and len(call.args) == 2 and self._sees_result(call.args[0]):
@@ -249,7 +248,7 @@ class _Reader:
         target = call.args[0] if call.args else None
         if isinstance(target, ast.Constant) and target.value != "sys.stdout":
             yield _process(str(target.value))
-        elif target is not None and (module := self._module_of(target)):
+        elif target is not None and (module := self._root_module(target)):
             yield _process(module)
 
     def _about_class(self, classes: ast.expr) -> Iterator[str]:
@@ -265,10 +264,10 @@ class _Reader:
             for part in target.elts if isinstance(target, ast.Tuple) else [target]:
                 if isinstance(part, ast.Attribute | ast.Subscript):
                     place = self._name(part) or self._name(part.value)
-                    if place != "sys.stdout" and self._module_of(part):
-                        yield _process(place or self._module_of(part))
+                    if place != "sys.stdout" and self._root_module(part):
+                        yield _process(place or self._root_module(part))
 
-    def _module_of(self, node: ast.AST) -> str:
+    def _root_module(self, node: ast.AST) -> str:
         """Return the name of the imported module whose part an expression is; empty if it is none's."""
         while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
             node = node.func if isinstance(node, ast.Call) else node.value

@@ -18,9 +18,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
+from llm_decpomdp.envs.sandbox.worker.candidate.candidate import READY, Candidate, prepare, serve
+from llm_decpomdp.envs.sandbox.worker.candidate.handles import opaque
 from llm_decpomdp.envs.sandbox.worker.confinement import kernel
-from llm_decpomdp.envs.sandbox.worker.program.candidate import READY, Candidate, prepare, serve
-from llm_decpomdp.envs.sandbox.worker.program.handles import opaque
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER, DESCRIPTOR, Closed, write
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import pack_call
 

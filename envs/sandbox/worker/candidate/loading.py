@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.program.changes import changed, trivial
+from llm_decpomdp.envs.sandbox.worker.candidate.changes import change_value, trivial
 from llm_decpomdp.envs.sandbox.worker.protocol.operations import (
     CHANGES,
     FIRST_ARGUMENT,
@@ -104,7 +104,7 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
     # Helpers that call themselves take two frames for each call.
     sys.setrecursionlimit(RECURSION_LIMIT * (2 if helpers else 1))
     for origin, code in request["segments"]:
-        exec(_compiled(code, f"<{origin}>"), program)
+        exec(_compile(code, f"<{origin}>"), program)
         for index, (author, name) in enumerate(helpers):
             if author == origin and callable(program.get(name)):
                 # Code that does not name it was passed it, as in `aux_1(map(aux_0, xs))`.
@@ -112,9 +112,11 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
                 exempt = {f"<{o}>" for o, _ in helpers if o in naming}
                 call = program[name]
                 if index == changed_helper and kind != IN_PLACE:
-                    call = _changed(call, kind)
+                    call = _change_results(call, kind)
                 single = 0 if index == changed_helper and kind == FIRST_ARGUMENT else 1
-                program[name] = _counted(helper_calls, index, program[name], exempt, call, single)
+                program[name] = _count_calls(
+                    helper_calls, index, program[name], exempt, call, single
+                )
                 if index == changed_helper and kind == IN_PLACE:
                     entry_point = program[name]
     if entry_point is not None:
@@ -126,11 +128,11 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
 
 
 @functools.lru_cache
-def _compiled(code: str, name: str) -> CodeType:
+def _compile(code: str, name: str) -> CodeType:
     return compile(code, name, "exec", dont_inherit=True)
 
 
-def _changed(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
+def _change_results(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
     """Return a helper with changed results, or the trivial function that replaces it."""
     if kind >= CHANGES:
         return trivial(helper, kind)
@@ -140,12 +142,12 @@ def _changed(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
             result = helper(*args, **kwargs)
         except Exception:
             result = None  # an exception counts as a result, and is changed into another one
-        return changed(result, kind)
+        return change_value(result, kind)
 
     return call
 
 
-def _counted(
+def _count_calls(
     helper_calls: list[int],
     index: int,
     helper: Callable[..., Any],
@@ -159,7 +161,7 @@ def _counted(
     its own sees the wrapper.
     """
 
-    def counted(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         if sys._getframe(1).f_code.co_filename in exempt:
             return helper(*args, **kwargs)
         helper_calls[index] += 1 if len(args) + len(kwargs) > 1 else single
@@ -167,5 +169,5 @@ def _counted(
 
     for name in CACHE_METHODS:
         if hasattr(helper, name):
-            setattr(counted, name, getattr(helper, name))
-    return functools.update_wrapper(counted, helper)
+            setattr(wrapper, name, getattr(helper, name))
+    return functools.update_wrapper(wrapper, helper)

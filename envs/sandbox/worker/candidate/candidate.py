@@ -15,10 +15,19 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from llm_decpomdp.envs.sandbox.worker.candidate.handles import (
+    OPERATIONS,
+    HandleTable,
+    Items,
+    opaque,
+)
+from llm_decpomdp.envs.sandbox.worker.candidate.loading import OUTPUT, RANDOM, load
 from llm_decpomdp.envs.sandbox.worker.confinement.kernel import lower_limit
-from llm_decpomdp.envs.sandbox.worker.evaluator.reports import Record, Stage, describe
-from llm_decpomdp.envs.sandbox.worker.program.handles import OPERATIONS, Handles, Items, opaque
-from llm_decpomdp.envs.sandbox.worker.program.loading import OUTPUT, RANDOM, load
+from llm_decpomdp.envs.sandbox.worker.evaluator.reports import (
+    AssertRecorder,
+    StageRecorder,
+    describe,
+)
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import (
     MAX_MESSAGE,
     OUT_OF_MEMORY,
@@ -109,7 +118,7 @@ class Candidate:
         self.descriptor = -1
         self.unsent = b""
         self.reader = Reader(-1, 2**32, CHUNK)
-        self.handles = Handles()
+        self.handles = HandleTable()
         self.function: Any = None
         self.helper_calls: list[int] = []
         self.callbacks: dict[int, Callable[..., Any]] = {}
@@ -141,7 +150,7 @@ class Candidate:
                 return self._run_tests(program)
             self._make_calls(request["calls"])
             request = request | self._serve_until_again()
-            self.handles, self.callbacks = Handles(), {}
+            self.handles, self.callbacks = HandleTable(), {}
             self.function = None
             del program
             gc.collect()  # memory of this run must not count against the next one
@@ -217,8 +226,8 @@ class Candidate:
             kind = "value"
             every = [*args, *kwargs.values()]
             if not MUTABLE.isdisjoint([type(value).__name__ for value in every]):
-                arguments = self._changed(data, args, kwargs)
-            content = self._encoded(result, attribute)
+                arguments = self._changed_arguments(data, args, kwargs)
+            content = self._encode_result(result, attribute)
             if not first and type(result).__name__ in MUTABLE:
                 for position, value in enumerate(every):
                     if value is result:
@@ -234,13 +243,13 @@ class Candidate:
         for change in self.handles.changes() if self.handles.shared else ():
             self.send("shared", change)
 
-    def _changed(self, data: bytes, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _changed_arguments(self, data: bytes, args: Any, kwargs: dict[str, Any]) -> Any:
         """Encode the arguments if the call changed them, else return None."""
-        if pack_call(args, kwargs, self.handles.sent, data[:1] == PLAIN) == data:
+        if pack_call(args, kwargs, self.handles.encode_argument, data[:1] == PLAIN) == data:
             return None
         return encode_call(args, kwargs, self.handles)
 
-    def _encoded(self, value: Any, attribute: bool) -> Any:
+    def _encode_result(self, value: Any, attribute: bool) -> Any:
         """Encode a value; one that cannot be written as text becomes a handle."""
         try:
             return self.handles.share(value) if attribute else encode(value, self.handles)
@@ -302,7 +311,7 @@ class Candidate:
         def send(event: str, number: int, error: Any) -> None:
             self.send(event, [number, error])
 
-        record, stage = Record(send, describe), Stage(send, describe, set(skipped))
+        record, stage = AssertRecorder(send, describe), StageRecorder(send, describe, set(skipped))
         # The test sees the program's names, such as helpers of the prompt, and leaves them as they are.
         scope = dict(program, __name__="__test__", __record__=record, __stage__=stage)
         try:

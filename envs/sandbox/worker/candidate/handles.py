@@ -59,7 +59,7 @@ class Items:
         return self._following()
 
 
-class Handles:
+class HandleTable:
     """The objects that have a number. Called, it encodes them, as the argument `other` of `encode`.
 
     Containers that are attributes of an object are *shared*: changes by the tests are made here before the next
@@ -95,7 +95,7 @@ class Handles:
             self.objects.append(value)
         return number
 
-    def sent(self, value: Any, content: Any) -> Any:
+    def encode_argument(self, value: Any, content: Any) -> Any:
         """Encode an argument that is an object as the tests sent it, for `encode`."""
         if id(value) in self.callbacks:
             return {"callback": self.callbacks[id(value)]}

@@ -40,7 +40,7 @@ MAX_DEPTH = 8
 INSTEAD_OF_NONE = (1, "~", [1], 1000)
 
 
-def changed(value: Any, kind: int, depth: int = 0) -> Any:
+def change_value(value: Any, kind: int, depth: int = 0) -> Any:
     """Return another value of the type of `value`, equal for equal values; `value` is not modified.
 
     Args:
@@ -53,7 +53,9 @@ def changed(value: Any, kind: int, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         return None
     try:
-        return _change(value)(value, kind, functools.partial(changed, kind=kind, depth=depth + 1))
+        return _change(value)(
+            value, kind, functools.partial(change_value, kind=kind, depth=depth + 1)
+        )
     except Exception:
         return None  # an object of the program that cannot be copied like that
 
@@ -77,7 +79,7 @@ def trivial(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
             result = None
         if kind == FIRST_RESULT or (kind == PLAIN_RESULT and _is_plain(result)):
             return result
-        return changed(result, 1)
+        return change_value(result, 1)
 
     def argument(*args: Any, **kwargs: Any) -> Any:
         values = (*args, *kwargs.values())
@@ -153,7 +155,7 @@ def _items(value: Any, kind: int, part: Change) -> Any:
     new = new if items else [0]
     if isinstance(value, frozenset):
         return type(value)(new)
-    return _refilled(value, "update" if isinstance(value, set) else "extend", new)
+    return _refill(value, "update" if isinstance(value, set) else "extend", new)
 
 
 def _dict(value: Any, kind: int, part: Change) -> Any:
@@ -164,10 +166,10 @@ def _dict(value: Any, kind: int, part: Change) -> Any:
         items = [(part(key), item) for key, item in items]
     else:
         items = items[:-1] if kind == 2 else []
-    return _refilled(value, "update", dict(items if value else [(0, 0)]))
+    return _refill(value, "update", dict(items if value else [(0, 0)]))
 
 
-def _refilled(value: Any, fill: str, items: Any) -> Any:
+def _refill(value: Any, fill: str, items: Any) -> Any:
     """Copy a container with other items, keeping its class."""
     new = value.copy()
     new.clear()

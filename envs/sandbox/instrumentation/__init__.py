@@ -1,1 +1,0 @@
-"""Test functions, read and rewritten before they run."""
