@@ -14,9 +14,9 @@ from llm_decpomdp.utils.lazy import lazy_names
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Algorithm
-    from llm_decpomdp.algorithms.learning.baselines import BASELINES as BASELINES
     from llm_decpomdp.algorithms.learning.learner import Learner as Learner
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
+    from llm_decpomdp.algorithms.learning.returns import BASELINES as BASELINES
     from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner as PreferenceLearner
     from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts as collect_rollouts
     from llm_decpomdp.algorithms.rollouts.environment import TextEnv as TextEnv
@@ -31,7 +31,7 @@ else:
         __name__,
         {
             "llm_decpomdp.algorithms.learning.algorithm": ["Algorithm"],
-            "llm_decpomdp.algorithms.learning.baselines": ["BASELINES"],
+            "llm_decpomdp.algorithms.learning.returns": ["BASELINES"],
             "llm_decpomdp.algorithms.learning.learner": ["Learner"],
             "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],
             "llm_decpomdp.algorithms.preferences.learner": ["PreferenceLearner"],

@@ -22,14 +22,12 @@ teach nothing while the gate is closed.
 
 from __future__ import annotations
 
-from llm_decpomdp.algorithms.critics.options import OwnCritic
-from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import none
+from llm_decpomdp.algorithms.actor_critic import CounterfactualActorCritic
 
-COMA = Algorithm(
+COMA = CounterfactualActorCritic(
     "coma",
-    baseline=none,
-    critic=OwnCritic(role="counterfactual", scope="joint", input="history+state"),
+    scope="joint",
+    input="history+state",
     description=(
         "COMA (arXiv 1705.08926) over own samples: a critic learns what the answers of all agents are worth "
         "together; an agent's answer becomes likelier if the critic holds it for better than the agent's other "

@@ -18,14 +18,12 @@ turns only one sample of a group goes on, and the others end with the critic's g
 
 from __future__ import annotations
 
-from llm_decpomdp.algorithms.critics.options import OwnCritic
-from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import none
+from llm_decpomdp.algorithms.actor_critic import ActorCritic
 
-IAC = Algorithm(
+IAC = ActorCritic(
     "iac",
-    baseline=none,
-    critic=OwnCritic(role="baseline", scope="own", input="history"),
+    scope="own",
+    input="history",
     min_group_size=1,
     description=(
         "IAC (independent actor-critics): each agent has a critic of its own that learns what its situation is "

@@ -17,14 +17,12 @@ batch as its group: with one start, MARLOO itself.
 
 from __future__ import annotations
 
-from llm_decpomdp.algorithms.critics.options import OwnCritic
-from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import none
+from llm_decpomdp.algorithms.actor_critic import ActorCritic
 
-MAAC = Algorithm(
+MAAC = ActorCritic(
     "maac",
-    baseline=none,
-    critic=OwnCritic(role="baseline", scope="joint", input="history+state"),
+    scope="joint",
+    input="history+state",
     min_group_size=1,
     description=(
         "MAAC (multi-agent actor-critic): one critic, which reads what all agents have seen and written and the "

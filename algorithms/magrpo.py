@@ -24,7 +24,7 @@ this is GRPO.
 from __future__ import annotations
 
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import mean
+from llm_decpomdp.algorithms.learning.returns import mean
 
 MAGRPO = Algorithm(
     "magrpo",

@@ -17,7 +17,7 @@ Degenerate case: equal returns teach nothing; such a group is counted and skippe
 from __future__ import annotations
 
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import maximum
+from llm_decpomdp.algorithms.learning.returns import maximum
 
 MAREMAX = Algorithm(
     "maremax",

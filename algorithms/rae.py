@@ -1,33 +1,160 @@
-"""RAE: a team against what each role has earned so far (SPIRAL, arXiv 2506.24119).
+"""RAE: role-conditioned advantage estimation, with a running mean for each role (SPIRAL, arXiv 2506.24119).
 
-As MAGRPO (`magrpo.py`), but a completion is compared with the past instead of with its group. For agent i on turn
-k of task m, with R_g the values of its completions and b the running mean of that role before the update:
+Like MAGRPO (`magrpo.py`), but a completion is compared with earlier updates instead of with its group. A role is
+an agent on a turn of a task. With R_g the values of its completions and b its running mean before the update:
 
-    A_g = R_g - b_imk        b_imk <- 0.95 b_imk + 0.05 mean(R)
+    A_g = R_g - b        b <- 0.95 b + 0.05 mean(R)
 
-(`learning/running.py`, which says what stands for b on a first visit.) Each role has a baseline of its own: one
-over all would credit an agent for the position that it plays in.
+Each role has its own running mean: a common one would credit an agent for the position that it plays in. b does
+not depend on the completions that it is compared with, so the gradient is unbiased even for one completion (G =
+1). It lags behind a team that learns: after n visits, a change of the mean return has reached b to 1 - 0.95^n.
 
-Assumption: tasks come back, so that b knows them; a run that sees each once compares with the mean of the role
-over all tasks. One completion (G = 1) is enough: all completions of an update may be of different tasks.
+Assumption: tasks come back, so that b knows them. A role that is visited for the first time takes the running mean
+of its agent and turn over all tasks.
 
-Degenerate cases: the first update of a run only begins the baselines. Where all returns are equal to b nothing is
-learned; equal returns above or below it do move the weights, as with any baseline that is not the group's.
+Degenerate cases: nothing is learned in the first update of a run, which only starts the running means. If all
+returns equal b, nothing is learned; equal returns above or below b do move the weights. Starts without task and
+seed are all one task.
 """
 
 from __future__ import annotations
 
-from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import none
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-RAE = Algorithm(
+import numpy as np
+
+from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, GroupValues
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
+from llm_decpomdp.algorithms.learning.returns import Returns
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.options import Options, option
+
+
+class RAEOptions(Options):
+    """Options of `rae`."""
+
+    decay: float = option(0.95, ge=0, lt=1)
+    """Weight of earlier updates in the running mean of a role; 0 keeps the mean of the last update only."""
+
+
+class AgentRole(NamedTuple):
+    """An agent on a turn of a task; without `start`, of all tasks."""
+
+    agent: str
+    turn: int
+    start: Start | None = None
+
+
+@dataclass(eq=False)
+class RoleConditionedAdvantage(Algorithm):
+    """Compares completions with a running mean of their role."""
+
+    min_group_size: int = 1
+    means: dict[AgentRole, float] = field(default_factory=dict)
+    """Running mean of each role that was visited."""
+
+    Options = RAEOptions
+
+    def advantages(
+        self, groups: Sequence[GroupValues], options: LearnerOptions
+    ) -> list[dict[str, Returns]]:
+        """Subtract the running means; advantages are 0 if there is none yet."""
+        compared = [
+            {
+                a: self._difference(AgentRole(a, group.group.turn, group.start), v)
+                for a, v in group.values.items()
+            }
+            for group in groups
+        ]
+        pairs = zip(groups, compared, strict=True)
+        return super().advantages(
+            [replace(group, values=values) for group, values in pairs], options
+        )
+
+    def _difference(self, role: AgentRole, values: Returns) -> Returns:
+        mean = self.means.get(role, self.means.get(role._replace(start=None)))
+        return np.zeros_like(values) if mean is None else values - mean
+
+    def summarize(self, groups: Sequence[GroupAdvantages]) -> list[tuple[AgentRole, list[float]]]:
+        """Return the values of each role."""
+        return [
+            (AgentRole(agent, group.group.turn, group.start), values.tolist())
+            for group in groups
+            for agent, values in group.values.items()
+        ]
+
+    def update_state(self, summaries: Sequence[tuple[AgentRole, list[float]]]) -> None:
+        """Move the running means towards the means of a batch."""
+        assert isinstance(self.options, RAEOptions)
+        values_by_role: dict[AgentRole, list[float]] = {}
+        for role, values in summaries:
+            for key in (role, role._replace(start=None)):
+                values_by_role.setdefault(key, []).extend(values)
+        for role, values in values_by_role.items():
+            # An exact sum, so that the order of groups, and with it the number of processes, does not matter.
+            mean = math.fsum(values) / len(values)
+            before = self.means.get(role, mean)
+            self.means[role] = before + (1 - self.options.decay) * (mean - before)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the running means, as plain values."""
+        rows = [
+            {"agent": a, "turn": turn, "start": s and [s.seed, s.task_id], "mean": mean}
+            for (a, turn, s), mean in self.means.items()
+        ]
+        return {"means": rows}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from the value of `state_dict`."""
+        self.means = {
+            AgentRole(row["agent"], row["turn"], row["start"] and Start(*row["start"])): row["mean"]
+            for row in state["means"]
+        }
+
+    def can_recompute_advantages(self, options: UpdateOptions) -> bool:
+        """Return False: advantages depend on all earlier updates."""
+        return False
+
+    def check(self, agents: Collection[str], options: UpdateOptions) -> None:
+        """Raise a `ValueError` if options compare the completions of a group."""
+        if options.normalize_advantages:
+            raise ValueError(
+                f"{self.name} compares with earlier updates, and normalize_advantages divides by the deviation of "
+                "a group: drop it, or use magrpo"
+            )
+        if options.step_advantage_weight:
+            raise ValueError(
+                f"{self.name} compares with earlier updates, so step_advantage_weight="
+                f"{options.step_advantage_weight} would count the same advantage twice: drop it, or use magrpo"
+            )
+        super().check(agents, options)
+
+    def check_rollouts(
+        self,
+        agents: Collection[str],
+        options: UpdateOptions,
+        rollouts: RolloutOptions,
+        group_size: int,
+    ) -> None:
+        """Raise a `ValueError` if groups are to be sampled again because they carry no gradient."""
+        super().check_rollouts(agents, options, rollouts, group_size)
+        if rollouts.refill:
+            raise ValueError(
+                f"{self.name} compares with earlier updates, so groups with equal rewards carry a gradient too "
+                f"and refill has no effect: set refill=0, got {rollouts.refill}"
+            )
+
+
+RAE = RoleConditionedAdvantage(
     "rae",
-    baseline=none,
-    decay=0.95,
-    min_group_size=1,
     description=(
-        "RAE (SPIRAL, arXiv 2506.24119): the answers of all agents are put together and rewarded; what earned "
-        "more than the agent has earned so far on this turn of this task becomes likelier, what earned less "
-        "becomes rarer."
+        "RAE (SPIRAL, arXiv 2506.24119): the answers of all agents are combined and rewarded; answers that earned "
+        "more than the agent's running mean on this turn of this task become more likely, answers that earned "
+        "less become less likely."
     ),
 )

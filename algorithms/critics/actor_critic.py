@@ -26,7 +26,7 @@ from llm_decpomdp.algorithms.critics.critic import Critic, Key, Values, require_
 from llm_decpomdp.algorithms.critics.states import Place
 from llm_decpomdp.algorithms.critics.targets import (
     Array,
-    Outlook,
+    ValueTargets,
     lambda_targets,
     less,
     sample_returns,
@@ -42,7 +42,7 @@ class BaselineCritic(Critic):
 
     reads_first = True
 
-    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[Outlook], dict[str, float]]:
+    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
         """Return the advantages of each rollout's joint samples, and metrics as of `Critic.assess`.
 
         Raises:
@@ -56,8 +56,8 @@ class BaselineCritic(Critic):
         states: Mapping[str, Values],
         rollouts: Sequence[Rollout],
         explained: Mapping[Key, float],
-    ) -> list[Outlook]:
-        outlooks: list[Outlook] = [{} for _ in rollouts]
+    ) -> list[ValueTargets]:
+        value_targets: list[ValueTargets] = [{} for _ in rollouts]
         for name, read in states.items():
             returns = [
                 self._returns(name, read, number, rollout, explained)
@@ -77,8 +77,8 @@ class BaselineCritic(Critic):
                         else:
                             baseline = _mean_of_others(values, unseen[key[1]], group, agent)
                         advantages.append(less(values, baseline))
-                    outlooks[number][agent] = advantages
-        return outlooks
+                    value_targets[number][agent] = advantages
+        return value_targets
 
     def _returns(
         self,

@@ -35,8 +35,8 @@ def build_critic(
     role: str,
     discount: float,
     gather: Gather,
-) -> Critic | None:
-    """Build the critic that the options ask for, if they do.
+) -> Critic:
+    """Build the critic that the options ask for.
 
     Args:
         options: Scope, input, targets, steps.
@@ -51,8 +51,6 @@ def build_critic(
         TypeError: If no policy gives features.
         ValueError: If the trunk is to be trained, and no model takes an adapter, or features are given.
     """
-    if options.critic == "none":
-        return None
     readers = (
         {agent: [policy] for agent, policy in agents.items()}
         if options.critic == "own"

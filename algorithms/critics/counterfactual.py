@@ -30,7 +30,7 @@ from torch import Tensor
 from llm_decpomdp.algorithms.critics.critic import Critic, Key, Record, require_views
 from llm_decpomdp.algorithms.critics.inputs import critic_text, history
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT
-from llm_decpomdp.algorithms.critics.targets import Array, Outlook, less
+from llm_decpomdp.algorithms.critics.targets import Array, ValueTargets, less
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 
 ANSWERS = "answers"
@@ -55,7 +55,7 @@ class CounterfactualCritic(Critic):
     Arguments as of `Critic`, of the team.
     """
 
-    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[Outlook], dict[str, float]]:
+    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
         """Return the advantages of each rollout's joint samples, and metrics.
 
         Returns:
@@ -69,8 +69,8 @@ class CounterfactualCritic(Critic):
             ValueError: If joint samples are not aligned, or the rollouts have no views.
         """
         require_views(rollouts)
-        outlooks, metrics = super().assess(rollouts)
-        answers, texts, cut_parts = self._read_answers(rollouts, outlooks)
+        value_targets, metrics = super().assess(rollouts)
+        answers, texts, cut_parts = self._read_answers(rollouts, value_targets)
         groups = iter(answers)
         records = [
             [record for _ in rollout.groups for record in self._records_of(next(groups))]
@@ -97,16 +97,16 @@ class CounterfactualCritic(Critic):
         }
 
     def _read_answers(
-        self, rollouts: Sequence[Rollout], outlooks: Sequence[Outlook]
+        self, rollouts: Sequence[Rollout], value_targets: Sequence[ValueTargets]
     ) -> tuple[list[_Answers], int, int]:
         """Read the joint answers of each group; return the numbers of texts and of parts that were cut, too."""
         rows: dict[str, int] = {}
         tables = []
         cut_parts = 0
-        for rollout, outlook in zip(rollouts, outlooks, strict=True):
+        for rollout, targets in zip(rollouts, value_targets, strict=True):
             for index, group in enumerate(rollout.groups):
                 table, cut = self._table(rollout, index, rows)
-                returns = outlook[self.agents[0]][index]
+                returns = targets[self.agents[0]][index]
                 tables.append((group, returns, table))
                 cut_parts += cut
         if not rows:

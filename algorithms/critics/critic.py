@@ -30,7 +30,7 @@ from torch import Tensor
 from llm_decpomdp.algorithms.critics.head import ValueHead
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
 from llm_decpomdp.algorithms.critics.states import Features, Place, States, read_states
-from llm_decpomdp.algorithms.critics.targets import Outlook, Turn, lambda_targets
+from llm_decpomdp.algorithms.critics.targets import Turn, ValueTargets, lambda_targets
 from llm_decpomdp.algorithms.critics.trunk import TrunkHead, TrunkOptimizer
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 
@@ -96,7 +96,7 @@ class Critic:
         self._pending: dict[Key, list[Record]] = {}
         self._warned = False
 
-    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[Outlook], dict[str, float]]:
+    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
         """Return the outlook of each rollout, and metrics; nothing changes before `learn`.
 
         Returns:
@@ -115,9 +115,9 @@ class Critic:
         ]
         self._pending, judged = self._judge(rollouts, records)
         # By earlier batches: a gate that these samples decide would make the baseline depend on them.
-        outlooks = self._outlooks(states, rollouts, self._explained())
+        value_targets = self._outlooks(states, rollouts, self._explained())
         cut_parts = sum(self._gather([values.read.cut_parts for values in states.values()]))
-        return outlooks, self._metrics(judged, cut_parts)
+        return value_targets, self._metrics(judged, cut_parts)
 
     def learn(self) -> None:
         """Train on the states of the newest `assess`, alike in all processes."""
@@ -245,15 +245,15 @@ class Critic:
         states: Mapping[str, Values],
         rollouts: Sequence[Rollout],
         explained: Mapping[Key, float],
-    ) -> list[Outlook]:
+    ) -> list[ValueTargets]:
         """Return the outlook of each rollout, given the explained variance of each head."""
-        outlooks: list[Outlook] = [{} for _ in rollouts]
+        value_targets: list[ValueTargets] = [{} for _ in rollouts]
         for name in states:
             for number, rollout in enumerate(rollouts):
                 chain = self._chain(name, states[name], number, rollout, explained, closed=0.0)
                 returns = [turn.rewards + self.discount * turn.following for turn in chain]
-                outlooks[number] |= dict.fromkeys(self._readers(name), returns)
-        return outlooks
+                value_targets[number] |= dict.fromkeys(self._readers(name), returns)
+        return value_targets
 
     def _readers(self, name: str) -> list[str]:
         """Return the agents that learn by a critic."""

@@ -1,27 +1,22 @@
-"""Options of a critic, and the critic that an algorithm cannot do without."""
+"""Options of a critic."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.options import Options, option
+from llm_decpomdp.policy import TrainablePolicy
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.critics.critic import Critic
+    from llm_decpomdp.algorithms.critics.states import Features
 
 SCOPES = ("none", "joint", "own")
 TRUNKS = ("frozen", "lora")
 INPUTS = ("history+state", "history", "state", "prompts")
 DEFAULT_INPUT = "history+state"
-
-
-class OwnCritic(NamedTuple):
-    """The critic that belongs to an algorithm."""
-
-    role: str
-    """`baseline` or `counterfactual`: what its values are for, besides the future (`building.py`)."""
-    scope: str
-    """`joint` or `own`."""
-    input: str
-    """Text that it reads unless `critic_input` says otherwise."""
 
 
 class CriticOptions(Options):
@@ -67,3 +62,32 @@ class CriticOptions(Options):
                     f"{declared.name}={value} means nothing without a critic: set critic=joint or critic=own, or "
                     "drop it"
                 )
+
+    def make_critic(
+        self,
+        agents: Mapping[str, TrainablePolicy],
+        features: Features | None,
+        *,
+        discount: float,
+        gather: Callable[[Sequence[Any]], list[Any]],
+        role: str = "future",
+    ) -> Critic | None:
+        """Build the critic; `None` if there is none.
+
+        Args:
+            agents: The agents that learn, and their policies.
+            features: Features of the texts that the critic reads; by default those of the policies' own models.
+            discount: Weight of a reward one turn later.
+            gather: Collects the items of all processes.
+            role: Use of the critic's values, one of `ROLES` (`building.py`).
+
+        Raises:
+            TypeError: If no policy gives features.
+            ValueError: If the trunk is to be trained, and no model takes an adapter, or features are given.
+        """
+        if self.critic in (None, "none"):
+            return None
+        # Imported here, because options are read before torch is loaded.
+        from llm_decpomdp.algorithms.critics.building import build_critic
+
+        return build_critic(self, agents, features, role=role, discount=discount, gather=gather)

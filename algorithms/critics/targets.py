@@ -40,7 +40,7 @@ class Turn(NamedTuple):
     """Share of the joint samples after which the episode goes on (n/J)."""
 
 
-Outlook = dict[str, list[Array]]
+ValueTargets = dict[str, list[Array]]
 """Returns of the joint samples, (J,), of each group of a rollout by agent, with the critic's part; less its
 baseline where it has one."""
 

@@ -1,41 +1,80 @@
-"""Credit assignment: from rollouts to the advantage of every completion of every agent."""
+"""Credit assignment: from rollouts to the advantage of every completion of every agent.
+
+rewards of joint samples ─► returns (J,) ─► values of completions (G,) ─► advantages (G,), by
+`Algorithm.advantages`
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from llm_decpomdp.algorithms.critics.targets import Outlook
-from llm_decpomdp.algorithms.learning.aggregation import aggregate
-from llm_decpomdp.algorithms.learning.baselines import (
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.returns import (
     Baseline,
     Returns,
     advantages,
+    aggregate,
+    partner_returns,
     pool_advantages,
+    returns,
+    visit_weights,
 )
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
-from llm_decpomdp.algorithms.learning.running import RunningBaseline
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+
+ValueTargets = dict[str, list[Returns]]
+"""Returns of the joint samples of each group of a rollout, (J,), by agent, as a critic estimates them."""
+
+
+class ReturnEstimator(Protocol):
+    """A critic: it replaces the returns of joint samples by estimates, and learns from each batch."""
+
+    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
+        """Return the targets of each rollout, and metrics; nothing changes before `learn`."""
+
+    def learn(self) -> None:
+        """Train on the newest batch that was assessed."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state from which `load_state_dict` continues exactly."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value."""
 
 
 @dataclass(frozen=True)
-class GroupAdvantages:
-    """Advantages and loss weight of one group."""
+class GroupValues:
+    """A group and the values of its completions: the input of `Algorithm.advantages`."""
 
     start: Start
+    """The task and seed of the rollout."""
     group: Group
+    """Turn, prompts, completions (texts, tokens), joint samples and rewards."""
     weight: float
-    """Factor of the loss."""
-    advantages: dict[str, Returns]
-    """Advantages of each agent's G completions, (G,)."""
+    """Factor of the group's loss."""
     values: dict[str, Returns] = field(default_factory=dict)
-    """Values of the same completions, before anything is subtracted, (G,)."""
+    """Value of each of the G completions, (G,), by agent. Agents that do not learn have none, nor have agents
+    whose prompt was skipped."""
     tokens: dict[str, float] = field(default_factory=dict)
-    """Where groups of a turn are one pool: mean number of an agent's tokens in them that are trained."""
+    """In whole episodes: mean number of an agent's trained tokens over the groups of the turn."""
+    num_episodes: int | None = None
+    """In whole episodes: number of episodes whose completions on one turn are compared with each other. `None` if
+    a group is compared by itself."""
+
+
+@dataclass(frozen=True)
+class GroupAdvantages(GroupValues):
+    """A group, the values of its completions, and their advantages."""
+
+    advantages: dict[str, Returns] = field(default_factory=dict)
+    """Advantage of each of the G completions, (G,), by agent."""
 
     @property
     def has_signal(self) -> bool:
@@ -46,118 +85,109 @@ class GroupAdvantages:
 def group_advantages(
     rollouts: Sequence[Rollout],
     agents: Collection[str],
-    baseline: Baseline,
+    algorithm: Algorithm,
     options: LearnerOptions,
     progress: float = 0.0,
-    outlooks: Sequence[Outlook] | None = None,
+    targets: Sequence[ValueTargets] | None = None,
     limits: Mapping[str, int] | None = None,
-    running: RunningBaseline | None = None,
 ) -> Iterator[GroupAdvantages]:
     """Yield the advantages and the loss weight of every group.
 
-    A completion's value is that of its returns beside each choice of partners (`aggregate`), less a deduction for
-    its length (`_penalty`). It is compared with the other completions of its group or, where a rollout is several
-    episodes, with those of all groups of its turn. An agent that skipped its prompt has said the same in all of
-    them, nothing, and learns nothing; its team-mates learn as ever.
+    The value of a completion aggregates its returns over the choices of partners (`aggregate`), less a penalty for
+    its length (`_penalty`). `Algorithm.advantages` compares the values. An agent that skipped its prompt has no
+    completion to learn from; its teammates learn as usual.
 
     Args:
         rollouts: As sampled.
         agents: The agents that learn.
-        baseline: Subtracted from the values.
-        options: Discount, aggregation, normalisation and turn weights. A group's `weight` is its visit weight
+        algorithm: Compares the values.
+        options: Discount, aggregation, normalization and turn weights. A group's `weight` is its visit weight
             times its turn's factor.
         progress: From 0 in the first update of the run to 1 in the last.
-        outlooks: A critic's part in the returns of each rollout, in place of those of the plan.
+        targets: Returns of each rollout as a critic estimates them; by default the observed ones.
         limits: Token limit of each agent; needed if `overlong_tokens` is set.
-        running: Baselines of roles, subtracted first.
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
+        ValueError: If `Algorithm.advantages` returns another shape than that of the values.
     """
-    parts = outlooks if outlooks is not None else [None] * len(rollouts)
-    for rollout, outlook in zip(rollouts, parts, strict=True):
-        values = [
-            _values(rollout.start, group, joint_returns, agents, options, progress, limits or {})
-            for group, joint_returns in zip(
-                rollout.groups, _returns(rollout, agents, options, outlook), strict=True
-            )
-        ]
-        compared = values
-        if running is not None:
-            compared = [
-                running.differences(rollout.start, group.turn, of)
-                for group, of in zip(rollout.groups, values, strict=True)
-            ]
-        if rollout.pooled:
-            all_advantages = _pooled(rollout.groups, compared, baseline, options)
-        else:
-            all_advantages = _by_group(compared, baseline, options)
-        tokens = _pool_tokens(rollout, values, options)
-        for group, visit, by_agent, of, of_pool in zip(
-            rollout.groups, visit_weights(rollout), all_advantages, values, tokens, strict=True
-        ):
-            weight = visit * options.turn_weight(group.turn, group.stopped_early)
-            leaky = {agent: _leak(gains, options) for agent, gains in by_agent.items()}
-            yield GroupAdvantages(rollout.start, group, weight, leaky, of, of_pool)
+    for index, rollout in enumerate(rollouts):
+        found = targets[index] if targets is not None else None
+        groups = _group_values(rollout, agents, options, progress, found, limits or {})
+        compared = algorithm.advantages(groups, options)
+        _check_shapes(algorithm, groups, compared)
+        for group, of_group in zip(groups, compared, strict=True):
+            leaky = {agent: _leak(gains, options) for agent, gains in of_group.items()}
+            yield GroupAdvantages(**vars(group), advantages=leaky)
 
 
-def _returns(
-    rollout: Rollout,
-    agents: Collection[str],
-    options: LearnerOptions,
-    outlook: Outlook | None,
+def compare(
+    groups: Sequence[GroupValues], baseline: Baseline, options: LearnerOptions
 ) -> list[dict[str, Returns]]:
-    """Return the returns of the joint samples of each group, (J,), by agent: the same for all without a critic."""
-    if outlook is None:
-        outlook = dict.fromkeys(agents, returns(rollout, options.discount))
-    return [
-        {agent: outlook[agent][index] for agent in agents} for index in range(len(rollout.groups))
-    ]
+    """Subtract a baseline from the values of each agent's completions.
 
+    A completion is compared with the others of its group or, if the rollout consists of whole episodes, with those
+    of all groups of its turn.
 
-def _values(
-    start: Start,
-    group: Group,
-    joint_returns: Mapping[str, Returns],
-    agents: Collection[str],
-    options: LearnerOptions,
-    progress: float,
-    limits: Mapping[str, int],
-) -> dict[str, Returns]:
-    """Return the values of each learning agent's completions, (G,)."""
-    if not all(math.isfinite(float(of_one.sum())) for of_one in joint_returns.values()):
-        raise FloatingPointError(f"a return isn't finite for {start}: {group.rewards}")
-    return {
-        agent: aggregate(
-            partner_returns(group, joint_returns[agent], position),
-            options.joint_aggregation,
-            quantile=options.aggregation_quantile,
-            progress=progress,
-        )
-        - _penalty(group, agent, options, limits)
-        for position, (agent, completions) in enumerate(group.completions.items())
-        if agent in agents and not completions[0].skipped
-    }
+    Args:
+        groups: The groups of one rollout.
+        baseline: From values (..., G) to baselines in the same shape.
+        options: `normalize_advantages`, and `step_advantage_weight` for whole episodes.
 
-
-def _by_group(
-    values: Sequence[Mapping[str, Returns]],
-    baseline: Baseline,
-    options: LearnerOptions,
-) -> list[dict[str, Returns]]:
-    """Compare the completions of each group."""
+    Returns:
+        For each group the advantages (G,) by agent.
+    """
     normalize = options.normalize_advantages
+    if groups[0].num_episodes is not None:
+        return _compare_episodes(groups, baseline, options)
     return [
-        {agent: advantages(of, baseline, normalize=normalize) for agent, of in by_agent.items()}
-        for by_agent in values
+        {a: advantages(values, baseline, normalize=normalize) for a, values in group.values.items()}
+        for group in groups
     ]
 
 
-def _pooled(
-    groups: Sequence[Group],
-    values: Sequence[Mapping[str, Returns]],
+def compare_pools(
+    groups: Sequence[GroupValues],
+    pools: Sequence[Hashable],
     baseline: Baseline,
-    options: LearnerOptions,
+    *,
+    normalize: bool = False,
+    default: Sequence[Mapping[str, Returns]] | None = None,
+) -> list[dict[str, Returns]]:
+    """Compare the completions of all groups with the same pool, for each agent.
+
+    Args:
+        groups: The groups of one rollout of whole episodes.
+        pools: The pool of each group, such as its turn.
+        baseline: Subtracted from the values of a pool.
+        normalize: Divide by the standard deviation of the values of a pool.
+        default: Advantages of completions that are alone in their pool; by default those of `pool_advantages`.
+
+    Returns:
+        For each group the advantages (G,) by agent.
+    """
+    size = groups[0].num_episodes
+    assert size is not None, "pools exist in whole episodes only"
+    result: list[dict[str, Returns]] = [{} for _ in groups]
+    members: dict[tuple[Hashable, str], list[int]] = {}
+    for index, (pool, group) in enumerate(zip(pools, groups, strict=True)):
+        for agent in group.values:
+            members.setdefault((pool, agent), []).append(index)
+    for (_, agent), indices in members.items():
+        parts = [groups[index].values[agent] for index in indices]
+        pool_values = np.concatenate(parts)
+        if len(pool_values) == 1 and default is not None:
+            compared = default[indices[0]][agent]
+        else:
+            compared = pool_advantages(pool_values, baseline, size, normalize=normalize)
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        for index, part in zip(indices, np.split(compared, ends), strict=True):
+            result[index][agent] = part
+    return result
+
+
+def _compare_episodes(
+    groups: Sequence[GroupValues], baseline: Baseline, options: LearnerOptions
 ) -> list[dict[str, Returns]]:
     """Compare the completions of all groups of a turn and, if that has a weight, of equal joint prompts.
 
@@ -169,66 +199,91 @@ def _pooled(
     where A_prompts is A_turn if no other completion has the same prompts. GiGPO (arXiv 2505.10978) takes 0 there.
     The first turn, on which all prompts are equal, would then weigh 1 + w, and later ones as little as 1.
     """
-    size = len(groups[0].joint)
-    turns = [group.turn for group in groups]
-    pooled = _by_pool(turns, values, baseline, options, size)
-    if not options.step_advantage_weight:
-        return pooled
-    states = [(group.turn, *group.prompts.items()) for group in groups]
-    steps = _by_pool(states, values, baseline, options, size, alone=pooled)
+    normalize, weight = options.normalize_advantages, options.step_advantage_weight
+    turns = [group.group.turn for group in groups]
+    by_turn = compare_pools(groups, turns, baseline, normalize=normalize)
+    if not weight:
+        return by_turn
+    states = [(group.group.turn, *group.group.prompts.items()) for group in groups]
+    by_state = compare_pools(groups, states, baseline, normalize=normalize, default=by_turn)
     return [
-        {agent: of + options.step_advantage_weight * step[agent] for agent, of in by_agent.items()}
-        for by_agent, step in zip(pooled, steps, strict=True)
+        {agent: values + weight * step[agent] for agent, values in turn.items()}
+        for turn, step in zip(by_turn, by_state, strict=True)
     ]
 
 
-def _by_pool(
-    pools: Sequence[Hashable],
-    values: Sequence[Mapping[str, Returns]],
-    baseline: Baseline,
+def _group_values(
+    rollout: Rollout,
+    agents: Collection[str],
     options: LearnerOptions,
-    size: int,
-    alone: Sequence[Mapping[str, Returns]] | None = None,
-) -> list[dict[str, Returns]]:
-    """Compare the completions of all groups of a pool.
+    progress: float,
+    targets: ValueTargets | None,
+    limits: Mapping[str, int],
+) -> list[GroupValues]:
+    """Return the values of the completions of each group of a rollout."""
+    if targets is None:
+        targets = dict.fromkeys(agents, returns(rollout, options.discount))
+    values = [
+        _completion_values(
+            rollout.start,
+            group,
+            {agent: targets[agent][index] for agent in agents},
+            options,
+            progress,
+            limits,
+        )
+        for index, group in enumerate(rollout.groups)
+    ]
+    pooled = rollout.pooled
+    tokens = _pool_tokens(rollout, values, options) if pooled else [{} for _ in values]
+    size = len(rollout.groups[0].joint) if pooled else None
+    return [
+        GroupValues(
+            rollout.start,
+            group,
+            visit * options.turn_weight(group.turn, group.stopped_early),
+            values[index],
+            tokens[index],
+            size,
+        )
+        for index, (group, visit) in enumerate(
+            zip(rollout.groups, visit_weights(rollout), strict=True)
+        )
+    ]
 
-    Args:
-        pools: The pool of each group.
-        values: Of each group, by agent.
-        baseline: Subtracted from the values.
-        options: Normalization.
-        size: Number of episodes.
-        alone: Advantages of completions that are alone in a pool, if they are not those of the baseline.
-    """
-    result: list[dict[str, Returns]] = [{} for _ in values]
-    members: dict[tuple[Hashable, str], list[int]] = {}
-    for index, (pool, by_agent) in enumerate(zip(pools, values, strict=True)):
-        for agent in by_agent:
-            members.setdefault((pool, agent), []).append(index)
-    for (_, agent), indices in members.items():
-        parts = [values[index][agent] for index in indices]
-        pool_values = np.concatenate(parts)
-        if len(pool_values) == 1 and alone is not None:
-            compared = alone[indices[0]][agent]
-        else:
-            normalize = options.normalize_advantages
-            compared = pool_advantages(pool_values, baseline, size, normalize=normalize)
-        ends = np.cumsum([len(part) for part in parts])[:-1]
-        for index, part in zip(indices, np.split(compared, ends), strict=True):
-            result[index][agent] = part
-    return result
+
+def _completion_values(
+    start: Start,
+    group: Group,
+    joint_returns: Mapping[str, Returns],
+    options: LearnerOptions,
+    progress: float,
+    limits: Mapping[str, int],
+) -> dict[str, Returns]:
+    """Return the values of each learning agent's completions, (G,)."""
+    if not all(math.isfinite(float(values.sum())) for values in joint_returns.values()):
+        raise FloatingPointError(f"a return isn't finite for {start}: {group.rewards}")
+    return {
+        agent: aggregate(
+            partner_returns(group, joint_returns[agent], position),
+            options.joint_aggregation,
+            quantile=options.aggregation_quantile,
+            progress=progress,
+        )
+        - _penalty(group, agent, options, limits)
+        for position, (agent, completions) in enumerate(group.completions.items())
+        if agent in joint_returns and not completions[0].skipped
+    }
 
 
 def _pool_tokens(
     rollout: Rollout, values: Sequence[Mapping[str, Returns]], options: LearnerOptions
 ) -> list[dict[str, float]]:
-    """Return for each group the mean number of each agent's trained tokens over the groups of its pool.
+    """Return for each group the mean number of each agent's trained tokens over the groups of its turn.
 
-    A group that is alone in its pool, such as the group of the first turn, has none.
+    A group that is alone on its turn, such as the group of the first turn, has none.
     """
     means: list[dict[str, float]] = [{} for _ in values]
-    if not rollout.pooled:
-        return means
     pools: dict[tuple[int, str], dict[int, int]] = {}
     for index, (group, by_agent) in enumerate(zip(rollout.groups, values, strict=True)):
         for agent in by_agent:
@@ -253,10 +308,10 @@ def _leak(values: Returns, options: LearnerOptions) -> Returns:
 def _penalty(
     group: Group, agent: str, options: LearnerOptions, limits: Mapping[str, int]
 ) -> Returns:
-    """Return the deductions for length of an agent's completions, (G,).
+    """Return the length penalties of an agent's completions, (G,).
 
-    With the limit L and n = `overlong_tokens` a completion of l tokens loses the share max(0, 1 - (L - l) / n) of
-    the penalty, and one that was truncated all of it (DAPO, arXiv 2503.14476, eq. 13).
+    With the limit L and n = `overlong_tokens`, a completion of l tokens loses the share max(0, 1 - (L - l) / n) of
+    the penalty; a truncated one loses all of it (DAPO, arXiv 2503.14476, eq. 13).
     """
     completions = group.completions[agent]
     if options.truncated != "penalise":
@@ -266,3 +321,18 @@ def _penalty(
         room = limits[agent] - np.array([len(completion.tokens) for completion in completions])
         share = np.clip(1 - room / options.overlong_tokens, share, 1.0)
     return options.truncation_penalty * share
+
+
+def _check_shapes(
+    algorithm: Algorithm,
+    groups: Sequence[GroupValues],
+    compared: Sequence[Mapping[str, Returns]],
+) -> None:
+    """Raise a `ValueError` unless each group has an advantage for each value."""
+    expected = [{agent: values.shape for agent, values in group.values.items()} for group in groups]
+    actual = [{agent: np.shape(values) for agent, values in found.items()} for found in compared]
+    if actual != expected:
+        raise ValueError(
+            f"{algorithm.name}.advantages must return a mapping from agent to an array for each group, with the "
+            f"shapes of `values`: expected {expected}, got {actual}"
+        )

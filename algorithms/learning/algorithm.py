@@ -1,66 +1,79 @@
-"""The declaration of a learning algorithm."""
+"""The base class of learning algorithms: a declaration with hooks.
+
+A group-relative algorithm only declares a baseline, such as `magrpo.py`. Everything else is a hook with a default:
+subclass `Algorithm` and override the hooks that differ (`rae.py`, `actor_critic.py`, `madpo.py`;
+docs/learners.md). Importing this module loads no torch, because configurations look up algorithms before any model
+is loaded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
+from typing_extensions import Self
 
-from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, OwnCritic
-from llm_decpomdp.algorithms.learning.baselines import Baseline, maximum, none
-from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
+from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT
+from llm_decpomdp.algorithms.learning.advantages import (
+    GroupAdvantages,
+    GroupValues,
+    ReturnEstimator,
+    compare,
+)
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.learning.preference_options import refuse_preferences
+from llm_decpomdp.algorithms.learning.returns import Baseline, Returns, maximum, none
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.policy import Team
+from llm_decpomdp.options import Options as BaseOptions
+from llm_decpomdp.policy import Team, TrainablePolicy
 from llm_decpomdp.testing.rules import short
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.states import Features
     from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-    from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-
-OTHERS = {"none": "magrpo", "own": "iac", "joint": "maac"}
-"""An algorithm with a critic of each scope."""
+    from llm_decpomdp.algorithms.learning.losses import LossInputs, LossOutputs
 
 SAMPLE_RETURNS = np.array([[0.0, 1.0, 3.0, 0.5], [2.0, 2.0, 2.0, 2.0]])
-"""Returns of two groups, which a baseline is tried on when an algorithm is declared."""
+"""Returns of two groups, on which a baseline is tried when an algorithm is declared."""
 
-MAX_COUNTERFACTUALS = 4096
-"""Most texts of a group that a critic of answers reads; more is refused as a likely mistake."""
-
-Chosen = TypeVar("Chosen", bound=UpdateOptions)
+AnyOptions = TypeVar("AnyOptions", bound=UpdateOptions)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Algorithm:
-    """Declaration of a learning algorithm: a baseline, and for whom it is meant."""
+    """A learning algorithm. Each learner works with a copy of its own, so that runs share no state.
+
+    Raises:
+        ValueError: If the baseline does not return finite numbers in the shape of the returns.
+    """
 
     name: str
-    baseline: Baseline
-    """Subtracted from the returns of a group, of shape (..., G)."""
+    baseline: Baseline = none
+    """Subtracted from the values of a group, of shape (..., G)."""
     multi_agent: bool = True
-    """True if it is meant for teams of more than one agent."""
+    """Whether it can train teams of more than one agent."""
     description: str = ""
     """A sentence for readers of a report."""
-    critic: OwnCritic | None = None
-    """The critic that it cannot do without, if there is one."""
     min_group_size: int = 2
-    """Least number of completions of a group: 1 where nothing is compared within it."""
-    decay: float | None = None
-    """Weight of the past in a running baseline of each role (`running.py`), which is subtracted before
-    `baseline`; `None` for none."""
+    """Smallest number of completions in a group: 1 if nothing is compared within it."""
+    options: BaseOptions | None = None
+    """Values of the algorithm's own options; by default those of `Options()`."""
 
+    Options: ClassVar[type[BaseOptions] | None] = None
+    """The algorithm's own options: keys of the section `algorithm` that exist with this algorithm only."""
     is_on_policy: ClassVar[bool] = True
     """Whether the loss assumes that the current weights have sampled the completions."""
     supports_sharding: ClassVar[bool] = True
-    """Whether all processes make equally many passes of a policy in an update, as models in shards need it."""
+    """Whether all processes make equally many passes of a policy in an update, which sharded models require."""
     supports_stored_pairs: ClassVar[bool] = False
     """Whether it can learn from stored preference pairs (`pairs_source`)."""
 
     def __post_init__(self) -> None:
-        """Raise a `ValueError` unless the baseline gives finite numbers in the shape of the returns."""
+        if self.options is None and self.Options is not None:
+            self.options = self.Options()
         for returns in (SAMPLE_RETURNS, SAMPLE_RETURNS[0]):
             found = self.baseline(returns.copy())
             if (
@@ -75,6 +88,72 @@ class Algorithm:
                     "the last axis with keepdims=True, and np.broadcast_to(..., returns.shape)"
                 )
 
+    def configure(self, **values: Any) -> Self:
+        """Return a copy with these values of the algorithm's own options.
+
+        Raises:
+            ValueError: If the algorithm has no such option, or a value is out of range.
+        """
+        if self.Options is None:
+            if values:
+                raise ValueError(f"{self.name} has no options of its own, got {sorted(values)}")
+            return self
+        configured = deepcopy(self)
+        configured.options = self.Options(**values)
+        return configured
+
+    # ------------------------------------------------------------------------------------ what it learns
+
+    def advantages(
+        self, groups: Sequence[GroupValues], options: LearnerOptions
+    ) -> list[dict[str, Returns]]:
+        """Compute the advantage of each completion. By default the value less the baseline.
+
+        Called for each rollout, also to check whether a rollout carries a gradient: change no state here.
+
+        Args:
+            groups: The groups of one rollout, each with start, turn, prompts, completions and values.
+            options: Options of the learner.
+
+        Returns:
+            For each group the advantages by agent, in the shapes of `GroupValues.values`, (G,).
+        """
+        return compare(groups, self.baseline, options)
+
+    def loss(self, inputs: LossInputs) -> LossOutputs:
+        """Compute the loss of one agent's completions in one group. By default `losses.policy_loss`.
+
+        Called for each step with a batch, and for each group that has an advantage other than 0. With a reference
+        (`needs_reference`) it is called for all groups.
+        """
+        # Imported here, because looking up an algorithm must not load torch.
+        from llm_decpomdp.algorithms.learning.losses import policy_loss
+
+        return policy_loss(inputs)
+
+    def summarize(self, groups: Sequence[GroupAdvantages]) -> list[Any]:
+        """Return picklable values that `update_state` needs to know about a batch. By default none.
+
+        With several processes, each one summarizes its own groups.
+        """
+        return []
+
+    def update_state(self, summaries: Sequence[Any]) -> None:
+        """Learn from a batch after its last step. By default there is no state.
+
+        Args:
+            summaries: Items of `summarize` of all processes. All processes get the same items in the same order.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the algorithm as plain values and tensors; empty if it has none."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from the value of `state_dict`."""
+
+    # -------------------------------------------------------------------------------- what it is built of
+
     def make_learner(
         self,
         team: Team,
@@ -87,55 +166,53 @@ class Algorithm:
         Args:
             team: Agent to policy.
             options: Loss, optimizer and schedule.
-            seed: Seed of random choices of the learner.
+            seed: Seed of the learner's random choices.
             features: Features of the texts that a critic reads; by default those of the policies' own models.
 
         Raises:
             TypeError: If a policy lacks something that the options need.
             ValueError: If the algorithm cannot train the team with these options.
         """
-        # Imported here, because looking up an algorithm must not load torch.
         from llm_decpomdp.algorithms.learning.learner import Learner
 
         return Learner(team, self, options, features)
 
+    def make_critic(
+        self,
+        options: LearnerOptions,
+        agents: Mapping[str, TrainablePolicy],
+        features: Features | None,
+        gather: Callable[[Sequence[Any]], list[Any]],
+    ) -> ReturnEstimator | None:
+        """Build the critic of the options, or `None`; the arguments are those of `CriticOptions.make_critic`."""
+        return options.make_critic(agents, features, discount=options.discount, gather=gather)
+
     def needs_reference(self, options: UpdateOptions) -> bool:
-        """Check whether training keeps a copy of the initial weights, or the base model of an adapter, in use."""
-        return bool(options.kl_coefficient) or self.completed(options).critic != "none"
+        """Check whether the loss reads log-probabilities of the reference: the weights before training."""
+        return options.kl_coefficient > 0
 
     def can_recompute_advantages(self, options: UpdateOptions) -> bool:
         """Check whether advantages depend on one rollout alone: not on a critic or on earlier updates."""
-        return self.decay is None and self.completed(options).critic == "none"
+        return self.complete_options(options).critic == "none"
 
-    def completed(self, options: Chosen) -> Chosen:
-        """Return the options with the critic of this algorithm where they leave it open.
+    def complete_options(self, options: AnyOptions) -> AnyOptions:
+        """Return the options with the choices of this algorithm where they leave some open.
 
         Raises:
-            ValueError: If they name another one, or something of a critic without there being one.
+            ValueError: If the options contradict the algorithm.
         """
-        own = self.critic
-        scope = options.critic or (own.scope if own else "none")
-        if own and scope != own.scope:
-            raise ValueError(
-                f"{self.name} has critic={own.scope}, and critic={scope} is set: drop it, or use "
-                f"{OTHERS[scope]}"
-            )
-        text = options.critic_input or (own.input if own else DEFAULT_INPUT)
-        return replace(options, critic=scope, critic_input=text)
+        return replace(
+            options,
+            critic=options.critic or "none",
+            critic_input=options.critic_input or DEFAULT_INPUT,
+        )
+
+    # ------------------------------------------------------------------------------------------- checks
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
-        self.completed(options)
+        self.complete_options(options)
         refuse_preferences(self.name, options)
-        if (
-            self.critic
-            and self.critic.role == "counterfactual"
-            and options.critic_trunk != "frozen"
-        ):
-            raise ValueError(
-                f"{self.name} learns what answers are worth from differences within groups, of features that stay "
-                f"as they are: set critic_trunk=frozen, got {options.critic_trunk}"
-            )
         if len(agents) > 1 and not self.multi_agent:
             raise ValueError(
                 f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "
@@ -146,13 +223,11 @@ class Algorithm:
                 f"no advantage of {self.name} is above 0, so negative_advantage_weight=0 leaves nothing to learn "
                 "from: raise it"
             )
-        if self.decay is not None:
-            self._check_running(options)
-        elif self.baseline is none and options.normalize_advantages and not options.max_grad_norm:
-            what = "compares returns with nothing" if self.critic is None else "centres no group"
+        # Nearly equal returns have a tiny deviation: uncentered, they would be divided by it.
+        if self.baseline is none and options.normalize_advantages and not options.max_grad_norm:
             raise ValueError(
-                f"{self.name} {what}, so normalize_advantages makes advantages of hundreds where they are nearly "
-                "equal: set max_grad_norm, or normalize_advantages=false"
+                f"{self.name} does not center the returns of a group, so normalize_advantages makes advantages of "
+                "hundreds if they are nearly equal: set max_grad_norm, or normalize_advantages=false"
             )
 
     def check_rollouts(
@@ -166,7 +241,7 @@ class Algorithm:
 
         Args:
             agents: The agents.
-            options: Normalisation.
+            options: Options of the learner.
             rollouts: Plan and joint samples.
             group_size: G.
         """
@@ -179,36 +254,4 @@ class Algorithm:
             raise ValueError(
                 "normalize_advantages divides by the standard deviation of a group, and one completion has none: "
                 "set num_generations (group_size) to 2 or more, or normalize_advantages=false"
-            )
-        if self.decay is not None and rollouts.refill:
-            raise ValueError(
-                f"{self.name} compares with what was earned before, so that no start teaches nothing: set "
-                f"refill=0, got {rollouts.refill}"
-            )
-        if self.critic is None or self.critic.role != "counterfactual":
-            return
-        if rollouts.joint_mode != "aligned":
-            raise ValueError(
-                f"{self.name} asks its critic about an agent's other completions, and joint_mode="
-                f"{rollouts.joint_mode} plays them: set joint_mode=aligned, or use magrpo"
-            )
-        texts = group_size * (1 + len(agents) * (group_size - 1))
-        if texts > MAX_COUNTERFACTUALS:
-            raise ValueError(
-                f"{self.name} with num_generations (group_size) of {group_size} and {len(agents)} agents has the "
-                f"critic read {texts:,} texts for each group; more than {MAX_COUNTERFACTUALS:,} is refused: use "
-                "fewer completions"
-            )
-
-    def _check_running(self, options: UpdateOptions) -> None:
-        """Raise a `ValueError` if options compare the completions of a group."""
-        if options.normalize_advantages:
-            raise ValueError(
-                f"{self.name} compares with what was earned before, and normalize_advantages divides by the "
-                "deviation of a group: drop it, or use magrpo"
-            )
-        if options.step_advantage_weight:
-            raise ValueError(
-                f"{self.name} compares with what was earned before, so that step_advantage_weight="
-                f"{options.step_advantage_weight} would count the same advantage twice: drop it, or use magrpo"
             )

@@ -1,4 +1,4 @@
-"""What all learners have in common: an optimizer for each policy, and steps along a gradient that is checked."""
+"""The base of all learners: the policies that can be trained, their optimizers, and checked gradient steps."""
 
 from __future__ import annotations
 
@@ -6,41 +6,71 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
+from typing_extensions import get_protocol_members
+
 from llm_decpomdp.agents.models.shards import in_shards
-from llm_decpomdp.algorithms.critics.critic import Critic
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
-from llm_decpomdp.algorithms.learning.trainable import trainable_policies, warn_of_delegates
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.policy import PretrainedPolicy, ReferencedPolicy, Team, TrainablePolicy
 
 logger = logging.getLogger(__name__)
+
+TRAINABLE = get_protocol_members(TrainablePolicy)
+"""Names of the members of a trainable policy."""
+
+
+def trainable_policies(team: Team) -> dict[str, TrainablePolicy]:
+    """Return the distinct policies with parameters that require gradients, named by their agents."""
+    return {
+        name: policy
+        for name, policy in distinct_policies(team).items()
+        if isinstance(policy, TrainablePolicy) and any(p.requires_grad for p in policy.parameters())
+    }
+
+
+def warn_of_delegates(team: Team) -> None:
+    """Warn of policies whose instances answer to `parameters` while their classes lack a member of `TRAINABLE`."""
+    for agents, policy in distinct_policies(team).items():
+        if hasattr(policy, "parameters") and not isinstance(policy, TrainablePolicy):
+            missing = sorted(name for name in TRAINABLE if not hasattr(type(policy), name))
+            logger.warning(
+                "the policy of %s is not trained: its class %s has no %s; members that it forwards by __getattr__ "
+                "do not count",
+                agents,
+                type(policy).__name__,
+                ", ".join(missing),
+            )
 
 
 class BaseLearner(ABC):
     """Base of learners; a policy that agents share has one optimizer.
 
     Args:
-        team: Agent to policy. Policies that cannot be trained, or have no parameter that requires a
-            gradient, take part and stay as they are.
-        algorithm: The declaration of the algorithm.
-        options: How to step.
+        team: Agent to policy. Policies that cannot be trained, or have no parameter that requires a gradient, take
+            part and do not change.
+        algorithm: The algorithm. The learner trains with a copy of it.
+        options: Loss, optimizer and schedule.
 
     Raises:
         ValueError: If the algorithm cannot train the team, or no policy can be trained.
     """
 
-    critic: Critic | None = None
+    critic: ReturnEstimator | None = None
     """The critic, if there is one."""
 
     def __init__(self, team: Team, algorithm: Algorithm, options: LearnerOptions) -> None:
         algorithm.check(team, options)
-        self.algorithm = algorithm
-        self.options = algorithm.completed(options)
+        # A copy, because two learners of one declaration must not share its state.
+        self.algorithm = deepcopy(algorithm)
+        self.options = algorithm.complete_options(options)
         self.policies = trainable_policies(team)
         if not self.policies:
             raise ValueError(f"no policy of the team can be trained; agents: {sorted(team)}")
@@ -48,7 +78,7 @@ class BaseLearner(ABC):
         self.updates = 0
         """Number of complete updates."""
         self.references: dict[str, str] = {}
-        """The models that policies are kept near, in words, by policy."""
+        """Description of the reference model of each policy that has one."""
         self._agents: dict[str, TrainablePolicy] = {
             agent: policy
             for policy in self.policies.values()
@@ -64,18 +94,33 @@ class BaseLearner(ABC):
             for name, policy in self.policies.items()
         }
 
-    def _keep_reference(self, name: str, policy: ReferencedPolicy) -> None:
-        """Make the present weights of a policy its reference, and say which model that is."""
-        policy.keep_reference()
-        words = "its weights at the start"
-        if isinstance(policy, PretrainedPolicy):
-            words = policy.reference_name
-        self.references[name] = words
-        logger.info(
-            "the KL reference of %s is %s: changes by training since then, as in a warm start, count in the KL "
-            "divergence",
-            *(name, words),
-        )
+    def _keep_references(self, needed_by: str, remedy: str) -> None:
+        """Make the current weights of each policy its reference, and log which model that is.
+
+        Args:
+            needed_by: The option or algorithm that needs references, for errors.
+            remedy: The way to do without them, for errors.
+
+        Raises:
+            TypeError: If a policy keeps no reference.
+        """
+        for name, policy in self.policies.items():
+            if not isinstance(policy, ReferencedPolicy):
+                raise TypeError(
+                    f"{needed_by} needs policies that keep a reference, and {name!r} is a "
+                    f"{type(policy).__name__}; {remedy}"
+                )
+            policy.keep_reference()
+            words = "its weights at the start"
+            if isinstance(policy, PretrainedPolicy):
+                words = policy.reference_name
+            self.references[name] = words
+            logger.info(
+                "the KL reference of %s is %s: changes by training since then, as in a warm start, count in the "
+                "KL divergence",
+                name,
+                words,
+            )
 
     def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Learn from a batch: `accumulate`, then `step`."""
@@ -84,23 +129,23 @@ class BaseLearner(ABC):
         return metrics
 
     @property
-    def sharded(self) -> bool:
-        """True if weights lie in shards: what gathers them is done by all processes at the same time."""
+    def is_sharded(self) -> bool:
+        """True if weights are sharded: all processes then have to gather them at the same time."""
         return any(in_shards(policy.parameters()) for policy in self.policies.values())
 
     @abstractmethod
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Compute the gradient, and all steps but the last with this batch; return metrics."""
+        """Compute the gradient, and take all steps but the last with this batch; return metrics."""
 
     @abstractmethod
-    def teaches(self, rollout: Rollout) -> bool:
+    def has_learning_signal(self, rollout: Rollout) -> bool:
         """Check whether an agent that learns has something to learn from a rollout."""
 
     def step(self) -> None:
-        """Step along the accumulated gradient; policies without one, or with one of 0, stay as they are.
+        """Step along the accumulated gradient; policies whose gradient is missing or 0 do not change.
 
-        A policy with a gradient steps along its mean over the newest updates (AdamW's momentum). So weights that
-        this batch has no part in, such as embeddings of absent tokens, may move too.
+        A policy with a gradient steps along its mean over the newest updates (AdamW's momentum). Weights that are
+        not used by this batch, such as embeddings of absent tokens, may therefore change too.
         """
         self._step()
         self.updates += 1
@@ -120,22 +165,20 @@ class BaseLearner(ABC):
             optimizer.clear()
 
     def _grad_norms(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[str, float]]:
-        """Add up the gradients of all processes, shorten them, and yield the norms that they had.
-
-        A gradient of 0 is dropped: AdamW would step along its momentum, and decay weights, though the batch has
-        nothing to teach.
-        """
+        """Add up the gradients of all processes, clip them, and yield their norms before clipping."""
         for name, optimizer in self._optimizers.items():
             processes.sum_gradients(optimizer.parameters)
             norm = optimizer.clip(self.options.max_grad_norm)
             starts = ", ".join(str(rollout.start) for rollout in rollouts)
             self._require_finite(norm, f"gradient of {name!r}", starts)
             if norm == 0:
+                # AdamW would step along its momentum and decay weights, although the batch taught nothing.
                 optimizer.clear()
             yield name, norm
 
     def _require_finite(self, value: float, what: str, starts: str) -> None:
         if not math.isfinite(value):
+            # A caller that catches the error and steps must not use a part of the gradient.
             self._clear()
             several = self.options.updates_per_batch > 1
             raise FloatingPointError(
@@ -144,22 +187,28 @@ class BaseLearner(ABC):
                 "If the rewards are finite, lower learning_rate or set max_grad_norm"
             )
 
-    def reread_weights(self) -> None:
-        """Go on from the policies' weights as they are now, after something else has changed them."""
+    def reload_master_weights(self) -> None:
+        """Continue from the policies' current weights, after something else has changed them."""
         for optimizer in self._optimizers.values():
-            optimizer.reread()
+            optimizer.reload()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimizers' state and the number of updates; the policies keep their own.
+        """Return the state of optimizers, critic and algorithm, and the number of updates.
 
-        With weights in shards all processes call this, and the first alone gets the optimizers' tensors.
+        The policies keep their own state. With sharded weights all processes call this, and only the first gets
+        the optimizers' tensors.
         """
         first = processes.rank() == 0
         optimizers = {name: opt.state_dict(keep=first) for name, opt in self._optimizers.items()}
-        return {"updates": self.updates, "optimizers": optimizers}
+        state: dict[str, Any] = {"updates": self.updates, "optimizers": optimizers}
+        if self.critic:
+            state["critic"] = self.critic.state_dict()
+        if of_algorithm := self.algorithm.state_dict():
+            state["algorithm"] = of_algorithm
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value.
+        """Continue from the value of `state_dict`.
 
         Raises:
             ValueError: If the state is that of other policies.
@@ -172,3 +221,8 @@ class BaseLearner(ABC):
         for name, optimizer in self._optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
         self.updates = state["updates"]
+        if self.critic:
+            self.critic.load_state_dict(state["critic"])
+        # Checkpoints of version 0.x have the state of `rae` under the key `running`.
+        if of_algorithm := state.get("algorithm", state.get("running")):
+            self.algorithm.load_state_dict(of_algorithm)

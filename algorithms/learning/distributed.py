@@ -86,7 +86,7 @@ def gather(items: Sequence[T]) -> list[T]:
     return _in_turn(parts)
 
 
-def gather_in_first(items: Sequence[T]) -> list[T]:
+def gather_to_first(items: Sequence[T]) -> list[T]:
     """Collect the items of all processes in the first one, in the order of `gather`; the others get none."""
     if not _is_initialized():
         return list(items)
@@ -101,7 +101,7 @@ def _in_turn(parts: Sequence[Sequence[T]]) -> list[T]:
     return [part[index] for index in range(longest) for part in parts if index < len(part)]
 
 
-def of_first(compute: Callable[[], T]) -> T:
+def compute_on_first(compute: Callable[[], T]) -> T:
     """Compute in the first process alone, and return the result in all; they wait for it."""
     return broadcast(compute() if rank() == 0 else None)  # type: ignore[return-value]
 

@@ -2,63 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from llm_decpomdp.algorithms.critics.building import build_critic
-from llm_decpomdp.algorithms.critics.states import Features
-from llm_decpomdp.algorithms.critics.targets import Outlook
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, group_advantages
-from llm_decpomdp.algorithms.learning.aggregation import progress
+from llm_decpomdp.algorithms.learning.advantages import (
+    GroupAdvantages,
+    ValueTargets,
+    group_advantages,
+)
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.learning.correction import corrected
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import REDUCTIONS, kl_estimate, masked
-from llm_decpomdp.algorithms.learning.microbatches import Turn, turns, with_equal_prompts
-from llm_decpomdp.algorithms.learning.objectives import left_range, loss_terms, team_share
-from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
-from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
-from llm_decpomdp.algorithms.learning.trainable import (
-    referenced,
-    require_whole_distribution,
-    token_limit,
+from llm_decpomdp.algorithms.learning.importance_sampling import (
+    joint_effective_sample_size,
+    mask_terms,
 )
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.losses import LossInputs, kl_estimate
+from llm_decpomdp.algorithms.learning.microbatches import LossItem, group_by_prompt, loss_items
+from llm_decpomdp.algorithms.learning.returns import progress
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.policy import Completion, ReferencedPolicy, Team
+from llm_decpomdp.policy import (
+    Completion,
+    CuttingPolicy,
+    LimitedPolicy,
+    Policy,
+    ReferencedPolicy,
+    Team,
+)
 
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.critics.states import Features
 
-class Scores(NamedTuple):
-    """What an agent's policy says of its G completions."""
-
-    log_probs: Tensor
-    """(G, T), differentiable."""
-    mask: Tensor
-    """(G, T)."""
-    reference: Tensor | None
-    """(G, T): log-probabilities under the reference, where the divergence from it counts."""
+TOKEN_METRICS = ("entropy", "kl", "clip_fraction", "mismatch")
+"""Metrics of tokens that are always written, for each agent."""
+CORRECTION_TERMS = ("ratio", "masked", "weight", "square")
+"""Terms of importance weights, from which `TokenMetrics` computes metrics."""
 
 
 class Learner(BaseLearner):
-    """Updates the trainable policies of a team; a policy that agents share has one optimizer.
+    """Updates the trainable policies of a team by the advantages and the loss of an algorithm.
 
     Args:
-        team: Agent to policy. Policies that cannot be trained, or have no parameter that requires a
-            gradient, take part and stay as they are.
-        algorithm: The declaration of the algorithm.
-        options: How to step.
+        team: Agent to policy. Policies that cannot be trained, or have no parameter that requires a gradient, take
+            part and do not change.
+        algorithm: The algorithm.
+        options: Loss, optimizer and schedule.
         features: Features of the texts that a critic reads; by default those of the policies' own models.
 
     Raises:
-        TypeError: If `kl_coefficient` is set and a policy keeps no reference, `overlong_tokens` and one does not
-            tell its token limit, or a critic and no policy gives features.
-        ValueError: If a single-agent algorithm gets a team, no policy can be trained, advantages would be
-            without bounds, the options name another critic than the algorithm's own, or a `correction` and a
-            policy samples from a part of its distribution.
+        TypeError: If the loss needs a reference and a policy keeps none, `overlong_tokens` is set and a policy
+            does
+            not report its token limit, or there is a critic and no policy gives features.
+        ValueError: If the algorithm cannot train the team with these options, no policy can be trained, or there
+            is
+            a `correction` and a policy samples from a part of its distribution.
     """
 
     def __init__(
@@ -72,48 +74,45 @@ class Learner(BaseLearner):
         options = self.options
         overlong = options.overlong_tokens
         self._limits = {a: token_limit(a, p, overlong) for a, p in self._agents.items() if overlong}
-        if options.kl_coefficient:
-            for name, policy in self.policies.items():
-                self._keep_reference(name, referenced(name, policy))
+        self._uses_reference = algorithm.needs_reference(options)
+        if self._uses_reference:
+            by_option = bool(options.kl_coefficient)
+            self._keep_references(
+                "kl_coefficient" if by_option else algorithm.name,
+                "set kl_coefficient=0" if by_option else "use magrpo",
+            )
         if options.correction != "none":
             require_whole_distribution(self._agents)
-        self.critic = build_critic(
-            options,
-            self._agents,
-            features,
-            role=algorithm.critic.role if algorithm.critic else "future",
-            discount=options.discount,
-            gather=processes.gather,
-        )
-        self._running = None if algorithm.decay is None else RunningBaseline(algorithm.decay)
+        self.critic = self.algorithm.make_critic(options, self._agents, features, processes.gather)
+        self._summaries: list[Any] = []
 
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Compute the gradient: the mean over starts of their groups' losses, added up with their weights.
+        """Compute the gradient: the mean over starts of the weighted losses of their groups.
 
-        With n `updates_per_batch` the first n - 1 steps are taken here, and the gradient is that of the
-        last. No weight changes otherwise. Groups without signal are counted and skipped; what others learn by
-        weights in shards costs a pass (`turns`).
+        With n `updates_per_batch`, the first n - 1 steps are taken here, and the gradient is that of the last. No
+        weight changes otherwise. Groups without a learning signal are counted and skipped; with sharded weights,
+        completions of other processes cost a pass (`microbatches.py`).
 
         Returns:
-            See `TokenMetrics`, with `learning_rate` and `grad_norm/<policy>` (before any shortening).
+            The metrics of `TokenMetrics` and of the critic, `learning_rate`, `grad_norm/<policy>` (before
+            clipping), `groups` and `groups_without_signal`.
 
         Raises:
-            FloatingPointError: If a return, loss or gradient isn't finite; names the update and the
-                starts.
-            ValueError: If there is a `correction`, and a sampler told no log-probabilities.
+            FloatingPointError: If a return, loss or gradient isn't finite; names the update and the starts.
+            ValueError: If there is a `correction`, and a sampler recorded no log-probabilities.
         """
         self._clear()
-        outlooks, critic_metrics = self.critic.assess(rollouts) if self.critic else (None, {})
-        credits = self._advantages(rollouts, outlooks)
-        if self._running:
-            self._running.observe(processes.gather(list(_visits(credits))))
-        # Neither groups without signal nor turns that a rollout lacks change the weight of other groups: a
-        # divisor that depended on the samples would bias the gradient.
+        targets, critic_metrics = self.critic.assess(rollouts) if self.critic else (None, {})
+        groups = self._advantages(rollouts, targets)
+        self._summaries = processes.gather(self.algorithm.summarize(groups))
+        # The divisor counts all starts, with or without a signal and whatever turns they reached: a divisor that
+        # depended on the samples would bias the gradient.
         starts = processes.total(len(rollouts))
-        active = [c for c in credits if c.weight and (self._uses_kl or c.has_signal)]
-        lessons = turns(active, self._agents, self._uses_kl)
-        passes = [[turn] for turn in lessons] if self.sharded else with_equal_prompts(lessons)
-        old: dict[tuple[int, str], Tensor] = {}
+        active = [g for g in groups if g.weight and (self._uses_reference or g.has_signal)]
+        items = loss_items(active, self._agents, self._uses_reference)
+        # With sharded weights, all processes have to make the same passes, so groups are not merged.
+        microbatches = [[item] for item in items] if self.is_sharded else group_by_prompt(items)
+        old_log_probs: dict[tuple[int, str], Tensor] = {}
         several = self.options.updates_per_batch > 1
         corrects = self.options.correction != "none"
         for epoch in range(self.options.updates_per_batch):
@@ -121,42 +120,39 @@ class Learner(BaseLearner):
                 self._step()
             token_metrics = TokenMetrics(self._agents, several, corrects)
             log_ratios: list[dict[str, Tensor]] = [{} for _ in active]
-            for together in passes:
-                self._backward(together, starts, old, token_metrics, log_ratios)
+            for microbatch in microbatches:
+                self._backward(microbatch, starts, old_log_probs, token_metrics, log_ratios)
             if several:
-                for credit, of_group in zip(active, log_ratios, strict=True):
-                    token_metrics.add_team(team_share(credit.group, credit.advantages, of_group))
+                for group, ratios in zip(active, log_ratios, strict=True):
+                    size = joint_effective_sample_size(group.group, group.advantages, ratios)
+                    token_metrics.add_joint(size)
             norms = dict(self._grad_norms(rollouts))
         return {
             **token_metrics.metrics(),
             **{f"grad_norm/{name}": norm for name, norm in norms.items()},
             "learning_rate": self.options.learning_rate * self._factor(),
-            "groups": processes.total(len(credits)),
-            "groups_without_signal": processes.total(sum(not c.has_signal for c in credits)),
+            "groups": processes.total(len(groups)),
+            "groups_without_signal": processes.total(sum(not g.has_signal for g in groups)),
             **critic_metrics,
         }
 
-    def teaches(self, rollout: Rollout) -> bool:
+    def has_learning_signal(self, rollout: Rollout) -> bool:
         """Check whether a group of a rollout has an advantage other than 0 for an agent that learns."""
-        return any(
-            credit.weight and credit.has_signal for credit in self._advantages([rollout], None)
-        )
-
-    @property
-    def _uses_kl(self) -> bool:
-        """True if the reference gives a gradient where advantages are 0."""
-        return self.options.kl_coefficient > 0
+        return any(group.weight and group.has_signal for group in self._advantages([rollout], None))
 
     def _advantages(
-        self, rollouts: Sequence[Rollout], outlooks: Sequence[Outlook] | None
+        self, rollouts: Sequence[Rollout], targets: Sequence[ValueTargets] | None
     ) -> list[GroupAdvantages]:
-        baseline = self.algorithm.baseline
         try:
-            done = progress(self.updates, self.options.total_updates)
             return list(
                 group_advantages(
-                    *(rollouts, self._agents, baseline, self.options, done, outlooks, self._limits),
-                    running=self._running,
+                    rollouts,
+                    self._agents,
+                    self.algorithm,
+                    self.options,
+                    progress(self.updates, self.options.total_updates),
+                    targets,
+                    self._limits,
                 )
             )
         except FloatingPointError as error:
@@ -164,125 +160,225 @@ class Learner(BaseLearner):
 
     def _backward(
         self,
-        together: Sequence[Turn],
+        microbatch: Sequence[LossItem],
         starts: float,
-        old: dict[tuple[int, str], Tensor],
+        old_log_probs: dict[tuple[int, str], Tensor],
         token_metrics: TokenMetrics,
         log_ratios: Sequence[dict[str, Tensor]],
     ) -> None:
-        """Add the gradient of what one agent learns by one pass of its policy.
+        """Add the gradient of one forward pass of an agent's policy.
 
-        Turns that count are counted in `token_metrics`. Their log-probabilities before the first step go into
-        `old`, and log(pi / pi_old) of their completions, (G,), into `log_ratios`.
+        Args:
+            microbatch: Items with one agent and one prompt.
+            starts: Number of starts of all processes.
+            old_log_probs: Log-probabilities before the first step, filled in the first pass, by item.
+            token_metrics: Filled with the metrics of the items that count.
+            log_ratios: Filled with log(pi / pi_old) of the completions, (G,), by group and agent.
         """
-        losses = [
-            self._loss(turn, scores, starts, old, token_metrics, log_ratios)
-            for turn, scores in zip(together, self._scores(together), strict=True)
-        ]
+        losses = []
+        for item, (log_probs, mask, reference) in zip(
+            microbatch, self._log_probs(microbatch), strict=True
+        ):
+            before = log_probs.detach()
+            if item.counts:
+                before = old_log_probs.setdefault((item.position, item.agent), before)
+                log_ratio = mask_terms(log_probs.detach() - before, mask).sum(-1)
+                log_ratios[item.position][item.agent] = log_ratio
+            losses.append(
+                self._loss(item, log_probs, before, reference, mask, starts, token_metrics)
+            )
         loss = torch.stack(losses).sum()
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
 
-    def _scores(self, together: Sequence[Turn]) -> Iterator[Scores]:
-        """Return what one pass of an agent's policy says of each turn; all have the same prompt."""
-        agent, prompt = together[0].agent, together[0].prompt
-        policy, sizes = self._agents[agent], [len(turn.completions) for turn in together]
-        completions = [completion for turn in together for completion in turn.completions]
+    def _log_probs(
+        self, microbatch: Sequence[LossItem]
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """Return log-probabilities, masks and reference log-probabilities of each item, (G, T) each."""
+        agent, prompt = microbatch[0].agent, microbatch[0].prompt
+        policy, sizes = self._agents[agent], [len(item.completions) for item in microbatch]
+        completions = [completion for item in microbatch for completion in item.completions]
         log_probs, mask = policy.log_probs(prompt, completions)
-        references: Sequence[Tensor | None] = [None] * len(together)
-        if self.options.kl_coefficient:
+        references: Iterable[Tensor | None] = [None] * len(microbatch)
+        if self._uses_reference:
             assert isinstance(policy, ReferencedPolicy), policy
             references = torch.split(policy.reference_log_probs(prompt, completions)[0], sizes)
-        return map(Scores, torch.split(log_probs, sizes), torch.split(mask, sizes), references)
+        return zip(torch.split(log_probs, sizes), torch.split(mask, sizes), references, strict=True)
 
     def _loss(
         self,
-        turn: Turn,
-        scores: Scores,
+        item: LossItem,
+        log_probs: Tensor,
+        before: Tensor,
+        reference: Tensor | None,
+        mask: Tensor,
         starts: float,
-        old: dict[tuple[int, str], Tensor],
         token_metrics: TokenMetrics,
-        log_ratios: Sequence[dict[str, Tensor]],
     ) -> Tensor:
-        """Return the loss of one turn; arguments as of `_backward`."""
-        options, credit, agent = self.options, turn.credit, turn.agent
-        completions, (log_probs, mask, reference) = turn.completions, scores
-        before = log_probs.detach()
-        if turn.counts:
-            before = old.setdefault((turn.place, agent), before)
-            log_ratio = masked(log_probs.detach() - before, mask).sum(-1)
-            log_ratios[turn.place][agent] = log_ratio
-        sampled = _sampled(completions, log_probs)
-        weight: Tensor | None = None
-        correction: Mapping[str, Tensor] = {}
-        if (
-            options.correction != "none"
-        ):  # of the policy before the first step, whatever the objective does
-            weight, correction = corrected(options, completions, before, sampled, mask)
-        if options.truncated == "mask":
-            whole = [float(not completion.truncated) for completion in completions]
+        """Return the weighted loss of one item, a scalar, and add its metrics."""
+        sampled = _recorded_log_probs(item.completions, log_probs)
+        if self.options.truncated == "mask":
+            whole = [float(not completion.truncated) for completion in item.completions]
             mask = mask * torch.tensor(whole, dtype=mask.dtype, device=mask.device).unsqueeze(1)
-        advantages = torch.as_tensor(credit.advantages[agent]).to(log_probs)
-        metrics = {
-            "entropy": -log_probs.detach(),
-            "clip_fraction": left_range(options, log_probs, before, mask),
-            "mismatch": (log_probs.detach() - sampled).abs(),
-            **correction,
-        }
-        if reference is not None:
-            metrics["kl"] = kl_estimate(log_probs, reference)
-        terms = loss_terms(options, log_probs, before, advantages, mask, reference)
-        if weight is not None:
-            terms = weight * terms
-        reduce = REDUCTIONS[options.loss]
-        fixed = options.loss == "fixed_length"
-        tokens = options.fixed_length if fixed else credit.tokens.get(agent)
-        loss = credit.weight / starts * reduce(terms, mask, tokens)
-        self._require_finite(float(loss.detach()), f"loss of {agent!r}", str(credit.start))
-        if turn.counts:
-            token_metrics.add(agent, loss.detach(), mask, metrics)
+        outputs = self.algorithm.loss(
+            LossInputs(
+                agent=item.agent,
+                source=item.source,
+                log_probs=log_probs,
+                old_log_probs=before,
+                sampler_log_probs=sampled,
+                reference_log_probs=reference,
+                mask=mask,
+                advantages=torch.as_tensor(item.source.advantages[item.agent]).to(log_probs),
+                options=self.options,
+            )
+        )
+        loss = item.source.weight / starts * outputs.loss
+        self._require_finite(
+            float(loss.detach()), f"loss of {item.agent!r}", str(item.source.start)
+        )
+        if item.counts:
+            terms = {
+                "entropy": -log_probs.detach(),
+                "mismatch": (log_probs.detach() - sampled).abs(),
+                **outputs.metrics,
+            }
+            if reference is not None:
+                terms["kl"] = kl_estimate(log_probs, reference)
+            token_metrics.add(item.agent, loss.detach(), mask, terms)
         return loss
 
     def step(self) -> None:
-        """Step along the accumulated gradient; policies without one stay as they are."""
+        """Step along the accumulated gradient; policies without one do not change."""
         super().step()
         if self.critic:
             self.critic.learn()
-        if self._running:
-            self._running.learn()
+        self.algorithm.update_state(self._summaries)
+        self._summaries = []
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of optimizers, critic and running baselines, and the number of updates.
 
-        The policies keep their own.
+class TokenMetrics:
+    """Sums over the tokens of one pass through a batch, by agent and over all processes.
+
+    Args:
+        agents: The agents that learn.
+        several: Whether the pass is one of several with the same batch.
+        corrects: Whether groups have the terms of importance weights.
+    """
+
+    def __init__(
+        self, agents: Collection[str], several: bool = False, corrects: bool = False
+    ) -> None:
+        self.agents = list(agents)
+        self._sums: dict[str, dict[str, float]] = {agent: defaultdict(float) for agent in agents}
+        self._several, self._corrects = several, corrects
+        self._sizes: list[float] = []
+        self._own_names: set[str] = set()
+
+    def add(self, agent: str, loss: Tensor, mask: Tensor, terms: Mapping[str, Tensor]) -> None:
+        """Add a group: its weighted loss, the mask of its tokens, and the terms of metrics by name.
+
+        Mask and terms are (G, T). A term is not a number where a token has none.
         """
-        critic = {"critic": self.critic.state_dict()} if self.critic else {}
-        running = {"running": self._running.state_dict()} if self._running else {}
-        return {**super().state_dict(), **critic, **running}
+        sums, counts = self._sums[agent], mask > 0
+        sums["loss"] += float(loss)
+        sums["tokens"] += float(counts.sum())
+        self._own_names |= terms.keys() - {*TOKEN_METRICS, *CORRECTION_TERMS}
+        for name, values in terms.items():
+            # float64, because sums over 100,000 tokens lose digits in the format of the model.
+            terms_in_loss = values[counts].to(torch.float64)
+            sums[name] += float(terms_in_loss.nansum())
+            sums[f"tokens/{name}"] += float(terms_in_loss.isfinite().sum())
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value.
+    def add_joint(self, size: float | None) -> None:
+        """Add the effective sample size of a group's joint samples, unless it is not known."""
+        if size is not None:
+            self._sizes.append(size)
 
-        Raises:
-            ValueError: If the state is that of other policies.
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the pass.
+
+        - `loss/<agent>`: the agent's part of the loss.
+        - `entropy/<agent>`: mean of -log pi over the tokens in the loss, in nats per token: estimates the policy's
+          entropy in the groups that are learned from, if `top_p` and `top_k` do not truncate the distribution.
+        - `kl/<agent>`: mean of `losses.kl_estimate`, in nats per token; 0 without a reference.
+        - `clip_fraction/<agent>`: share of the tokens whose ratio is outside the clip range.
+        - `mismatch/<agent>`: mean of |log pi - log pi of the sampler|, in nats per token: the two compute the same
+          in different ways, and more coarsely in bfloat16. 0 if the sampler reports none.
+        - `ratio/<agent>`: with a correction, mean of `importance_sampling.importance_ratio`.
+        - `masked/<agent>`: with a correction, share of the tokens at which a bound is reached.
+        - `ess/<agent>`: with a correction, (sum w)^2 / (n sum w^2) of the weights of n tokens: their effective
+          sample size as a share; 0 if all weights are 0.
+        - `<name>/<agent>`: means of the other metrics that `Algorithm.loss` returns.
+        - `completion_tokens`: tokens in the loss, of all agents.
+        - `effective_sample_size`: mean of `importance_sampling.joint_effective_sample_size` over the groups whose
+          size is known; missing if there is none, and if the pass is the only one with its batch.
         """
-        super().load_state_dict(state)
-        if self.critic:
-            self.critic.load_state_dict(state["critic"])
-        if self._running:
-            self._running.load_state_dict(state["running"])
+        metrics, tokens = {}, 0.0
+        # Sums over processes are collective, so all processes need the same names, also those without groups.
+        own_names = sorted(set(processes.gather(list(self._own_names))))
+        for agent in self.agents:
+            sums = self._sums[agent]
+            tokens += processes.total(sums["tokens"])
+            metrics[f"loss/{agent}"] = processes.total(sums["loss"])
+            means = {name: _mean(sums, name) for name in (*TOKEN_METRICS, *own_names)}
+            if self._corrects:
+                terms = {name: _mean(sums, name) for name in CORRECTION_TERMS}
+                means |= {name: terms[name] for name in ("ratio", "masked")}
+                means["ess"] = terms["weight"] ** 2 / terms["square"] if terms["square"] else 0.0
+            metrics |= {f"{name}/{agent}": mean for name, mean in means.items()}
+        metrics["completion_tokens"] = tokens
+        if self._several and (groups := processes.total(len(self._sizes))):
+            metrics["effective_sample_size"] = processes.total(sum(self._sizes)) / groups
+        return metrics
 
 
-def _visits(credits: Sequence[GroupAdvantages]) -> Iterator[Visit]:
-    """Yield the values of each agent's completions by role."""
-    for credit in credits:
-        for agent, values in credit.values.items():
-            yield Visit(Role(agent, credit.group.turn, credit.start), values.tolist())
+def _mean(sums: Mapping[str, float], name: str) -> float:
+    """Return the mean of a term over the tokens of all processes that have it; 0 without such tokens."""
+    count = max(processes.total(sums[f"tokens/{name}"]), 1.0)
+    return processes.total(sums[name]) / count
 
 
-def _sampled(completions: Sequence[Completion], like: Tensor) -> Tensor:
-    """Return the sampler's log-probabilities, padded as `like`, (G, T); not a number where it reports none."""
+def _recorded_log_probs(completions: Sequence[Completion], like: Tensor) -> Tensor:
+    """Return the sampler's log-probabilities, padded like `like`, (G, T); not a number if it recorded none."""
     log_probs = torch.full_like(like, torch.nan)
     for row, completion in zip(log_probs, completions, strict=True):
         row[: len(completion.log_probs)] = torch.tensor(completion.log_probs).to(row)
     return log_probs
+
+
+def token_limit(agent: str, policy: Policy, overlong: int) -> int:
+    """Return the token limit of an agent's policy, for a penalty that grows over its last `overlong` tokens.
+
+    Raises:
+        TypeError: If the policy does not report its limit.
+        ValueError: If the limit is smaller than `overlong`.
+    """
+    if not isinstance(policy, LimitedPolicy):
+        raise TypeError(
+            f"overlong_tokens={overlong} needs policies with max_new_tokens, and that of {agent!r} is a "
+            f"{type(policy).__name__}; set overlong_tokens=0"
+        )
+    if overlong > policy.max_new_tokens:
+        raise ValueError(
+            f"overlong_tokens={overlong} is more than max_new_tokens={policy.max_new_tokens} of {agent!r}: every "
+            "completion would be penalized; lower it"
+        )
+    return policy.max_new_tokens
+
+
+def require_whole_distribution(agents: Mapping[str, Policy]) -> None:
+    """Check that policies sample from the whole distribution whose log-probabilities they record.
+
+    Raises:
+        ValueError: If `top_p` or `top_k` truncate it. A token that was kept then has more probability than
+            recorded,
+            by an unknown factor that changes with the weights, so no ratio is that of the samples.
+    """
+    for agent, policy in agents.items():
+        if isinstance(policy, CuttingPolicy) and policy.cuts:
+            raise ValueError(
+                f"a correction compares log-probabilities of the whole distribution, and the policy of {agent!r} "
+                "samples from a part of it: set model.top_p=1 and model.top_k=null (of policies, their own), and "
+                "a temperature above 0; or set correction=none"
+            )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
+from llm_decpomdp.algorithms.learning.returns import AGGREGATIONS
 from llm_decpomdp.options import NonNegative, Options, option
 
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")

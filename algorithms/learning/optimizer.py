@@ -76,8 +76,8 @@ class PolicyOptimizer:
         self.clear()
 
     @torch.no_grad()
-    def reread(self) -> None:
-        """Take the parameters as they are now, after something else has changed them."""
+    def reload(self) -> None:
+        """Copy the current parameters into the float32 copies, after something else has changed them."""
         for parameter, master in self._copied():
             master.copy_(parameter)
 

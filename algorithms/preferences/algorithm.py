@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar
 
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
+from llm_decpomdp.algorithms.learning.advantages import GroupValues
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import Baseline, Returns
-from llm_decpomdp.algorithms.learning.learner_options import StepOptions, UpdateOptions
+from llm_decpomdp.algorithms.learning.learner_options import (
+    LearnerOptions,
+    StepOptions,
+    UpdateOptions,
+)
 from llm_decpomdp.algorithms.learning.preference_options import CURRENT
+from llm_decpomdp.algorithms.learning.returns import Returns
 from llm_decpomdp.algorithms.preferences.pairs import MAX_JOINT_SAMPLES
 from llm_decpomdp.algorithms.rollouts.cost import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -19,7 +24,6 @@ from llm_decpomdp.policy import Team
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.states import Features
     from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-    from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 
 RATIOS = "the loss of a pair has no ratios to the policy that sampled"
 ADVANTAGES = "pairs have no advantages"
@@ -39,30 +43,27 @@ MEANINGLESS = {
 """Options of steps that pairs have no use for, and why. What needs one of them is refused with it."""
 
 
-def _no_baseline(returns: Returns) -> NoReturn:
-    raise TypeError(
-        "pairs of joint samples are compared with each other and with no baseline: learn with PreferenceLearner"
-    )
-
-
-def _in_yaml(value: object) -> str:
+def _yaml(value: object) -> str:
     """Spell a default as a configuration does."""
     return "null" if value is None else str(value).lower()
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class PreferenceAlgorithm(Algorithm):
     """Declaration of an algorithm that makes the better of two joint samples likelier, and the other rarer."""
-
-    baseline: Baseline = _no_baseline
-    """None: whatever asks for one is told so."""
 
     is_on_policy: ClassVar[bool] = False
     supports_sharding: ClassVar[bool] = False
     supports_stored_pairs: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        """Check nothing: there is no baseline to try."""
+    def advantages(
+        self, groups: Sequence[GroupValues], options: LearnerOptions
+    ) -> list[dict[str, Returns]]:
+        """Raise a `TypeError`: pairs of joint samples have no advantages."""
+        raise TypeError(
+            "pairs of joint samples are compared with each other, so there are no advantages: learn with "
+            "PreferenceLearner"
+        )
 
     def make_learner(
         self,
@@ -92,7 +93,7 @@ class PreferenceAlgorithm(Algorithm):
             if (value := getattr(options, name)) != defaults[name]:
                 raise ValueError(
                     f"{name}={value} means nothing with {self.name}: {reason}; set "
-                    f"{name}={_in_yaml(defaults[name])}"
+                    f"{name}={_yaml(defaults[name])}"
                 )
         for declared in fields(CriticOptions):
             if (value := getattr(options, declared.name)) not in (
@@ -102,7 +103,7 @@ class PreferenceAlgorithm(Algorithm):
             ):
                 raise ValueError(
                     f"{declared.name}={value} means nothing with {self.name}, which compares returns in pairs: "
-                    f"set {declared.name}={_in_yaml(declared.default)}"
+                    f"set {declared.name}={_yaml(declared.default)}"
                 )
 
     def check_rollouts(

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.algorithms.learning.baselines import Returns
-from llm_decpomdp.algorithms.learning.returns import returns
+from llm_decpomdp.algorithms.learning.returns import Returns, returns
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.learning.importance_sampling import mask_terms
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import masked
 from llm_decpomdp.algorithms.learning.preference_options import HISTORY
-from llm_decpomdp.algorithms.learning.trainable import referenced
 from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.preferences.comparison import History
 from llm_decpomdp.algorithms.preferences.loss import completion_weights, pair_losses
@@ -64,8 +63,7 @@ class PreferenceLearner(BaseLearner):
         compares = self.options.comparator == HISTORY
         self._history = History(self.options.comparator_age) if compares else None
         self._batch: Sequence[Rollout] = ()  # by the newest gradient, of which no step was taken
-        for name, policy in self.policies.items():
-            self._keep_reference(name, referenced(name, policy, algorithm.name, "use magrpo"))
+        self._keep_references(algorithm.name, "use magrpo")
 
     def pairs(self, rollout: Rollout) -> list[list[Pair]]:
         """Return the pairs of each group of a rollout in the present update."""
@@ -77,7 +75,7 @@ class PreferenceLearner(BaseLearner):
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
-    def teaches(self, rollout: Rollout) -> bool:
+    def has_learning_signal(self, rollout: Rollout) -> bool:
         """Check whether a group of a rollout makes a pair."""
         return any(pair.weight for of_group in self.pairs(rollout) for pair in of_group)
 
@@ -205,7 +203,7 @@ class PreferenceLearner(BaseLearner):
 
 def _sums(log_probs: Tensor, mask: Tensor) -> Tensor:
     """Sum the log-probabilities of each completion's tokens, (C,), in float64 on the CPU."""
-    return masked(log_probs, mask).to(torch.float64).sum(-1).cpu()
+    return mask_terms(log_probs, mask).to(torch.float64).sum(-1).cpu()
 
 
 def _starts(pairs: Sequence[Pair]) -> str:

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_decpomdp.algorithms.learning.baselines import ROUNDING, Returns
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import returns, visit_weights
+from llm_decpomdp.algorithms.learning.returns import ROUNDING, Returns, returns, visit_weights
 from llm_decpomdp.algorithms.preferences.comparison import Versus, beside
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion

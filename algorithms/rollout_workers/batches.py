@@ -158,4 +158,4 @@ def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[
         size: As of `cut`.
     """
     parts = rolled if size is not None else [[rollout] for batch in rolled for rollout in batch]
-    return [rollout for part in processes.gather_in_first(parts) for rollout in part]
+    return [rollout for part in processes.gather_to_first(parts) for rollout in part]

@@ -148,7 +148,9 @@ class CheckpointManager:
         late = pause >= max(60 * minutes, PATIENCE * self._seconds_of_saving)
         due = bool(every and update and (update % every == 0 or update == total))
         if minutes and not due:
-            due = processes.of_first(lambda: late) or (update == total and self.newest is not None)
+            due = processes.compute_on_first(lambda: late) or (
+                update == total and self.newest is not None
+            )
         if due:
             self.save()
 
@@ -165,7 +167,7 @@ class CheckpointManager:
             raise RuntimeError("an update failed half way, and the weights are those of no update")
         first = processes.rank() == 0
         begin = time.monotonic()
-        if (first or self.learner.sharded) and self._saved != self._progress:
+        if (first or self.learner.is_sharded) and self._saved != self._progress:
             state = {
                 "policies": self._states(),
                 "partners": self._partner_states,
@@ -190,7 +192,7 @@ class CheckpointManager:
         """
         if processes.rank() == 0:
             checkpoint.set_damaged_aside(self.folder)
-        newest = processes.of_first(lambda: checkpoint.latest(self.folder))
+        newest = processes.compute_on_first(lambda: checkpoint.latest(self.folder))
         if newest is None:
             raise FileNotFoundError(
                 f"no checkpoint to resume from in {self.folder}; start the run again in another folder"
@@ -243,8 +245,8 @@ class CheckpointManager:
         Raises:
             OSError: If the disk has no room for them.
         """
-        if self.learner.sharded:
-            best = processes.of_first(lambda: self._is_best(reward))
+        if self.learner.is_sharded:
+            best = processes.compute_on_first(lambda: self._is_best(reward))
         else:
             best = processes.rank() == 0 and self._is_best(reward)
         if best:

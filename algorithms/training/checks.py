@@ -9,8 +9,8 @@ from itertools import chain
 from llm_decpomdp.agents.models.shards import in_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     RolloutWorker,
     check_rollout_worker,

@@ -84,7 +84,7 @@ class Curriculum:
         Raises:
             ValueError: If the environment does not tell which problems are solved.
         """
-        visits = processes.of_first(
+        visits = processes.compute_on_first(
             lambda: [(self._places[rollout.start], pass_rate(rollout)) for rollout in rollouts]
         )
         self._passed *= FADING

@@ -35,7 +35,7 @@ def refill(
     rolled: Sequence[Sequence[Rollout]],
     rounds: int,
     fresh: Sequence[Iterator[Start]],
-    teaches: Callable[[Rollout], bool],
+    has_learning_signal: Callable[[Rollout], bool],
     play: Callable[[int, Sequence[Sequence[Start]]], Sequence[Sequence[Rollout]]],
 ) -> tuple[list[list[Rollout]], list[list[Rollout]]]:
     """Put further rollouts in the place of those that teach nothing; no process waits for another.
@@ -44,7 +44,7 @@ def refill(
         rolled: The rollouts of each bundle of this process.
         rounds: Most times that what teaches nothing is replaced.
         fresh: Further starts for each bundle; where they end, what is left stays.
-        teaches: Whether a rollout teaches something.
+        has_learning_signal: Whether a rollout teaches something.
         play: Plays a round, counted from 1: a rollout from each start of each bundle.
 
     Returns:
@@ -54,7 +54,7 @@ def refill(
     further: list[list[Rollout]] = [[] for _ in rolled]
     for number in range(1, rounds + 1):
         silent = [
-            [index for index, rollout in enumerate(rollouts) if not teaches(rollout)]
+            [index for index, rollout in enumerate(rollouts) if not has_learning_signal(rollout)]
             for rollouts in current
         ]
         starts = [

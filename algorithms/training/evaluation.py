@@ -62,7 +62,7 @@ class Evaluation:
             if part
         ]
         episodes = gather_to_rank0(self.rollout_worker.sample(rollout_batches, timer), self.size)
-        row = processes.of_first(
+        row = processes.compute_on_first(
             lambda: {
                 **metrics.evaluation_metrics(episodes),
                 "tokens": metrics.count_tokens(episodes),

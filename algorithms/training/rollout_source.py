@@ -116,8 +116,8 @@ class Played:
         def play(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Rollout]]:
             return self._play(update, number, parts, timer)
 
-        def teaches(rollout: Rollout) -> bool:
-            return self.learner.teaches(*self.rewarded([rollout]))
+        def has_learning_signal(rollout: Rollout) -> bool:
+            return self.learner.has_learning_signal(*self.rewarded([rollout]))
 
         rolled = play(0, processes.shard(rollout_batches))
         rounds = [rolled]
@@ -125,7 +125,7 @@ class Played:
             rng = stream(options.seed, "refill", update)
             fresh = draw_replacements(self.problems, starts, rng, len(rollout_batches))
             mine = processes.shard(fresh)
-            rolled, extra = refill(rolled, options.refill, mine, teaches, play)
+            rolled, extra = refill(rolled, options.refill, mine, has_learning_signal, play)
             rounds.append(extra)
         lessons = [rollout for of_bundle in rolled for rollout in of_bundle]
         played = [_collected(part, lessons, size) for part in rounds]

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.trainable import trainable_policies
 from llm_decpomdp.algorithms.rewards.refitting import RewardModelUpdater
 from llm_decpomdp.algorithms.rewards.scorer import load_scorer
 from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
@@ -99,7 +99,7 @@ class Trainer:
         comparator: Team | None = None,
         rollout_worker: RolloutWorker | None = None,
     ) -> None:
-        learner_options = algorithm.completed(learner_options)
+        learner_options = algorithm.complete_options(learner_options)
         problems = list(problems or dict.fromkeys(chain.from_iterable(batches)))
         self.env = env
         self.eval_env = env if eval_env is None else eval_env
@@ -144,7 +144,7 @@ class Trainer:
             *(self._rollout_worker, trainer_options, batches, problems, self.learner, judge, rival),
             curriculum=curriculum,
         )
-        one_step = learner_options.updates_per_batch == 1 and not self.learner.sharded
+        one_step = learner_options.updates_per_batch == 1 and not self.learner.is_sharded
         ahead = rollout_worker is not None and one_step
         lag = trainer_options.lag
         lagged = Lagged(played, lag, len(batches), ahead) if lag else None
@@ -259,7 +259,7 @@ class Trainer:
         interrupted = isinstance(failure, KeyboardInterrupt)
         try:
             with suppress(KeyboardInterrupt), uninterrupted():  # once is enough
-                if self.learner.sharded:
+                if self.learner.is_sharded:
                     logger.error(
                         "weights in shards are not saved on the way out, as that takes all processes at the same "
                         "time: the newest checkpoint is that of update %s",
@@ -272,7 +272,7 @@ class Trainer:
                 raise
             logger.error("nothing more is saved: %s", error)
         if interrupted:
-            saved = self.saved if self.learner.sharded else self.learner.updates
+            saved = self.saved if self.learner.is_sharded else self.learner.updates
             if saved is None:
                 raise failure
             raise Interrupted(self.folder.path, saved, len(self.batches)) from failure
@@ -313,14 +313,14 @@ class Trainer:
                 }
                 self._log.write_lesson(row, warm_start.total)
             self._saver.save_if_due(len(self.batches))
-        self.learner.reread_weights()
+        self.learner.reload_master_weights()
         if self.options.checkpoint_every:
             self.save()
 
     def _train_update(self) -> None:
         update, timer, begin = self.learner.updates + 1, Timer(), time.perf_counter()
         batch = self._source.batch(update, timer)
-        played = processes.of_first(
+        played = processes.compute_on_first(
             lambda: {
                 **metrics.reward_metrics(batch.rollouts),
                 **batch.metrics,

@@ -29,7 +29,7 @@ def check_shards(
     Raises:
         ConfigError: If it cannot; names the key.
     """
-    completed, warm = algorithm.completed(learner), config.warm_start.source is not None
+    completed, warm = algorithm.complete_options(learner), config.warm_start.source is not None
     try:
         check_sharded(algorithm, completed, config.algorithm.reward_model, warm)
     except ValueError as error:

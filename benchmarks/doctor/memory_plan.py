@@ -396,5 +396,6 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
             adapters=sum(shape.adapter(lora) for lora in adapters if lora),
             checkpointing=spec.gradient_checkpointing,
             dtype=dtype if spec.compute_dtype == "auto" else spec.compute_dtype,
-            reference=declared.needs_reference(run.learner),
+            reference=declared.needs_reference(run.learner)
+            or declared.complete_options(run.learner).critic != "none",
         )

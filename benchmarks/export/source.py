@@ -154,7 +154,7 @@ def _advantages(
     ):
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
-    from llm_decpomdp.algorithms.learning.aggregation import progress
+    from llm_decpomdp.algorithms.learning.returns import progress
     from llm_decpomdp.algorithms.rewards.scores import by_score
 
     agents = list(rollout.groups[0].completions)
@@ -164,7 +164,7 @@ def _advantages(
     groups = group_advantages(
         [by_score(rollout) if config.algorithm.reward_model else rollout],
         learning,
-        algorithm.baseline,
+        algorithm,
         learner_options(config, updates, team.policies.values()),
         progress=progress(update - 1, updates),
     )

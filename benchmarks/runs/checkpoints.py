@@ -108,7 +108,7 @@ def restore(team: Team, path: Path) -> None:
     Raises:
         ConfigError: If the checkpoint has other policies.
     """
-    from llm_decpomdp.algorithms.learning.trainable import trainable_policies
+    from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
     from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 
     _, state = checkpoints.load(path)

@@ -89,13 +89,13 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
             with writing(path):
                 stack.enter_context(folder.locked())
             checkpoint.set_damaged_aside(folder.checkpoints)
-        newest = processes.of_first(lambda: checkpoint.latest(folder.checkpoints))
+        newest = processes.compute_on_first(lambda: checkpoint.latest(folder.checkpoints))
         if newest is None:
             raise ConfigError(_why_not(folder))
         before = read_config(folder.config)
         config = read_config(folder.config, overrides)
         _refuse_others(before, config)
-        record = processes.of_first(lambda: _read_manifest(folder))
+        record = processes.compute_on_first(lambda: _read_manifest(folder))
         run = resolve(config, record.get("data"))
         if record:
             _require_same_data(run, record["data"], path)

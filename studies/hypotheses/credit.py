@@ -6,9 +6,10 @@ import numpy as np
 
 from llm_decpomdp import make
 from llm_decpomdp.agents.scripted import Scripted
+from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
-from llm_decpomdp.algorithms.learning.baselines import advantages, leave_one_out
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.returns import advantages, leave_one_out
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -62,7 +63,7 @@ def noise_to_signal(
     )
     first = env.possible_agents[0]
     errors, squares = [], []
-    for credit in group_advantages(rollouts, [first], leave_one_out, LearnerOptions()):
+    for credit in group_advantages(rollouts, [first], ALGORITHMS["marloo"], LearnerOptions()):
         words = [completion.text for completion in credit.group.completions[first]]
         right = advantages(np.array([_alone(env, first, word) for word in words]), leave_one_out)
         errors.append((credit.advantages[first] - right) ** 2)

@@ -217,8 +217,7 @@ def learned(
     if algorithm.name == "madpo":
         team = {"x": recurrent(1), "y": recurrent(2)}
     settings = LearnerOptions(learning_rate=0.01, **options)
-    features = HashedParts(size=16) if algorithm.critic else None
-    learner = algorithm.make_learner(team, settings, features=features)
+    learner = algorithm.make_learner(team, settings, features=HashedParts(size=16))
     learner.update(rollouts)
     learner.update([one_sided(rollout) for rollout in rollouts])
     metrics = learner.update(rollouts)
@@ -276,8 +275,10 @@ def work_together(folder: Path) -> None:
     assert again.resume() == 2
     again.run_updates()
     build(folder / "bundled", UNEVEN, **BUNDLED).run_updates()
-    collected = processes.gather_in_first([processes.rank()] * 2)
-    torch.save((collected, processes.of_first(lambda: processes.rank())), here / "collected.pt")
+    collected = processes.gather_to_first([processes.rank()] * 2)
+    torch.save(
+        (collected, processes.compute_on_first(lambda: processes.rank())), here / "collected.pt"
+    )
     broken = build(folder / "broken", UNEVEN)
     if processes.rank() == 1:
         broken._train_update = on_call(2, broken._train_update, interrupt)

@@ -31,7 +31,7 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning import learner as learning
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.microbatches import Turn
+from llm_decpomdp.algorithms.learning.microbatches import LossItem
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
@@ -235,10 +235,10 @@ def leave_alone(here: Path) -> None:
     shard_team(team, 2)
     learner = make_learner(team)
 
-    def own(credits: Any, agents: Any, every: bool) -> list[Turn]:
-        return [Turn(0, "x", credits[0])] if processes.rank() == 0 else []
+    def own(groups: Any, agents: Any, include_zeros: bool) -> list[LossItem]:
+        return [LossItem(0, "x", groups[0])] if processes.rank() == 0 else []
 
-    learning.turns = own  # type: ignore[assignment]
+    learning.loss_items = own  # type: ignore[assignment]
     if processes.rank() == 1:
         (here / "process.txt").write_text(str(os.getpid()))
         distributed.barrier()

@@ -138,9 +138,7 @@ def test_11_a_sample_that_is_alone_in_its_turn_is_scaled_as_all_others_are() -> 
     one.learn()
     batch = [line([100.0, 5.0]), line([50.0])]
     outlooks, _ = one.assess(batch)
-    found = list(
-        group_advantages(batch, ["x"], ALGORITHMS["iac"].baseline, LearnerOptions(), 0.0, outlooks)
-    )
+    found = list(group_advantages(batch, ["x"], ALGORITHMS["iac"], LearnerOptions(), 0.0, outlooks))
     by_start = [float(credit.advantages["x"][0]) for credit in found]
     assert by_start == pytest.approx([100.0, 5.0, 50.0], abs=1e-5)
     with pytest.raises(ValueError, match="one completion has none"):

@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
-from llm_decpomdp.algorithms.learning.aggregation import AGGREGATIONS, aggregate, progress
-from llm_decpomdp.algorithms.learning.baselines import leave_one_out, mean
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.returns import (
+    AGGREGATIONS,
+    aggregate,
+    progress,
+)
 from llm_decpomdp.algorithms.maremax import MAREMAX
 from llm_decpomdp.algorithms.rollouts.joint import cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
@@ -47,7 +51,7 @@ def crossed(rewards: tuple[float, ...]) -> Rollout:
 
 def x_advantages(rollout: Rollout, progress: float = 0.0, **options: object) -> list[list[float]]:
     settings = LearnerOptions(total_updates=4, **options)  # type: ignore[arg-type]
-    found = group_advantages([rollout], ["x"], mean, settings, progress)
+    found = group_advantages([rollout], ["x"], ALGORITHMS["magrpo"], settings, progress)
     return [group.advantages["x"].tolist() for group in found]
 
 
@@ -90,7 +94,7 @@ def episodes() -> Rollout:
 
 def test_the_completions_of_a_turn_are_compared_over_all_episodes_that_came_to_it() -> None:
     options = LearnerOptions(discount=0.5)
-    found = list(group_advantages([episodes()], ["x", "y"], leave_one_out, options))
+    found = list(group_advantages([episodes()], ["x", "y"], ALGORITHMS["marloo"], options))
     # Returns: 0 + 0.5 (2 + 0.5 * 10) = 3.5, 1 + 0.5 * 6 = 4, 5; then 7 and 6; then 10.
     first, *later = (group.advantages["x"].tolist() for group in found)
     assert first == pytest.approx([3.5 - 4.5, 4 - 4.25, 5 - 3.75])
@@ -109,7 +113,7 @@ def test_a_second_advantage_compares_completions_for_equal_joint_prompts() -> No
         [
             group.advantages["x"].tolist()
             for group in group_advantages(
-                [rollout], ["x"], leave_one_out, LearnerOptions(step_advantage_weight=weight)
+                [rollout], ["x"], ALGORITHMS["marloo"], LearnerOptions(step_advantage_weight=weight)
             )
         ]
         for rollout, weight in ((base, 0.0), (base, 1.0), (same, 1.0))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.correction import (
+from llm_decpomdp.algorithms.learning.importance_sampling import (
     bounded_weight,
     importance_ratio,
     out_of_bounds,

@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import CLIP_RANGES, LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import policy_gradient
-from llm_decpomdp.algorithms.learning.objectives import (
-    OBJECTIVES,
+from llm_decpomdp.algorithms.learning.importance_sampling import (
     effective_share,
     joint_log_ratios,
-    left_range,
+)
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.learner_options import CLIP_RANGES, LearnerOptions
+from llm_decpomdp.algorithms.learning.losses import (
+    OBJECTIVES,
+    is_clipped,
     loss_terms,
     objective_terms,
+    policy_gradient,
 )
 from tests.algorithms.steps import END, MAGRPO, ROWS, A, B, accumulated
 
@@ -118,7 +120,7 @@ def test_tokens_whose_ratio_left_the_range_are_counted() -> None:
     log_probs = logs(0.7, 1.25, 1.3)
 
     def left(objective: str) -> list[bool]:
-        found: list[bool] = left_range(options(objective), log_probs, torch.zeros(1, 3), ones)[
+        found: list[bool] = is_clipped(options(objective), log_probs, torch.zeros(1, 3), ones)[
             0
         ].tolist()
         return found

@@ -56,8 +56,8 @@ def test_the_soft_penalty_grows_over_the_last_tokens_before_the_limit(
 
     def values(limit: int, **others: Any) -> list[float]:
         chain = make_chain(policy, [([1.0] * 5, {"x": rows})])
-        chosen, of = replace(options, **others), ALGORITHMS["mareinforce"].baseline
-        (credit,) = group_advantages([chain], ["x"], of, chosen, limits={"x": limit})
+        chosen, algorithm = replace(options, **others), ALGORITHMS["mareinforce"]
+        (credit,) = group_advantages([chain], ["x"], algorithm, chosen, limits={"x": limit})
         found: list[float] = credit.advantages["x"].tolist()
         return found
 
@@ -201,7 +201,7 @@ def test_the_mismatch_is_the_distance_from_what_the_sampler_told(
 
 def test_returns_that_nothing_is_taken_from_are_not_normalised_without_bounds(policy: Any) -> None:
     options = LearnerOptions(learning_rate=0.1, normalize_advantages=True)
-    with pytest.raises(ValueError, match="mareinforce compares returns with nothing"):
+    with pytest.raises(ValueError, match="mareinforce does not center the returns"):
         Learner({"x": policy}, ALGORITHMS["mareinforce"], options)
     Learner({"x": policy}, ALGORITHMS["mareinforce"], replace(options, max_grad_norm=1.0))
     Learner({"x": policy}, ALGORITHMS["maremax"], options)

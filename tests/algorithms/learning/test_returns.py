@@ -7,11 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
-from llm_decpomdp.algorithms.learning.aggregation import aggregate
-from llm_decpomdp.algorithms.learning.baselines import BASELINES
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import partner_returns, returns, visit_weights
+from llm_decpomdp.algorithms.learning.returns import (
+    BASELINES,
+    aggregate,
+    partner_returns,
+    returns,
+    visit_weights,
+)
 from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
@@ -67,7 +72,7 @@ CHAIN = Rollout(Start(), (group([1.0, 0.0], chosen=0), group([2.0, 4.0], (0, 0),
 
 def advantages(rollout: Rollout, baseline: str, agent: str, **options: object) -> list[list[float]]:
     chosen = LearnerOptions(learning_rate=1.0, discount=DISCOUNT, **options)  # type: ignore[arg-type]
-    found = group_advantages([rollout], AGENTS, BASELINES[baseline], chosen)
+    found = group_advantages([rollout], AGENTS, Algorithm("test", BASELINES[baseline]), chosen)
     return [lesson.advantages[agent].tolist() for lesson in found]
 
 
@@ -133,7 +138,7 @@ def test_groups_count_by_the_share_of_the_episodes_that_reach_them() -> None:
 def test_turn_weights_and_shares_multiply() -> None:
     options = LearnerOptions(learning_rate=1.0, turn_gradient_weights=(1.2, 0.8))
     for rollout, expected in ((ALIGNED, [1.2, 0.4, 0.4]), (CHAIN, [1.2, 0.8])):
-        found = group_advantages([rollout], AGENTS, BASELINES["mean"], options)
+        found = group_advantages([rollout], AGENTS, ALGORITHMS["magrpo"], options)
         assert [lesson.weight for lesson in found] == pytest.approx(expected)
 
 

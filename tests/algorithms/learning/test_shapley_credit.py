@@ -8,8 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.learning.baselines import advantages, mean
-from llm_decpomdp.algorithms.learning.returns import partner_returns
+from llm_decpomdp.algorithms.learning.returns import advantages, mean, partner_returns
 from llm_decpomdp.algorithms.rollouts.joint import Pairing, aligned, common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group
 from llm_decpomdp.benchmarks.analysis.shapley import Coalition, orders, shapley

@@ -139,7 +139,7 @@ def test_a_learner_compares_with_what_it_has_learned_from_and_not_with_what_fail
     assert "compared_pairs" not in metrics and metrics["pairs"] == 1
     metrics = learner.update([second])
     assert (metrics["pairs"], metrics["compared_pairs"], metrics["comparator_wins"]) == (2, 2, 0.5)
-    assert learner.teaches(first)
+    assert learner.has_learning_signal(first)
 
 
 def test_without_a_comparator_nothing_is_kept() -> None:

@@ -173,8 +173,8 @@ def test_a_batch_without_pairs_changes_nothing_and_is_counted() -> None:
     assert metrics["pairs"] == metrics["loss/x"] == 0
     assert metrics["groups"] == metrics["groups_without_signal"] == 1
     assert "pair_margin" not in metrics
-    assert learner.teaches(of()) and not learner.teaches(equal)
-    assert not learner_of(team, turn_gradient_weights=(0.0,)).teaches(of())
+    assert learner.has_learning_signal(of()) and not learner.has_learning_signal(equal)
+    assert not learner_of(team, turn_gradient_weights=(0.0,)).has_learning_signal(of())
 
 
 def test_several_steps_with_a_batch_go_on_from_each_other() -> None:
@@ -194,7 +194,7 @@ def test_partners_that_are_not_trained_are_in_no_margin_and_make_no_pair_alone()
     assert metrics["pairs"] == 1 and partner.model.bias.grad is None
     assert not any(key.endswith("/y") for key in metrics)
     alone = {"x": [[A], [A]], "y": [[A], [B]]}
-    assert not learner_of(team).teaches(of(alone, [1.0, 0.0]))
+    assert not learner_of(team).has_learning_signal(of(alone, [1.0, 0.0]))
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_an_agent_that_skips_a_turn_says_nothing_and_its_team_mate_learns_as_eve
     second = [rollout.groups[1] for rollout in rollouts]
     assert all(group.completions["x"] == (SKIPPED,) * 4 for group in second)
     assert all(all(one.tokens for one in group.completions["y"]) for group in second)
-    learned = group_advantages(rollouts, team, ALGORITHMS["magrpo"].baseline, LearnerOptions(0.1))
+    learned = group_advantages(rollouts, team, ALGORITHMS["magrpo"], LearnerOptions(0.1))
     for lesson in learned:
         assert set(lesson.advantages) == ({"x", "y"} if lesson.group.turn == 0 else {"y"})
         rewards = np.array(lesson.group.rewards)

@@ -369,11 +369,11 @@ def test_what_waits_is_saved_once_and_as_text(straight: Trainer, tmp_path: Path)
 def test_what_waits_is_collected_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
 
-    def gather_in_first(items: Sequence[Any]) -> list[Any]:
+    def gather_to_first(items: Sequence[Any]) -> list[Any]:
         sent.extend(len(item) for item in items)
         return list(items)
 
-    monkeypatch.setattr(processes, "gather_in_first", gather_in_first)
+    monkeypatch.setattr(processes, "gather_to_first", gather_to_first)
     lagged(tmp_path, eval_every=0, eval_starts=[]).run_updates()
     assert sum(sent) == sum(map(len, BATCHES))
 

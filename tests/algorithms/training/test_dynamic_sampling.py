@@ -44,7 +44,7 @@ def play_round(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Any]]
     return [play(part) for part in parts]
 
 
-def teaches(rollout: Any) -> bool:
+def has_learning_signal(rollout: Any) -> bool:
     return bool(rollout.start.seed % 2)
 
 
@@ -65,13 +65,15 @@ def seeds(rollouts: Sequence[Any]) -> list[int]:
 def test_what_teaches_nothing_is_replaced_round_by_round(
     rounds: int, kept: list[int], further: list[int]
 ) -> None:
-    found = refill([play(PROBLEMS[:3])], rounds, [iter(PROBLEMS[4:])], teaches, play_round)
+    found = refill(
+        [play(PROBLEMS[:3])], rounds, [iter(PROBLEMS[4:])], has_learning_signal, play_round
+    )
     assert [seeds(rollouts) for (rollouts,) in found] == [kept, further]
 
 
 def test_where_no_problem_is_left_the_rest_stays() -> None:
     (kept,), (further,) = refill(
-        [play(PROBLEMS[:5])], 5, [iter([Start(seed=7)])], teaches, play_round
+        [play(PROBLEMS[:5])], 5, [iter([Start(seed=7)])], has_learning_signal, play_round
     )
     assert (seeds(kept), seeds(further)) == ([7, 1, 2, 3, 4], [7])
 
@@ -86,7 +88,7 @@ def test_each_bundle_is_refilled_with_its_own_starts_in_rounds_of_all() -> None:
 
     fresh = [iter(PROBLEMS[4:8:2]), iter(PROBLEMS[5:8:2])]
     rolled = [play(PROBLEMS[:2]), play(PROBLEMS[2:4])]
-    kept, further = refill(rolled, 2, fresh, teaches, play_and_note)
+    kept, further = refill(rolled, 2, fresh, has_learning_signal, play_and_note)
     assert rounds == [[[Start(seed=4)], [Start(seed=5)]], [[Start(seed=6)], []]]
     assert [seeds(of) for of in kept] == [[6, 1], [5, 3]]
     assert [seeds(of) for of in further] == [[4, 6], [5]]

@@ -233,7 +233,10 @@ def test_one_word_swaps_the_algorithm() -> None:
     [
         ("algorithm.critic=joint", "iac has critic=own, and critic=joint is set: drop it, .* maac"),
         ("algorithm.plan=tree", "critic=own means nothing with plan=tree"),
-        ("algorithm.normalize_advantages=true", "iac centres no group, so .* set max_grad_norm"),
+        (
+            "algorithm.normalize_advantages=true",
+            "iac does not center the returns .* set max_grad_norm",
+        ),
     ],
 )
 def test_what_contradicts_the_critic_of_an_algorithm_is_refused(others: str, message: str) -> None:

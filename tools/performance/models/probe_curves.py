@@ -120,7 +120,8 @@ def _completions(rollouts: Sequence[Rollout]) -> int:
 
 def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
     critic: dict[str, Any] = {"critic": trial.critic} if trial.critic else {}
-    if trial.critic or ALGORITHMS[trial.algorithm].critic:
+    completed = ALGORITHMS[trial.algorithm].complete_options(LearnerOptions(**critic))
+    if completed.critic != "none":
         critic["critic_learning_rate"] = CRITIC_LEARNING_RATE
     return LearnerOptions(
         learning_rate=trial.learning_rate,

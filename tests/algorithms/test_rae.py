@@ -1,4 +1,4 @@
-"""Running baselines of roles: their values by hand, first visits, single completions, and states."""
+"""RAE: running means by hand, first visits, single completions, and states."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import none
+from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, GroupValues
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.running import Role, RunningBaseline, Visit
+from llm_decpomdp.algorithms.rae import AgentRole, RoleConditionedAdvantage
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from tests.algorithms.conftest import EchoEnv, TinyPolicy, Unigram
 from tests.algorithms.runs import make_team
@@ -26,48 +25,61 @@ A, B, C = (Start(task_id=name) for name in "abc")
 ROWS = [(1, 0), (2, 1, 0)]
 
 
-def learned(baseline: RunningBaseline, *visits: Visit) -> RunningBaseline:
-    baseline.observe(visits)
-    baseline.learn()
-    return baseline
+def make_rae(decay: float = 0.95) -> RoleConditionedAdvantage:
+    algorithm = RAE.configure(decay=decay)
+    assert isinstance(algorithm, RoleConditionedAdvantage)
+    return algorithm
+
+
+def values_of(start: Start, turn: int, **values: Any) -> GroupValues:
+    group = Group(turn, None, {}, {}, (), (), ())
+    return GroupValues(start, group, 1.0, {a: np.array(v, float) for a, v in values.items()})
+
+
+def advantages(algorithm: RoleConditionedAdvantage, start: Start, turn: int, value: float) -> float:
+    (found,) = algorithm.advantages([values_of(start, turn, x=[value])], LearnerOptions())
+    return float(found["x"][0])
+
+
+def learn(algorithm: RoleConditionedAdvantage, *groups: GroupValues) -> None:
+    algorithm.update_state(algorithm.summarize([GroupAdvantages(**vars(g)) for g in groups]))
 
 
 def test_values_are_those_of_the_recursion() -> None:
     rewards = np.random.default_rng(0).normal(size=(30, 3))
-    baseline, expected = RunningBaseline(0.95), float(rewards[0].mean())
-    learned(baseline, Visit(Role("x", 0, A), rewards[0]))
+    algorithm, expected = make_rae(), float(rewards[0].mean())
+    learn(algorithm, values_of(A, 0, x=rewards[0]))
     for row in rewards[1:]:
-        (of_x,) = baseline.differences(A, 0, {"x": row}).values()
-        np.testing.assert_allclose(of_x, row - expected, atol=1e-12)
+        (found,) = algorithm.advantages([values_of(A, 0, x=row)], LearnerOptions())
+        np.testing.assert_allclose(found["x"], row - expected, atol=1e-12)
         expected = 0.95 * expected + 0.05 * float(row.mean())
-        learned(baseline, Visit(Role("x", 0, A), row))
-    assert baseline.value(Role("x", 0, A)) == pytest.approx(expected, abs=1e-12)
+        learn(algorithm, values_of(A, 0, x=row))
+    assert algorithm.means[AgentRole("x", 0, A)] == pytest.approx(expected, abs=1e-12)
 
 
 def test_roles_are_apart_and_a_new_task_takes_the_mean_of_the_role() -> None:
-    baseline = RunningBaseline(0.5)
-    assert baseline.value(Role("x", 0, A)) is None
-    assert not baseline.differences(A, 0, {"x": np.array([3.0])})["x"].any()
-    learned(baseline, Visit(Role("x", 0, A), [1.0]), Visit(Role("x", 0, B), [3.0]))
-    learned(baseline, Visit(Role("x", 1, A), [7.0]), Visit(Role("y", 0, A), [9.0]))
-    found = [baseline.value(Role("x", 0, start)) for start in (A, B, C)]
-    assert found == [1.0, 3.0, 2.0]
-    assert baseline.value(Role("x", 1, C)) == 7.0 and baseline.value(Role("y", 1, A)) is None
-    learned(baseline, Visit(Role("x", 0, A), [5.0]))
-    assert [baseline.value(Role("x", 0, start)) for start in (A, B, C)] == [3.0, 3.0, 3.5]
+    algorithm = make_rae(0.5)
+    assert advantages(algorithm, A, 0, 3.0) == 0.0
+    learn(algorithm, values_of(A, 0, x=[1.0]), values_of(B, 0, x=[3.0]))
+    learn(algorithm, values_of(A, 1, x=[7.0]), values_of(A, 0, y=[9.0]))
+    assert [advantages(algorithm, start, 0, 10.0) for start in (A, B, C)] == [9.0, 7.0, 8.0]
+    assert advantages(algorithm, C, 1, 10.0) == 3.0
+    assert not algorithm.advantages([values_of(A, 1, y=[3.0])], LearnerOptions())[0]["y"].any()
+    learn(algorithm, values_of(A, 0, x=[5.0]))
+    assert [advantages(algorithm, start, 0, 10.0) for start in (A, B, C)] == [7.0, 7.0, 6.5]
 
 
-def test_equal_returns_leave_a_baseline_exactly_there_and_order_changes_nothing() -> None:
-    baseline = RunningBaseline(0.95)
+def test_equal_returns_leave_a_mean_exactly_there_and_order_changes_nothing() -> None:
+    algorithm = make_rae()
     for _ in range(100):
-        learned(baseline, Visit(Role("x", 0, A), [0.3]))
-    assert baseline.value(Role("x", 0, A)) == 0.3
-    visits = [Visit(Role("x", 0, A), [value]) for value in np.random.default_rng(1).normal(size=50)]
-    one, other = RunningBaseline(0.9), RunningBaseline(0.9)
-    learned(one, *visits), learned(other, *visits[::-1])
-    assert one.value(Role("x", 0, A)) == other.value(Role("x", 0, A))
-    with pytest.raises(ValueError, match="from 0 to below 1, got 1"):
-        RunningBaseline(1.0)
+        learn(algorithm, values_of(A, 0, x=[0.3]))
+    assert algorithm.means[AgentRole("x", 0, A)] == 0.3
+    groups = [values_of(A, 0, x=[value]) for value in np.random.default_rng(1).normal(size=50)]
+    one, other = make_rae(0.9), make_rae(0.9)
+    learn(one, *groups), learn(other, *groups[::-1])
+    assert one.means == other.means
+    with pytest.raises(ValueError, match="decay must be below 1, got 1"):
+        make_rae(1.0)
 
 
 def policy() -> TinyPolicy:
@@ -92,9 +104,9 @@ def test_nothing_is_learned_of_a_batch_before_its_step(make_chain: Any) -> None:
     low, high = (make_chain(reader, [((r,), {"x": ROWS[:1]})]) for r in (1.0, 3.0))
     learner.update([low])
     learner.accumulate([high])
-    assert learner.teaches(high) and not learner.teaches(low)
+    assert learner.has_learning_signal(high) and not learner.has_learning_signal(low)
     learner.step()
-    assert learner.teaches(low)
+    assert learner.has_learning_signal(low)
 
 
 @pytest.mark.parametrize("plan", ["chain", "episodes"])
@@ -124,7 +136,7 @@ def test_a_state_continues_exactly(plan: str) -> None:
     resumed.load_state_dict(state["learner"])
     for seed in (1, 2):
         assert straight.update(batch(team, seed)) == resumed.update(batch(twins, seed))
-    assert straight.state_dict()["running"] == resumed.state_dict()["running"]
+    assert straight.state_dict()["algorithm"] == resumed.state_dict()["algorithm"]
 
 
 def test_a_team_learns_with_one_completion_a_start() -> None:
@@ -141,9 +153,20 @@ def test_a_team_learns_with_one_completion_a_start() -> None:
 
 def test_options_that_compare_within_a_group_are_refused() -> None:
     for values in ({"normalize_advantages": True}, {"step_advantage_weight": 1.0}):
-        with pytest.raises(ValueError, match="rae compares with what was earned before"):
+        with pytest.raises(ValueError, match="rae compares with earlier updates"):
             Learner({"x": policy()}, RAE, LearnerOptions(**values))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"no start teaches nothing: set refill=0, got 1"):
+    with pytest.raises(
+        ValueError, match=r"carry a gradient too and refill has no effect: set refill=0, got 1"
+    ):
         RAE.check_rollouts("x", LearnerOptions(), RolloutOptions(refill=1), 4)
-    own = Algorithm("slow", baseline=none, decay=0.99)
-    assert Learner({"x": policy()}, own, LearnerOptions())._running is not None
+
+
+def test_learners_share_no_state_and_old_checkpoints_continue(make_chain: Any) -> None:
+    reader = policy()
+    one, other = (Learner({"x": reader}, RAE, LearnerOptions()) for _ in range(2))
+    one.update([make_chain(reader, [((2.0,), {"x": ROWS[:1]})])])
+    assert isinstance(other.algorithm, RoleConditionedAdvantage) and not other.algorithm.means
+    state = one.state_dict()
+    state["running"] = state.pop("algorithm")  # as checkpoints of earlier versions have it
+    other.load_state_dict(state)
+    assert other.state_dict()["algorithm"] == one.state_dict()["algorithm"]

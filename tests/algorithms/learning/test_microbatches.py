@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import learner as learning
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.microbatches import with_equal_prompts
+from llm_decpomdp.algorithms.learning.microbatches import group_by_prompt
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -81,7 +81,7 @@ def test_shared_passes_teach_what_single_ones_do(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metrics, gradients, passes = learn(**options)
-    monkeypatch.setattr(learning, "with_equal_prompts", lambda turns: [[turn] for turn in turns])
+    monkeypatch.setattr(learning, "group_by_prompt", lambda items: [[item] for item in items])
     alone, expected, more_passes = learn(**options)
     assert passes < more_passes / 2
     if "kl_coefficient" in options:
@@ -93,26 +93,26 @@ def test_shared_passes_teach_what_single_ones_do(
     torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-6)
 
 
-class Lesson:
-    """As much of a turn as decides on passes."""
+class Item:
+    """The parts of a loss item that decide on passes."""
 
     def __init__(self, agent: str, prompt: str, size: int) -> None:
         self.agent, self.prompt, self.completions = agent, prompt, [Completion("a")] * size
 
 
-def sizes(lessons: Sequence[Any]) -> list[tuple[str, str, list[int]]]:
+def sizes(items: Sequence[Any]) -> list[tuple[str, str, list[int]]]:
     return [
-        (one[0].agent, one[0].prompt, [len(turn.completions) for turn in one])
-        for one in with_equal_prompts(lessons)
+        (one[0].agent, one[0].prompt, [len(item.completions) for item in one])
+        for one in group_by_prompt(items)
     ]
 
 
 def test_passes_have_one_agent_one_prompt_and_no_more_characters_than_its_largest_group() -> None:
-    lessons = [
-        *[Lesson("x", "p", 3), Lesson("y", "p", 2), *[Lesson("x", "q", 1)] * 4],
-        *[Lesson("y", "p", 1), *[Lesson("x", "longer", 1)] * 2, Lesson("y", "p", 1)],
+    items = [
+        *[Item("x", "p", 3), Item("y", "p", 2), *[Item("x", "q", 1)] * 4],
+        *[Item("y", "p", 1), *[Item("x", "longer", 1)] * 2, Item("y", "p", 1)],
     ]
-    assert sizes(lessons) == [
+    assert sizes(items) == [
         ("x", "p", [3]),
         ("y", "p", [2]),
         ("x", "q", [1, 1, 1]),
@@ -121,4 +121,4 @@ def test_passes_have_one_agent_one_prompt_and_no_more_characters_than_its_larges
         ("x", "longer", [1]),
         ("x", "longer", [1]),
     ]
-    assert with_equal_prompts([]) == []
+    assert group_by_prompt([]) == []
