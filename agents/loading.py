@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, ModelError, model_source
-from llm_decpomdp.utils.extras import install_command
+from llm_decpomdp.utils.extras import MODEL_PACKAGES, install_command
 from llm_decpomdp.utils.hub import hub_address, hub_answers
-from llm_decpomdp.utils.lazy import MODEL_PACKAGES
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.options import Sampling

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from llm_decpomdp.plugins import find
-from llm_decpomdp.utils.lazy import lazy_names
+from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Algorithm

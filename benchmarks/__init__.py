@@ -5,7 +5,7 @@ Each name loads its module when it is first used.
 
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.utils.lazy import lazy_names
+from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.analysis.credit import credits as credits

@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 from llm_decpomdp.registry import register
-from llm_decpomdp.utils.lazy import lazy_names
+from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
     from llm_decpomdp.envs.bugfix.tasks import BugTask as BugTask
     from llm_decpomdp.envs.coding.env import coding_env as coding_env
-    from llm_decpomdp.envs.problems.classeval import ClassTask as ClassTask
-    from llm_decpomdp.envs.problems.humaneval import CodeTask as CodeTask
+    from llm_decpomdp.envs.datasets.classeval import ClassTask as ClassTask
+    from llm_decpomdp.envs.datasets.humaneval import CodeTask as CodeTask
     from llm_decpomdp.envs.sandbox import Execution as Execution
     from llm_decpomdp.envs.sandbox import Limits as Limits
     from llm_decpomdp.envs.sandbox import Program as Program
@@ -21,9 +21,9 @@ else:
         __name__,
         {
             "llm_decpomdp.envs.bugfix.tasks": ["BugTask"],
-            "llm_decpomdp.envs.problems.classeval": ["ClassTask"],
+            "llm_decpomdp.envs.datasets.classeval": ["ClassTask"],
             "llm_decpomdp.envs.coding.env": ["coding_env"],
-            "llm_decpomdp.envs.problems.humaneval": ["CodeTask"],
+            "llm_decpomdp.envs.datasets.humaneval": ["CodeTask"],
             "llm_decpomdp.envs.sandbox": ["Execution", "Limits", "Program", "Sandbox", "Tests"],
             "llm_decpomdp.envs.writing.tasks": ["WritingTask"],
         },
@@ -39,11 +39,11 @@ register("compose-v0", "llm_decpomdp.envs.compose.env:compose")
 for _genre in ("tldr", "arxiv"):
     for _version in ("v0", "v1"):
         register(f"{_genre}-{_version}", f"llm_decpomdp.envs.writing.env:{_genre}_{_version}")
-for _module, _probes in (
-    ("env", ("rendezvous", "halves", "turns", "lazy", "delayed")),
-    ("credit", ("noisy-partners", "climbing", "mixed-pairs")),
-    ("horizon", ("relay", "speaker-listener")),
-):
-    for _probe in _probes:
+_PROBES = {
+    "env": "rendezvous halves turns lazy delayed noisy-partners climbing mixed-pairs",
+    "horizon": "relay speaker-listener",
+}
+for _module, _probes in _PROBES.items():
+    for _probe in _probes.split():
         _function = _probe.replace("-", "_")
         register(f"probe-{_probe}-v0", f"llm_decpomdp.envs.probes.{_module}:{_function}")

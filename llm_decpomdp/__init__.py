@@ -8,7 +8,7 @@ environment ids and stays light: torch, transformers and datasets load when they
 __version__ = "0.1.0"
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.episode import Episode, Turn, Verdict
+from llm_decpomdp.interfaces import Episode, Turn, Verdict
 from llm_decpomdp.oracle import Answers, answers
 from llm_decpomdp.policy import Completion, Policy
 from llm_decpomdp.registry import make, pprint_registry, register, spec

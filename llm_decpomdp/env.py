@@ -12,13 +12,24 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.episode import Episode, Turn, Verdict
-from llm_decpomdp.interfaces import Info, Mode, Reward, Role, check_prompts, describe_reward, judge
+from llm_decpomdp.interfaces import (
+    Episode,
+    Info,
+    Mode,
+    Reward,
+    Role,
+    Task,
+    TaskLoader,
+    TaskSet,
+    Turn,
+    Verdict,
+    check_prompts,
+    describe_reward,
+    judge,
+)
 from llm_decpomdp.rendering import print_turn, transcript
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.tasks import Task, TaskLoader, TaskSet
-from llm_decpomdp.utils.terminal import visible
-from llm_decpomdp.utils.warn import warn
+from llm_decpomdp.utils.text import visible, warn
 from llm_decpomdp.validation import (
     MAX_ACTION_LENGTH,
     check_arguments,

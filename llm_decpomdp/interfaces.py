@@ -1,14 +1,190 @@
-"""The parts of an environment, beside its tasks: roles, a reward and a mode."""
+"""The records of an episode: prompts, completions and verdicts.
+
+All of them are immutable and turn into JSON and back, so that an environment's state is a value: it can be
+copied, stored, sent to another process and compared.
+
+The problems of an environment, wherever they come from.
+
+The parts of an environment, beside its tasks: roles, a reward and a mode.
+"""
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
 import math
 import reprlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
-from llm_decpomdp.episode import Turn, Verdict
+from llm_decpomdp.validation import unknown
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement of one joint completion."""
+
+    components: Mapping[str, float]
+    """Points by name; their sum is the team's reward."""
+    solved: bool
+    """True if the team earned full marks."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Findings of the family's own, JSON-able, such as the outcome of each test; kept with the episode."""
+    analysis: Any = None
+    """Findings for the mode, such as the code in each completion, so that nothing is read twice; not kept."""
+
+    @property
+    def reward(self) -> float:
+        """The team's reward: the sum of the components."""
+        return float(math.fsum(self.components.values()))
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One joint decision: every agent's prompt and completion, and their verdict."""
+
+    prompts: Mapping[str, str]
+    completions: Mapping[str, str]
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The state of the Dec-POMDP: the task, all that has happened, and what each agent sees now."""
+
+    task_id: str
+    turns: tuple[Turn, ...] = ()
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """The current observation of each agent; empty strings once the episode is over."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary from which `from_json` rebuilds an equal episode."""
+        data = asdict(self)
+        for turn in data["turns"]:
+            del turn["verdict"]["analysis"]
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Episode:
+        """Rebuild an episode from `to_json`'s dictionary."""
+        turns = tuple(
+            Turn(turn["prompts"], turn["completions"], Verdict(**turn["verdict"]))
+            for turn in copy.deepcopy(data["turns"])
+        )
+        return cls(data["task_id"], turns, dict(data["prompts"]))
+
+
+# The problems of an environment, wherever they come from
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem; families add their own fields in subclasses."""
+
+    task_id: str
+    index: int
+    """Row in the whole data set, before any split was sliced."""
+    prompt: str
+    references: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """Correct completions of the data by agent id, each written for the whole team of these agents."""
+    known_issue: str | None = field(default=None, kw_only=True)
+    """Known error of this row of the data, if any."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Properties of the row that may make its rewards wrong; reading a user's file logs a warning of each."""
+        return ()
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """An ordered, loaded set of tasks, with its origin."""
+
+    tasks: tuple[Task, ...]
+    name: str
+    source: str
+    """`hub`, `package`, `bundled` or the path of a file."""
+    split: str
+    revision: str = ""
+    """The hub's commit; empty where they are not from the hub."""
+    stand_in: bool = False
+    """True where these are our own problems in place of the benchmark's."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the tasks that are left out, with the reasons."""
+
+    def __post_init__(self) -> None:
+        """Raise a `ValueError` for a set without tasks, or with two tasks of one id."""
+        if not self.tasks:
+            raise ValueError(
+                f"the task set {self.name!r} ({self.source}, split {self.split!r}) is empty: give it at least one "
+                "task"
+            )
+        if len(self.positions) < len(self.tasks):
+            (task_id, count), *_ = Counter(task.task_id for task in self.tasks).most_common(1)
+            raise ValueError(
+                f"the task set {self.name!r} has {count} tasks with the id {task_id!r}: give each its own, since "
+                "runs and evaluations find tasks by their ids"
+            )
+
+    @property
+    def known_issues(self) -> dict[str, str]:
+        """Ids of the tasks that are known to be wrong, with the reasons."""
+        return {t.task_id: t.known_issue for t in self.tasks if t.known_issue is not None}
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TaskSet:
+        """Return itself: nothing in it changes, and a copy of an environment should not copy the data."""
+        return self
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Task id to position."""
+        return {task.task_id: position for position, task in enumerate(self.tasks)}
+
+    def find(self, task_id: object) -> Task:
+        """Return the task with this id.
+
+        Raises:
+            KeyError: If there is none; the text names the nearest id.
+        """
+        if task_id not in self.positions:
+            raise KeyError(unknown("task_id", task_id, self.positions))
+        return self.tasks[self.positions[str(task_id)]]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits of a SHA-256 over the data of every task; our notes don't count."""
+        rows = [asdict(replace(task, known_issue=None)) for task in self.tasks]
+        text = json.dumps(rows, sort_keys=True)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the JSON-able identity of the data, for metadata, manifests and reports."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "split": self.split,
+            "revision": self.revision,
+            "rows": len(self),
+            "stand_in": self.stand_in,
+            "known_issues": self.known_issues,
+            "excluded": dict(self.excluded),
+            "fingerprint": self.fingerprint,
+        }
+
+
+TaskLoader = Callable[[], TaskSet]
+"""Loads the tasks when they are first needed, so that building an environment stays cheap."""
+
+
+# The parts of an environment, beside its tasks: roles, a reward and a mode
+
 
 MODES = (
     *("level_feedback", "level_passed", "passed", "plain"),

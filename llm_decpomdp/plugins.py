@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from llm_decpomdp.utils.warn import warn
+from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
 
 GROUP = "llm_decpomdp"

@@ -20,7 +20,7 @@ import pettingzoo
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import MODES
 from llm_decpomdp.plugins import Plugin, announced, find, imported, is_added, only
-from llm_decpomdp.utils.warn import warn
+from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import check_flags, unknown
 
 PARTS = {"reward": ("components",), "mode": ("info_keys", "first", "secrets")}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.episode import Verdict
-from llm_decpomdp.interfaces import Reward, notes
-from llm_decpomdp.utils.terminal import plain
+from llm_decpomdp.interfaces import Reward, Verdict, notes
+from llm_decpomdp.utils.text import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.episode import Turn, Verdict
-from llm_decpomdp.tasks import Task, TaskSet
+from llm_decpomdp.interfaces import Task, TaskSet, Turn, Verdict
 
 # A test that needs the hub fails at once, and not after its retries.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

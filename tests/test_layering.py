@@ -194,7 +194,7 @@ def test_a_planted_violation_is_caught(tmp_path, path, line, why):
         ),
         (
             "envs/a.py",
-            "from llm_decpomdp.episode import Turn\nfrom llm_decpomdp.envs.source_code.completion import read",
+            "from llm_decpomdp.interfaces import Turn\nfrom llm_decpomdp.envs.source_code.completion import read",
         ),
         ("agents/a.py", "import torch, transformers, peft\nfrom llm_decpomdp import policy"),
         ("algorithms/a.py", "import torch\nfrom llm_decpomdp.agents import scripted"),

@@ -16,7 +16,7 @@ from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion, TeachablePolicy, Team, TrainablePolicy
-from llm_decpomdp.utils.encoding import WrongEncoding, read_utf8
+from llm_decpomdp.utils.text import WrongEncoding, read_utf8
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.critics.inputs import shortened
-from llm_decpomdp.utils.encoding import WrongEncoding, read_utf8
+from llm_decpomdp.utils.text import WrongEncoding, read_utf8
 
 
 class Sample(NamedTuple):

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.metrics import BEFORE, WARM_START, episode_row
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
-from llm_decpomdp.utils.wording import duration
+from llm_decpomdp.utils.text import duration
 
 logger = logging.getLogger(__name__)
 

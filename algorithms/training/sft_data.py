@@ -16,7 +16,7 @@ from llm_decpomdp.options import Options, option
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.utils.encoding import WrongEncoding, read_utf8
+from llm_decpomdp.utils.text import WrongEncoding, read_utf8
 from llm_decpomdp.validation import unknown
 from llm_decpomdp.wrappers.channel import channel_of
 

@@ -25,7 +25,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
 )
 from llm_decpomdp.benchmarks.evaluation.summary import as_text, number
 from llm_decpomdp.utils.storage import write_atomically, write_csv
-from llm_decpomdp.utils.terminal import plain
+from llm_decpomdp.utils.text import plain
 
 SHOWN = 30
 """Number of tasks that the terminal shows."""

@@ -11,11 +11,10 @@ import numpy as np
 
 from llm_decpomdp.benchmarks.audit.remarks import REFERENCE
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.writing.text_measures import words
-from llm_decpomdp.envs.writing.word_lists import STOP_WORDS
-from llm_decpomdp.envs.writing.word_order import english
+from llm_decpomdp.envs.writing.source_overlap import english
+from llm_decpomdp.envs.writing.text_measures import STOP_WORDS, words
+from llm_decpomdp.interfaces import Task
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.tasks import Task
 
 SENTENCE = re.compile(r"[^.!?]+[.!?]?")
 

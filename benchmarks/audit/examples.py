@@ -23,11 +23,10 @@ from dataclasses import dataclass, replace
 
 from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.problems.classeval import ClassTask
-from llm_decpomdp.envs.problems.humaneval import CodeTask
-from llm_decpomdp.envs.source_code.completion import parsed
-from llm_decpomdp.envs.source_code.positions import FUNCTIONS
-from llm_decpomdp.tasks import Task
+from llm_decpomdp.envs.datasets.classeval import ClassTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, parsed
+from llm_decpomdp.interfaces import Task
 
 ARROW = re.compile(r"\s*(?:(?:#\s*)?(?:==>|=>|==|->|➞|→|➔)|#|(?:should return|returns)\b)\s*")
 

@@ -10,16 +10,14 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.runs.results import task_name
-from llm_decpomdp.envs.bugfix.execution import Runner
 from llm_decpomdp.envs.bugfix.reward import RepairReward
+from llm_decpomdp.envs.bugfix.tasks import Runner
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.compose.reward import ComposeReward
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
-from llm_decpomdp.episode import Verdict
-from llm_decpomdp.interfaces import Reward, Role
+from llm_decpomdp.interfaces import Reward, Role, Task, TaskSet, Verdict
 from llm_decpomdp.registry import make
-from llm_decpomdp.tasks import Task, TaskSet
 from llm_decpomdp.utils.storage import DamagedFile, numbered_rows
 
 

@@ -10,13 +10,12 @@ from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.classeval.roles import ClassRole
-from llm_decpomdp.envs.problems.classeval import ClassTask
-from llm_decpomdp.envs.problems.humaneval import CodeTask
+from llm_decpomdp.envs.datasets.classeval import ClassTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Tests, instrument
-from llm_decpomdp.envs.source_code.completion import find_function
 from llm_decpomdp.envs.source_code.functions import function_text
-from llm_decpomdp.interfaces import Role
-from llm_decpomdp.tasks import Task
+from llm_decpomdp.envs.source_code.parsing import find_function
+from llm_decpomdp.interfaces import Role, Task
 
 IDLE = {
     "raises": "    raise Exception('nothing here')\n    return None\n",

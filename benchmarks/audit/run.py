@@ -30,14 +30,14 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.compose.tasks import ComposeTask
-from llm_decpomdp.envs.problems.classeval import ClassTask
-from llm_decpomdp.envs.problems.humaneval import CodeTask
+from llm_decpomdp.envs.datasets.classeval import ClassTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import available_cores
 from llm_decpomdp.envs.writing.tasks import WritingTask
+from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.registry import make
-from llm_decpomdp.tasks import Task, TaskSet
-from llm_decpomdp.utils.terminal import plain
+from llm_decpomdp.utils.text import plain
 
 
 @dataclass(frozen=True)

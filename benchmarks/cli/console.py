@@ -15,9 +15,8 @@ from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_packages
 from llm_decpomdp.interfaces import PartError
-from llm_decpomdp.utils.lock import FolderInUse
-from llm_decpomdp.utils.storage import DamagedFile
-from llm_decpomdp.utils.terminal import visible
+from llm_decpomdp.utils.storage import DamagedFile, FolderInUse
+from llm_decpomdp.utils.text import visible
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of errors that a full disk, a quota or a limit of a file's size causes."""

@@ -21,7 +21,7 @@ def rescore(
     The exit code is 1 if anything does, or if the last line is incomplete.
     """
     from llm_decpomdp.benchmarks.analysis.rescore import rescore as again
-    from llm_decpomdp.utils.terminal import visible
+    from llm_decpomdp.utils.text import visible
 
     result = again(folder, output)
     print(visible("\n".join(result.lines())))

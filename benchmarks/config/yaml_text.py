@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.utils.encoding import read_utf8
+from llm_decpomdp.utils.text import read_utf8
 
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 

@@ -18,8 +18,8 @@ from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.doctor.sandbox import examine_sandbox
 from llm_decpomdp.benchmarks.doctor.sandbox_probes import HONEST, TEST
 from llm_decpomdp.benchmarks.runs.manifest import versions
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, Dataset
-from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
 from llm_decpomdp.utils.hub import hub_reachable
 from llm_decpomdp.validation import unknown

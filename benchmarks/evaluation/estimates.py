@@ -12,7 +12,7 @@ import numpy.typing as npt
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.evaluation.statistics import Comparison, Estimate, bootstrap, compare
 from llm_decpomdp.benchmarks.runs.results import Score, by_task, reward_of
-from llm_decpomdp.utils.wording import number
+from llm_decpomdp.utils.text import number
 
 Table: TypeAlias = npt.NDArray[np.float64]
 

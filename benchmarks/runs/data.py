@@ -13,8 +13,8 @@ from llm_decpomdp.benchmarks.config.load import build_env
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.registry import takes
-from llm_decpomdp.tasks import TaskSet
 
 Manifest = Mapping[str, Mapping[str, Any]]
 """`TaskSet.describe` of the parts `train` and `eval`, as a run's manifest holds it."""

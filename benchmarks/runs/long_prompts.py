@@ -11,8 +11,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
+from llm_decpomdp.interfaces import Task
 from llm_decpomdp.policy import Team
-from llm_decpomdp.tasks import Task
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from llm_decpomdp.benchmarks.evaluation.measures import REWARD
 from llm_decpomdp.benchmarks.evaluation.statistics import Comparison, Estimate
 from llm_decpomdp.benchmarks.suites.league import MEASURES, League, LeagueTable, Line
 from llm_decpomdp.utils.storage import write_atomically, write_csv
-from llm_decpomdp.utils.wording import number
+from llm_decpomdp.utils.text import number
 
 CSV_COLUMNS = (
     *("environment", "data", "stand_in", "tasks", "cell", "method", "seeds", "samples", "measure"),

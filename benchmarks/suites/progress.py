@@ -14,7 +14,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import TIMES
 from llm_decpomdp.benchmarks.suites.cost import LEARNING, JobCost
 from llm_decpomdp.benchmarks.suites.job import DONE, Job
 from llm_decpomdp.utils.storage import read_json_lines
-from llm_decpomdp.utils.wording import duration
+from llm_decpomdp.utils.text import duration
 
 LOOK_SECONDS = 2.0
 """Seconds between two checks of running jobs."""

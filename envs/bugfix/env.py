@@ -7,13 +7,12 @@ from functools import lru_cache, partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.bugfix.catalogue import MAX_BUGS, bug_rows, split_of
-from llm_decpomdp.envs.bugfix.execution import Runner
 from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK, RepairMode
 from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
+from llm_decpomdp.envs.bugfix.programs import MAX_BUGS, bug_rows, split_of
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
-from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
+from llm_decpomdp.envs.bugfix.tasks import BugTask, Runner, bug_task
 from llm_decpomdp.envs.datasets.loading import (
     PACKAGE,
     Dataset,
@@ -24,8 +23,8 @@ from llm_decpomdp.envs.datasets.loading import (
 )
 from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.interfaces import TaskLoader, TaskSet
 from llm_decpomdp.options import as_arguments
-from llm_decpomdp.tasks import TaskLoader, TaskSet
 from llm_decpomdp.validation import check_whole, unknown
 
 SPREADS = ("any", "one", "across")

@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from llm_decpomdp.envs.bugfix.execution import Runner
-from llm_decpomdp.envs.bugfix.methods import Submission
-from llm_decpomdp.envs.bugfix.pieces import PROGRAM
+from llm_decpomdp.envs.bugfix.methods import PROGRAM, Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.feedback.code_mode import CodeMode, passed, plain
-from llm_decpomdp.envs.feedback.foreign_text import foreign_line
+from llm_decpomdp.envs.bugfix.tasks import BugTask, Runner
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line, passed, plain
 from llm_decpomdp.envs.sandbox import Outcome
 
 Item = TypeVar("Item")

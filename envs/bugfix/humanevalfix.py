@@ -9,15 +9,14 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from llm_decpomdp.envs.bugfix.catalogue import bundled_faults
-from llm_decpomdp.envs.bugfix.pieces import instrumented
-from llm_decpomdp.envs.bugfix.programs import bundled_sources
+from llm_decpomdp.envs.bugfix.methods import instrumented
+from llm_decpomdp.envs.bugfix.programs import bundled_faults, bundled_sources
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
+from llm_decpomdp.envs.datasets.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.datasets.loading import Dataset
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
-from llm_decpomdp.envs.problems.humaneval import MAX_PROMPT_LENGTH
-from llm_decpomdp.envs.source_code.completion import find_function
 from llm_decpomdp.envs.source_code.functions import functions, statement_of, without_docstring
+from llm_decpomdp.envs.source_code.parsing import find_function
 from llm_decpomdp.seeding import stream
 
 

@@ -27,11 +27,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from llm_decpomdp.envs.bugfix.execution import Runner
 from llm_decpomdp.envs.bugfix.feedback import RepairAnalysis
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.bugfix.tasks import BugTask, Runner
 from llm_decpomdp.envs.sandbox.program import (
     INFO_KEYS,
     details,
@@ -41,8 +40,7 @@ from llm_decpomdp.envs.sandbox.program import (
 )
 from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
 from llm_decpomdp.envs.source_code.functions import added, distance
-from llm_decpomdp.episode import Verdict
-from llm_decpomdp.interfaces import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 PARSES, FIXED, MINIMAL, REGRESSED = 0.5, 2.0, 0.5, 1.0
 MAXIMUM = PARSES + FIXED + MINIMAL

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.feedback.code_mode import Writer
-from llm_decpomdp.envs.source_code.completion import CompletionReader, bound_names, signature
+from llm_decpomdp.envs.source_code.completion import CompletionReader
 from llm_decpomdp.envs.source_code.functions import (
     definition_text,
     excerpt,
     functions,
     without_bindings,
 )
+from llm_decpomdp.envs.source_code.statements import bound_names, signature
 from llm_decpomdp.validation import check_whole
 
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import ast
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from llm_decpomdp.envs.bugfix.methods import KnownClass, known_class
-from llm_decpomdp.envs.bugfix.pieces import instrumented, pieces, repairable, whole
-from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
+from llm_decpomdp.envs.bugfix.methods import (
+    PROGRAM,
+    KnownClass,
+    Submission,
+    instrumented,
+    joint,
+    known_class,
+    pieces,
+    repairable,
+    strict,
+    whole,
+)
+from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES
 from llm_decpomdp.envs.datasets.rows import Row
-from llm_decpomdp.envs.sandbox import Program, Tests
+from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
+from llm_decpomdp.envs.source_code.classes.merge import Merged
 from llm_decpomdp.envs.source_code.functions import Statements, distance, statements, tokens
-from llm_decpomdp.tasks import Task
+from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, has_docstring, parse
+from llm_decpomdp.interfaces import Task
 
 
 @dataclass(frozen=True)
@@ -106,3 +119,91 @@ def bug_task(index: int, row: Row) -> BugTask:
         bugs=tuple(row["bugs"]),
         known_issue=KNOWN_ISSUES.get(row["problem"]),
     )
+
+
+# Runs of a program, with a bound on its steps
+
+MAX_STEPS = 300_000
+"""Largest number of steps of a program in all of its tests together."""
+
+COUNTER = f"""
+__steps__ = 0
+def __step__():
+    global __steps__
+    __steps__ += 1
+    return __steps__ <= {MAX_STEPS} or __import__("os")._exit(1)
+"""
+
+
+def counted(code: str, names: Collection[str]) -> str:
+    """Return a program that does the same, unless its functions and classes of these names take too many steps.
+
+    Raises:
+        SyntaxError: If it does not parse.
+    """
+    module = parse(code)
+    for statement in module.body:
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)) and statement.name in names:
+            _count(statement)
+    kinds = ast.Expr | ast.Import | ast.ImportFrom
+    head = [isinstance(statement, kinds) for statement in module.body]
+    place = (*head, False).index(False)
+    module.body[place:place] = parse(COUNTER).body
+    return ast.unparse(ast.fix_missing_locations(module))
+
+
+def _count(statement: ast.stmt) -> None:
+    for node in ast.walk(statement):
+        if isinstance(node, (*FUNCTIONS, ast.For, ast.AsyncFor, ast.While)):
+            node.body.insert(has_docstring(node), ast.Expr(_step()))
+        elif isinstance(node, ast.comprehension):
+            node.ifs.insert(0, _step())
+
+
+def _step() -> ast.Call:
+    return ast.Call(ast.Name("__step__", ast.Load()), [], [])
+
+
+# Runs programs with the agents' functions or methods in them
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs programs. The sandbox remembers its verdicts, so asking again costs little."""
+
+    sandbox: Sandbox
+
+    def before(self, task: BugTask) -> Execution:
+        """Run the program as the agents get it."""
+        return self.sandbox.run(task.program, self.tests(task))
+
+    def run(self, task: BugTask, work: Mapping[str, Submission]) -> Execution:
+        """Run the program with the agents' submissions; functions that nobody submitted stay."""
+        kept = set(task.functions).difference(*(part.submitted for part in work.values()))
+        if task.known is not None:
+            parts = [part.contribution for part in work.values() if part.submitted]
+            merged = task.known.merged(kept, filter(None, parts))
+            program = Program(((PROGRAM, merged.code),), task.entry_point)
+            return _traced(self.sandbox.run(program, self.tests(task)), merged)
+        codes = {agent: part.code for agent, part in work.items() if part.submitted}
+        program = joint(task.buggy, task.entry_point, task.functions, kept, codes)
+        return self.sandbox.run(program, self.tests(task))
+
+    def tests(self, task: BugTask) -> Tests:
+        """Return the task's tests, each to be reached as often as by the program without bugs."""
+        if not task.tests.vary:
+            return task.tests
+        correct = whole(task.correct, task.entry_point, task.functions)
+        return strict(self.sandbox, correct, task.tests)
+
+
+def _traced(execution: Execution, merged: Merged) -> Execution:
+    """Return an execution whose lines count in the code of the agents that wrote them."""
+
+    def traced(outcome: Outcome) -> Outcome:
+        place = merged.place(outcome.line) if outcome.origin == PROGRAM else None
+        agent, line = place or ("", 0)
+        return replace(outcome, origin=agent, line=line)
+
+    error = traced(execution.error) if execution.error is not None else None
+    return replace(execution, tests=tuple(map(traced, execution.tests)), error=error)

@@ -8,10 +8,10 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
+from llm_decpomdp.envs.datasets.classeval import CLASSEVAL, load_classes
 from llm_decpomdp.envs.datasets.loading import parse_split
 from llm_decpomdp.envs.feedback.code_mode import CodeMode
 from llm_decpomdp.envs.feedback.options import CodeOptions
-from llm_decpomdp.envs.problems.classeval import CLASSEVAL, load_classes
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 
@@ -23,7 +23,7 @@ class ClassOptions(CodeOptions):
 
     by: str = "balanced"
     """Rule by which the methods are divided: `balanced` (equal work), `parameters` (upstream's rule) or
-    `dependency` (methods that call each other stay together); see `llm_decpomdp.envs.classeval.division`."""
+    `dependency` (methods that call each other stay together); see `llm_decpomdp.envs.classeval.roles`."""
     external_mode: str = "code_feedback"
     exclude_known_issues: bool = False
     """Leaves out the classes of the split that are known to be wrong. Classes that need a package which is not

@@ -17,10 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.classeval.roles import ClassRole, skeleton_block
-from llm_decpomdp.envs.feedback.code_mode import passed, plain
-from llm_decpomdp.envs.feedback.foreign_text import foreign_line
-from llm_decpomdp.envs.problems.classeval import ClassTask
-from llm_decpomdp.envs.problems.unit_tests import case_id
+from llm_decpomdp.envs.datasets.classeval import ClassTask, case_id
+from llm_decpomdp.envs.feedback.code_mode import foreign_line, passed, plain
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.classes.merge import Contribution, Merged
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from llm_decpomdp.envs.classeval.feedback import ClassAnalysis
 from llm_decpomdp.envs.classeval.roles import ClassRole
-from llm_decpomdp.envs.problems.classeval import ClassTask
+from llm_decpomdp.envs.datasets.classeval import ClassTask
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.program import (
     INFO_KEYS,
@@ -29,9 +29,9 @@ from llm_decpomdp.envs.sandbox.program import (
     warn_about_endless_tests,
 )
 from llm_decpomdp.envs.source_code.classes.merge import Merged, merge
-from llm_decpomdp.envs.source_code.completion import parsed, reading_details, reading_keys
-from llm_decpomdp.episode import Verdict
-from llm_decpomdp.interfaces import Component
+from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
+from llm_decpomdp.envs.source_code.parsing import parsed
+from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
     "syntax": Component(

@@ -13,11 +13,11 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
+from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.feedback.code_mode import CodeMode
 from llm_decpomdp.envs.feedback.options import CodeOptions, parse_slice
-from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL
-from llm_decpomdp.envs.problems.mbpp import MBPP
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 
@@ -28,10 +28,10 @@ class CodingOptions(CodeOptions):
     num_agents: int = 2
     """N for `aux_0` to `aux_{N-2}` and `main_0`; 1 for `main_0` alone."""
     split: str = "test"
-    """Such as `test`, `test[16:]` or `test[:50%]`; for MBPP see `llm_decpomdp.envs.problems.mbpp`."""
+    """Such as `test`, `test[16:]` or `test[:50%]`; for MBPP see `llm_decpomdp.envs.datasets.mbpp`."""
     roles: Mapping[str, Any] | None = None
     """Agents that are to have another name or first prompt, such as `{"aux_0": {"name": "helper_0", "template":
-    "helper.txt"}}`; `llm_decpomdp.envs.coding.prompt_templates` lists a template's fields."""
+    "helper.txt"}}`; `llm_decpomdp.envs.coding.roles` lists a template's fields."""
 
 
 @as_arguments(CodingOptions)

@@ -36,10 +36,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from llm_decpomdp.envs.coding.feedback import CodeAnalysis
-from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED
+from llm_decpomdp.envs.coding.feedback import IGNORED, NOT_CALLED, USED, CodeAnalysis
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
-from llm_decpomdp.envs.problems.humaneval import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.program import (
     INFO_KEYS,
@@ -49,8 +48,7 @@ from llm_decpomdp.envs.sandbox.program import (
     warn_about_endless_tests,
 )
 from llm_decpomdp.envs.source_code.completion import Reading, reading_details, reading_keys
-from llm_decpomdp.episode import Verdict
-from llm_decpomdp.interfaces import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
     "aux_defined": Component(

@@ -14,9 +14,9 @@ from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows, compose_ta
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
 from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments
-from llm_decpomdp.tasks import TaskSet
-from llm_decpomdp.utils.warn import warn
+from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import check_whole, unknown
 
 SPLITS = ("train", "test", "all")

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.coding.helper_use import NOT_CALLED, UNKNOWN, USED
+from llm_decpomdp.envs.coding.feedback import NOT_CALLED, UNKNOWN, USED
 from llm_decpomdp.envs.compose.roles import EntryRole, Role
 from llm_decpomdp.envs.compose.tasks import ComposeTask
-from llm_decpomdp.envs.feedback.code_mode import CodeMode, passed, plain
-from llm_decpomdp.envs.feedback.foreign_text import foreign_line
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line, passed, plain
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.completion import Reading
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from llm_decpomdp.envs.coding.helper_use import IGNORED, NOT_CALLED, USED
+from llm_decpomdp.envs.coding.feedback import IGNORED, NOT_CALLED, USED
 from llm_decpomdp.envs.compose.exchange import exchange_shares
 from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, Role
@@ -35,9 +35,9 @@ from llm_decpomdp.envs.sandbox.program import (
     notes,
     warn_about_endless_tests,
 )
-from llm_decpomdp.envs.source_code.completion import Reading, parsed, reading_details, reading_keys
-from llm_decpomdp.episode import Verdict
-from llm_decpomdp.interfaces import Component
+from llm_decpomdp.envs.source_code.completion import Reading, reading_details, reading_keys
+from llm_decpomdp.envs.source_code.parsing import parsed
+from llm_decpomdp.interfaces import Component, Verdict
 
 AUX_DEFINED, MAIN_DEFINED, NAMES_AUX, TESTS, TOGETHER = 0.25, 0.25, 0.5, 1.0, 2.0
 

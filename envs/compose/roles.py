@@ -28,13 +28,9 @@ from llm_decpomdp.envs.compose.chains import Chain
 from llm_decpomdp.envs.compose.steps import IN_WORDS, PAIR
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, MAX_AGENTS, ComposeTask
 from llm_decpomdp.envs.feedback.code_mode import Writer
-from llm_decpomdp.envs.source_code.completion import (
-    CompletionReader,
-    Reading,
-    find_function,
-    read,
-)
+from llm_decpomdp.envs.source_code.completion import CompletionReader, Reading, read
 from llm_decpomdp.envs.source_code.functions import global_names, without_bindings
+from llm_decpomdp.envs.source_code.parsing import find_function
 from llm_decpomdp.validation import check_whole
 
 HELPER = "aux"

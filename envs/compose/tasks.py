@@ -9,8 +9,8 @@ from math import lcm
 
 from llm_decpomdp.envs.compose.chains import Chain, Chains, is_task, run, split_of
 from llm_decpomdp.envs.compose.steps import IN_WORDS, INPUTS, Step, pair_steps, steps
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.datasets.rows import Row
-from llm_decpomdp.envs.problems.humaneval import CodeTask
 from llm_decpomdp.seeding import stream
 
 ENTRY_POINT = "main"

@@ -3,6 +3,14 @@
 `source="auto"` looks in this order: the folder that `LLM_DECPOMDP_DATA` names, the installed package that
 carries the real data (HumanEval), the hub, and last the bundled stand-ins, with a warning. Nothing here waits
 for a network that isn't there: the hub gets `llm_decpomdp.utils.hub.PROBE_SECONDS` to answer.
+
+Rows of the data sets whose tests no program that follows the whole text can pass, with the reason.
+
+HumanEval: from `llm-decpomdp audit`, which compares the examples in the texts with the asserts. The words
+agree with the asserts there, and only the examples do not.
+CoopHumanEval: from writing a solution by the text for every row, and looking at each assert that it fails.
+MBPP: every reference passes; these are the rows whose asserts, when all rows were read, contradicted the text or
+wanted something that it does not say. Asserts count from 1. `docs/data.md` says more.
 """
 
 from __future__ import annotations
@@ -15,17 +23,18 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from llm_decpomdp.envs.datasets.hub import hub_has, hub_rows
 from llm_decpomdp.envs.datasets.rows import (
     ENDINGS,
     BadRow,
     Row,
     as_row,
+    hub_has,
+    hub_rows,
     read_rows,
     refuse,
 )
-from llm_decpomdp.tasks import Task, TaskSet
-from llm_decpomdp.utils.warn import warn
+from llm_decpomdp.interfaces import Task, TaskSet
+from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
 
 DATA_FOLDER = "LLM_DECPOMDP_DATA"
@@ -306,3 +315,11 @@ def _tasks(dataset: Dataset, found: SplitRows) -> tuple[Task, ...]:
         tasks.append(task)
     refuse(found.source, bad, len(found.rows))
     return tuple(tasks)
+
+
+# Rows of the data sets whose tests no program that follows the whole text can pass, with the reason
+
+
+KNOWN_ISSUES: dict[str, str] = {
+    row["task_id"]: row["issue"] for row in bundled_rows("known_issues.jsonl")
+}

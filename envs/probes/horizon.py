@@ -22,8 +22,7 @@ from llm_decpomdp.envs.probes.parts import (
     probe_env,
     probe_task,
 )
-from llm_decpomdp.episode import Turn
-from llm_decpomdp.interfaces import Info
+from llm_decpomdp.interfaces import Info, Turn
 
 SECRETS = "abcd"
 """Letters of the relay."""

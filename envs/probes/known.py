@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.probes.credit import GRADES, PAYOFFS, WORST
-from llm_decpomdp.envs.probes.env import DAMAGE
+from llm_decpomdp.envs.probes.env import DAMAGE, GRADES, PAYOFFS, WORST
 from llm_decpomdp.envs.probes.horizon import SECRETS
 from llm_decpomdp.envs.probes.parts import LETTERS
 

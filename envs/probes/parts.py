@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.episode import Turn, Verdict
-from llm_decpomdp.interfaces import Component, Info, Mode
-from llm_decpomdp.tasks import Task, TaskSet
+from llm_decpomdp.interfaces import Component, Info, Mode, Task, TaskSet, Turn, Verdict
 
 LETTERS = "abc"
 """Letters of most probes' prompts and answers."""

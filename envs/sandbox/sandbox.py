@@ -26,7 +26,7 @@ from llm_decpomdp.envs.sandbox.program import (
     SandboxError,
 )
 from llm_decpomdp.envs.sandbox.worker_process import WorkerSettings, package_paths
-from llm_decpomdp.utils.warn import warn
+from llm_decpomdp.utils.text import warn
 
 VERSION = 3
 """Incremented by every change that can turn a verdict: cached verdicts of another version do not count."""

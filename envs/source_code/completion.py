@@ -26,44 +26,41 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 
-from llm_decpomdp.envs.source_code.bindings import (
-    COMPLETE,
-    FUNCTIONS,
-    IMPORTED,
-    QUOTE,
-    SILENT,
-    STUB,
-    FunctionNode,
-    Statement,
-    all_bound,
-    fingerprint,
-    first_line,
-    header,
-    is_stub,
-    needed_names,
-)
-from llm_decpomdp.envs.source_code.chat_text import find_answer
-from llm_decpomdp.envs.source_code.code_blocks import (
+from llm_decpomdp.envs.source_code.extraction import (
     Attempts,
     continuations,
     dedent,
+    find_answer,
     parts_that_parse,
     split_blocks,
 )
 from llm_decpomdp.envs.source_code.parsing import (
-    COPYING,
+    FUNCTIONS,
     MAX_CHARACTERS,
-    MAX_TOKENS,
+    FunctionNode,
     SyntaxProblem,
-    end_of_bound,
-    explodes,
-    parse,
+    syntax_tree,
+)
+from llm_decpomdp.envs.source_code.statements import (
+    COMPLETE,
+    IMPORTED,
+    QUOTE,
+    SILENT,
+    STUB,
+    Module,
+    all_bound,
+    fingerprints,
+    is_stub,
+    join_code,
+    make_module,
+    needed_names,
+    remove_statements,
+    statement_text,
 )
 
 FALLBACKS = {
@@ -133,68 +130,6 @@ def read(completion: str, function: str, given: Collection[str] = (), opening: s
             if there is none.
     """
     return CompletionReader(completion, given, opening).read(function)
-
-
-@dataclass(frozen=True, eq=False)
-class Module:
-    """A block of a completion that parses."""
-
-    text: str
-    statements: tuple[Statement, ...]
-    fenced: bool
-
-    @cached_property
-    def definers(self) -> dict[str, list[int]]:
-        """The statements that define each name, by their indices."""
-        return _index(statement.definitions for statement in self.statements)
-
-    @cached_property
-    def binders(self) -> dict[str, list[int]]:
-        """The statements that bind each name or change its object; empty functions are none."""
-        return _index(
-            () if _is_empty(statement) else statement.bound | statement.changed
-            for statement in self.statements
-        )
-
-    @cached_property
-    def functions(self) -> dict[str, Statement]:
-        """The last function of each name."""
-        return {s.node.name: s for s in self.statements if isinstance(s.node, FUNCTIONS)}
-
-    @cached_property
-    def fingerprints(self) -> frozenset[str]:
-        """Fingerprints of its functions."""
-        return frozenset(fingerprint(statement.node) for statement in self.functions.values())
-
-    @cached_property
-    def lines(self) -> list[bytes]:
-        """The lines of the text, encoded as the columns of nodes count."""
-        return [line.encode() for line in self.text.split("\n")]
-
-    def rank(self, name: str, index: int) -> int:
-        """Return how complete a definition of a name is; an alias is as complete as its function."""
-        definition = self.statements[index].definitions[name]
-        if isinstance(definition, ast.Name) and definition.id in self.functions:
-            return self.functions[definition.id].rank(definition.id)
-        return self.statements[index].rank(name)
-
-
-def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
-    index: dict[str, list[int]] = {}
-    for number, group in enumerate(names):
-        for name in group:
-            index.setdefault(name, []).append(number)
-    return index
-
-
-def _is_empty(statement: Statement) -> bool:
-    return isinstance(statement.node, FUNCTIONS) and is_stub(statement.node)
-
-
-def _module(text: str, tree: ast.Module | SyntaxProblem, fenced: bool) -> Module:
-    """Return a block that parses."""
-    assert isinstance(tree, ast.Module)
-    return Module(text, tuple(map(Statement, tree.body)), fenced)
 
 
 @dataclass(frozen=True)
@@ -304,11 +239,11 @@ class CompletionReader:
         rest: dict[bool, list[str]] = {True: [], False: []}
         for text, fenced, tree in whole:
             if isinstance(tree, ast.Module):
-                self.modules.append(_module(text, tree, fenced))
+                self.modules.append(make_module(text, tree, fenced))
                 continue
             for part in parts_that_parse(text, Attempts(syntax_tree, room)):
                 self._parts.append(part)
-                self.modules.append(_module(part, syntax_tree(part), fenced))
+                self.modules.append(make_module(part, syntax_tree(part), fenced))
             rest[fenced].append(text)
         self.unparsable += rest[True] + rest[False]
 
@@ -356,7 +291,7 @@ class CompletionReader:
                     text = f"{module.text.rstrip()}\n\n\n{call}\n"
                     tree = self._parse(text)
                     if isinstance(tree, ast.Module):
-                        self.modules[number] = _module(text, tree, module.fenced)
+                        self.modules[number] = make_module(text, tree, module.fenced)
                         return self._best(name)
         return None
 
@@ -365,7 +300,7 @@ class CompletionReader:
         modules = sorted(self.modules, key=lambda module: not module.fenced)
         texts = [*self.unparsable, *(module.text for module in modules)]
         for part in bodies(self.opening, texts, self._attempts):
-            module = _module(part, syntax_tree(part), True)
+            module = make_module(part, syntax_tree(part), True)
             first = module.statements[0]
             if name in first.definitions and first.rank(name) == COMPLETE:
                 self.modules.append(module)
@@ -401,10 +336,10 @@ class CompletionReader:
             prose = self._prose(number) - dropped[number]
             counts["prose"] += len(prose)
             dropped[number] |= prose | self._empty_helpers(number, functions)
-        texts = [_without(self.modules[number], dropped[number]) for number in bases]
+        texts = [remove_statements(self.modules[number], dropped[number]) for number in bases]
         extra = self._needed(texts, bases, dropped)
         counts["other_blocks"] = len(extra)
-        code = _joined(extra, texts)
+        code = join_code(extra, texts)
         if not isinstance(syntax_tree(code), ast.Module) and bases:
             code = self.modules[bases[-1]].text
         return code, counts
@@ -474,8 +409,8 @@ class CompletionReader:
                 for index in module.binders[name]:
                     if (provider.module, index) not in places:
                         places.add((provider.module, index))
-                        pending |= needed_names(_text(module, index))
-        return [_text(self.modules[number], index) for number, index in sorted(places)]
+                        pending |= needed_names(statement_text(module, index))
+        return [statement_text(self.modules[number], index) for number, index in sorted(places)]
 
     def _provider(self, name: str, excluded: Collection[int]) -> _Place | None:
         """Return where a name is bound outside of some blocks: in a fence if possible, and last."""
@@ -507,119 +442,6 @@ _NOTHING: frozenset[str] = frozenset()
 
 MAX_BODIES = 3
 """Blocks that are tried as the body of the function."""
-
-
-def _without(module: Module, dropped: Collection[int]) -> str:
-    """Return the text of a block without some statements; the others stay on their lines."""
-    if not dropped:
-        return module.text
-    lines = [*module.lines]
-    for index in sorted(dropped, reverse=True):
-        node = module.statements[index].node
-        first, last = first_line(node) - 1, (node.end_lineno or node.lineno) - 1
-        before = lines[first][: node.col_offset] if first == node.lineno - 1 else b""
-        after = lines[last][node.end_col_offset :]
-        alone = not before.strip() and (not after.strip() or after.lstrip().startswith(b"#"))
-        lines[first : last + 1] = [b"" if alone else before + b"pass" + after] + [b""] * (
-            last - first
-        )
-    return b"\n".join(lines).decode()
-
-
-def _text(module: Module, index: int) -> str:
-    """Return the text of a statement."""
-    node = module.statements[index].node
-    first, last = first_line(node) - 1, (node.end_lineno or node.lineno) - 1
-    text = module.lines[first : last + 1]
-    text[-1] = text[-1][: node.end_col_offset]
-    if first == node.lineno - 1:
-        text[0] = text[0][node.col_offset :]
-    return b"\n".join(text).decode()
-
-
-def _joined(extra: list[str], texts: list[str]) -> str:
-    """Join code, with imports from the future first."""
-    if not extra and len(texts) == 1:
-        return texts[0]
-    futures: dict[str, None] = {}
-    rest = []
-    for text in (*extra, *texts):
-        lines = text.split("\n")
-        if FUTURE in text and (tree := parsed(text)) is not None:
-            for statement in tree.body:
-                if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
-                    futures[ast.unparse(statement)] = None
-                    for number in range(statement.lineno - 1, statement.end_lineno or 0):
-                        lines[number] = ""
-        rest.append("\n".join(lines).strip("\n"))
-    return "\n\n".join(filter(None, [*futures, *rest])) + "\n"
-
-
-FUTURE = "from __future__"
-
-
-@lru_cache(maxsize=256)
-def fingerprints(code: str) -> frozenset[str]:
-    """Return the fingerprints of the functions and methods of code; none where it does not parse."""
-    tree = parsed(code)
-    nodes = ast.walk(tree) if tree is not None else ()
-    return frozenset(fingerprint(node) for node in nodes if isinstance(node, FUNCTIONS))
-
-
-@lru_cache(maxsize=256)
-def bound_names(code: str) -> frozenset[str]:
-    """Return the names that code binds at its top level; none where it does not parse."""
-    tree = parsed(code)
-    statements = map(Statement, tree.body) if tree is not None else ()
-    return frozenset(name for statement in statements for name in statement.bound)
-
-
-def parsed(code: str) -> ast.Module | None:
-    """Return the module of `code`, shared by all callers; None where it does not parse."""
-    tree = syntax_tree(code)
-    return tree if isinstance(tree, ast.Module) else None
-
-
-def find_function(code: str, name: str) -> FunctionNode | None:
-    """Return the last top-level definition of `name`, a function or a lambda; None where there is none."""
-    tree = parsed(code)
-    definition: FunctionNode | None = None
-    for statement in tree.body if tree is not None else []:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            if statement.name == name:
-                definition = statement
-        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
-            if any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
-                definition = statement.value
-    return definition
-
-
-def without_definition(code: str, name: str) -> str:
-    """Remove the top-level function `name` from `code`, to get a prompt's imports and helpers.
-
-    Empty where `code` does not parse, as when a prompt is prose.
-    """
-    tree = parsed(code)
-    if tree is None:
-        return ""
-    statements = [
-        statement
-        for statement in tree.body
-        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
-        or statement.name != name
-    ]
-    return ast.unparse(ast.Module(statements, [])) + "\n" if statements else ""
-
-
-def signature(code: str, name: str) -> str:
-    """Return the header of function `name` without its colon, such as `def f(x: int) -> str`.
-
-    It is `def name(...)` where `code` does not define it.
-    """
-    node = find_function(code, name)
-    if node is None or isinstance(node, ast.Lambda):
-        return f"def {name}(...)"
-    return header(node).removesuffix(":")
 
 
 def _read_text(text: str, function: str, parts: Iterable[str] = ()) -> Reading:
@@ -660,27 +482,3 @@ def _returns_in_text(code: str, indent: int) -> bool:
         if statement.search(stripped.strip()):
             return True
     return False
-
-
-@lru_cache(maxsize=16)  # enough for one turn; the tree of a long completion takes several megabytes
-def syntax_tree(code: str) -> ast.Module | SyntaxProblem:
-    """Parse and compile code without running it; return the module, or the problem."""
-    if line := end_of_bound(code):
-        text = f"more than {MAX_TOKENS} tokens or {MAX_CHARACTERS} characters of code"
-        return SyntaxProblem(text, line, 1)
-    tree: ast.Module | None = None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "invalid escape sequence" in an agent's code
-            tree = parse(code)
-            if any(word in code for word in COPYING) and explodes(tree):
-                text = "too many ways out of finally and with blocks, or functions in functions"
-                return SyntaxProblem(text, 1, 1, parses=True)
-            compile(code, "<completion>", "exec", dont_inherit=True)
-    except SyntaxError as error:
-        lines = code.count("\n") + 1
-        line = min(max(error.lineno or 1, 1), lines)
-        return SyntaxProblem(error.msg, line, max(error.offset or 1, 1), tree is not None)
-    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, hostile nesting
-        return SyntaxProblem(str(error) or type(error).__name__, 1, 1, tree is not None)
-    return tree

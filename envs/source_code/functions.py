@@ -8,9 +8,8 @@ import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
 
-from llm_decpomdp.envs.source_code.bindings import Statement
-from llm_decpomdp.envs.source_code.completion import find_function, parsed
-from llm_decpomdp.envs.source_code.positions import FUNCTIONS, has_docstring
+from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, find_function, has_docstring, parsed
+from llm_decpomdp.envs.source_code.statements import Statement
 
 MAX_GROWTH = 4
 MAX_MORE = 200

@@ -15,7 +15,7 @@ from llm_decpomdp.envs.writing.roles import SoloRole, WriterRole, WritingTeam
 from llm_decpomdp.envs.writing.source_overlap import Grounding
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import Band, count_tokens
-from llm_decpomdp.episode import Turn
+from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.validation import check_flags, unknown
 
 PASSED = 0.9

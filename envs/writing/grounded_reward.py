@@ -43,8 +43,7 @@ from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.source_overlap import Grounding, source
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import Band, Pair, count_tokens, finished, transitions
-from llm_decpomdp.episode import Verdict
-from llm_decpomdp.interfaces import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 LEVELS = {
     "structure": 0.5,

@@ -26,8 +26,7 @@ from typing import ClassVar
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import Band, Pair, count_tokens, transitions
-from llm_decpomdp.episode import Verdict
-from llm_decpomdp.interfaces import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
     "structure": Component(

@@ -26,7 +26,7 @@ from functools import partial
 
 from llm_decpomdp.envs.datasets.loading import Dataset, bundled_rows, load
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, missing
-from llm_decpomdp.tasks import Task, TaskSet
+from llm_decpomdp.interfaces import Task, TaskSet
 
 MAX_POST_LENGTH = 20_000
 """Longest post, in characters; the longest posts of the real data have a fifth of it."""

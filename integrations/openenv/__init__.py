@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.utils.lazy import lazy_names
+from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
     from llm_decpomdp.integrations.openenv.client import client as client

@@ -5,7 +5,7 @@ Its plug-ins are named by modules without dots, so users name `llm_decpomdp_veri
 
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.utils.lazy import lazy_names
+from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
     from llm_decpomdp.integrations.verifiers.chat import ChatHarness as ChatHarness

@@ -14,10 +14,8 @@ from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH, DecPOMDPEnv
-from llm_decpomdp.episode import Turn, Verdict
-from llm_decpomdp.interfaces import Info, Mode, Reward, Role, judge, notes
+from llm_decpomdp.interfaces import Info, Mode, Reward, Role, TaskSet, Turn, Verdict, judge, notes
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.tasks import TaskSet
 
 TEAM = "team_0"
 """Id of the one agent of a centralised team."""

@@ -21,13 +21,13 @@ from gymnasium.utils import seeding
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch, inner_env
-from llm_decpomdp.episode import Episode
+from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.options import names
 from llm_decpomdp.oracle import Answers, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.utils.terminal import visible
+from llm_decpomdp.utils.text import visible
 from llm_decpomdp.validation import read_actions, unknown
 from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox, size_of, transcript
 

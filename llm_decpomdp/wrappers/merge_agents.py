@@ -8,8 +8,8 @@ from typing import Any
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.wrappers.base import View
 from llm_decpomdp.wrappers.centralized import MISSING, UNTAGGED, join_prompts, read_parts
+from llm_decpomdp.wrappers.single_agent_view import View
 
 
 def joint(env: ParallelEnv[str, Any, Any]) -> Joint:

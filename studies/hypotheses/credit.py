@@ -14,7 +14,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.probes.credit import GRADES
+from llm_decpomdp.envs.probes.env import GRADES
 from llm_decpomdp.envs.probes.parts import LETTERS
 from llm_decpomdp.seeding import stream
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures

@@ -12,7 +12,7 @@ from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.probes.credit import GRADES
+from llm_decpomdp.envs.probes.env import GRADES
 from llm_decpomdp.envs.probes.parts import (
     LETTERS,
     Cues,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_decpomdp.envs.problems.unit_tests import class_tests
+from llm_decpomdp.envs.datasets.classeval import class_tests
 from llm_decpomdp.envs.sandbox import Program, Tests, instrument
 from tests.support.programs import SQUARES
 

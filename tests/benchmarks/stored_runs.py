@@ -18,8 +18,7 @@ from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.episode import Verdict
-from llm_decpomdp.interfaces import Reward
+from llm_decpomdp.interfaces import Reward, Verdict
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import RunFolder, append_json_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
-from llm_decpomdp.envs.problems.classeval import ClassTask, class_task
+from llm_decpomdp.envs.datasets.classeval import ClassTask, class_task
 from llm_decpomdp.envs.sandbox import Sandbox
 
 SKELETON = '''import math

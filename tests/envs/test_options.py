@@ -11,8 +11,8 @@ import llm_decpomdp
 from llm_decpomdp.envs.bugfix.env import BugOptions, FixOptions, bugfix, humanevalfix
 from llm_decpomdp.envs.classeval.env import ClassOptions, classeval
 from llm_decpomdp.envs.coding.env import CodingOptions, coding_env
+from llm_decpomdp.envs.datasets.humaneval import HUMANEVAL
 from llm_decpomdp.envs.feedback.options import CodeOptions
-from llm_decpomdp.envs.problems.humaneval import HUMANEVAL
 
 FAMILIES = [
     (coding_env, CodingOptions),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.source_code.chat_text import TURN_ENDS
 from llm_decpomdp.envs.source_code.completion import FALLBACKS
-from llm_decpomdp.episode import Episode
+from llm_decpomdp.envs.source_code.extraction import TURN_ENDS
+from llm_decpomdp.interfaces import Episode
 from tests.support.processes import ROOT
 from tools.quality.reading import FAMILIES, block, with_bodies
 

@@ -14,7 +14,7 @@ from tests.support.processes import ROOT
 HOLD = """
 import sys
 from pathlib import Path
-from llm_decpomdp.utils.lock import lock
+from llm_decpomdp.utils.storage import lock
 with lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -11,8 +11,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import PartError
-from llm_decpomdp.tasks import TaskSet
+from llm_decpomdp.interfaces import PartError, TaskSet
 from llm_decpomdp.testing.checker import check_env
 from llm_decpomdp.testing.rules import ConformanceError
 from tests import broken_envs as broken

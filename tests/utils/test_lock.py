@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.utils.lock import LOCK, FolderInUse, lock
-from llm_decpomdp.utils.storage import RunFolder
+from llm_decpomdp.utils.storage import LOCK, FolderInUse, RunFolder, lock
 from tests.support.locks import holder
 
 

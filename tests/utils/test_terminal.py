@@ -18,7 +18,7 @@ from llm_decpomdp.benchmarks.cli.console import Line, exit_codes
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.registry import make
-from llm_decpomdp.utils.terminal import plain, visible
+from llm_decpomdp.utils.text import plain, visible
 from tests.conftest import word_env, word_tasks
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31mc\rd\x08e\u202ef\x00[red]g[/red]"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.utils.warn import warn
+from llm_decpomdp.utils.text import warn
 from tests.support.processes import ROOT, python
 from tests.wrapper_cases import Greeting, words
 

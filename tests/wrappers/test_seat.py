@@ -15,8 +15,8 @@ from pettingzoo import ParallelEnv
 
 from llm_decpomdp import Answers, joint, make, seat
 from llm_decpomdp.agents import Constant, Gold, RandomText
+from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.policy import Policy
-from llm_decpomdp.tasks import Task, TaskSet
 from tests.foreign_envs import Rendezvous
 from tests.wrapper_cases import Counting, Greeting, words
 

@@ -13,8 +13,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.envs.bugfix.catalogue import counting_faults
-from llm_decpomdp.envs.bugfix.programs import bundled_sources
+from llm_decpomdp.envs.bugfix.programs import bundled_sources, counting_faults
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.source_code.mutation.faults import KINDS, mutants
 

@@ -20,10 +20,10 @@ from itertools import combinations, starmap
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.envs.bugfix.pieces import instrumented
+from llm_decpomdp.envs.bugfix.methods import instrumented
 from llm_decpomdp.envs.bugfix.programs import Source, bundled_sources
+from llm_decpomdp.envs.datasets.mbpp import MBPP, mbpp_task
 from llm_decpomdp.envs.datasets.rows import Row
-from llm_decpomdp.envs.problems.mbpp import MBPP, mbpp_task
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.source_code.functions import tokens
 from llm_decpomdp.envs.source_code.mutation.faults import KINDS, Mutant, mutants

@@ -21,8 +21,8 @@ from llm_decpomdp.benchmarks.audit.degenerate import Texts, imperfect, nonsense
 from llm_decpomdp.benchmarks.audit.remarks import REFERENCE
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.writing import grounded_reward, reward
+from llm_decpomdp.interfaces import Task
 from llm_decpomdp.registry import make
-from llm_decpomdp.tasks import Task
 
 GENRES = ("tldr", "arxiv")
 VERSIONS = {"v0": reward.MAX_REWARD, "v1": grounded_reward.MAX_REWARD}

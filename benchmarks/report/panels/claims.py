@@ -18,7 +18,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report.elements.page import box, plain, tag
 from llm_decpomdp.benchmarks.report.panels.about import declared, out_of
 from llm_decpomdp.benchmarks.runs.results import Row
-from llm_decpomdp.utils.wording import number
+from llm_decpomdp.utils.text import number
 
 ENOUGH_TASKS = 6
 """Least number of tasks: with fewer, even a gain on every task has p > 0.05 (two-sided sign test)."""

@@ -8,7 +8,7 @@ from statistics import fmean
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, headings
 from llm_decpomdp.benchmarks.report.elements.page import Heading, plain, table_of_columns, tag
 from llm_decpomdp.benchmarks.runs.results import Results, Score
-from llm_decpomdp.utils.wording import number
+from llm_decpomdp.utils.text import number
 
 
 def cooperation(experiments: Sequence[Experiment]) -> str:

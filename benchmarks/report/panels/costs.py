@@ -8,7 +8,7 @@ from statistics import fmean
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, headings
 from llm_decpomdp.benchmarks.report.elements.page import Heading, plain, table_of_columns
 from llm_decpomdp.benchmarks.runs.results import Results, Row
-from llm_decpomdp.utils.wording import duration
+from llm_decpomdp.utils.text import duration
 
 ACTIVITIES = {
     "sampling": "sampling (the models write)",

@@ -37,7 +37,7 @@ from llm_decpomdp.benchmarks.report.panels.claims import (
     solved_sentence,
 )
 from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, pairs
-from llm_decpomdp.utils.wording import number
+from llm_decpomdp.utils.text import number
 
 ENOUGH_RUNS = 6
 """Least number of runs that need no remark on the assumption behind the interval."""

@@ -16,7 +16,7 @@ from llm_decpomdp.benchmarks.report.elements.page import (
     tag,
 )
 from llm_decpomdp.benchmarks.runs.results import by_task, pairs
-from llm_decpomdp.utils.wording import number
+from llm_decpomdp.utils.text import number
 
 
 def tasks(experiments: Sequence[Experiment]) -> str:

@@ -20,19 +20,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from llm_decpomdp.envs.source_code import bindings
-from llm_decpomdp.envs.source_code.bindings import (
+from llm_decpomdp.envs.source_code import statements as bindings
+from llm_decpomdp.envs.source_code.classes.skeleton import FunctionNode, Outline, is_stub
+from llm_decpomdp.envs.source_code.completion import SOLUTION, bodies
+from llm_decpomdp.envs.source_code.extraction import Attempts, find_answer, split_blocks
+from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem, syntax_tree
+from llm_decpomdp.envs.source_code.statements import (
     BLOCKS,
     Statement,
     fingerprint,
+    fingerprints,
     first_line,
     needed_names,
 )
-from llm_decpomdp.envs.source_code.chat_text import find_answer
-from llm_decpomdp.envs.source_code.classes.skeleton import FunctionNode, Outline, is_stub
-from llm_decpomdp.envs.source_code.code_blocks import Attempts, split_blocks
-from llm_decpomdp.envs.source_code.completion import SOLUTION, bodies, fingerprints, syntax_tree
-from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem
 
 WRAPPER = "class _:\n"
 """Header that makes methods parse which are indented as in a class's body."""

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 
 from llm_decpomdp.envs.source_code.classes.completion import Piece, inside_strings, shift
 from llm_decpomdp.envs.source_code.classes.skeleton import Outline, Unit
-from llm_decpomdp.envs.source_code.completion import parsed
-from llm_decpomdp.envs.source_code.parsing import SyntaxProblem
+from llm_decpomdp.envs.source_code.parsing import SyntaxProblem, parsed
 
 FUTURE = "from __future__ import"
 """Beginning of imports that must precede all other code."""

@@ -6,9 +6,9 @@ import ast
 import re
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.source_code import bindings
-from llm_decpomdp.envs.source_code.bindings import first_line
-from llm_decpomdp.envs.source_code.completion import parsed
+from llm_decpomdp.envs.source_code import statements as bindings
+from llm_decpomdp.envs.source_code.parsing import parsed
+from llm_decpomdp.envs.source_code.statements import first_line
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

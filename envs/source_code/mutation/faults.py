@@ -25,8 +25,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from llm_decpomdp.envs.source_code.mutation.operators import MUTATION_OPERATORS
-from llm_decpomdp.envs.source_code.parsing import parse
-from llm_decpomdp.envs.source_code.positions import LocatedSource
+from llm_decpomdp.envs.source_code.parsing import LocatedSource, parse
 
 KINDS = tuple(MUTATION_OPERATORS)
 

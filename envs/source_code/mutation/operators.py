@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from llm_decpomdp.envs.source_code.positions import FUNCTIONS, LocatedSource, Location
+from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, LocatedSource, Location
 
 OPERATORS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Add: ("+", "-"),

@@ -13,8 +13,7 @@ from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training import checkpoint_manager as saver_module
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.utils.lock import FolderInUse
-from llm_decpomdp.utils.storage import append_json_line
+from llm_decpomdp.utils.storage import FolderInUse, append_json_line
 from tests.algorithms.runs import (
     BATCHES,
     KILLED,

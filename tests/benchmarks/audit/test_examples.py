@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.benchmarks.audit.examples import contradictions, examples
-from llm_decpomdp.envs.problems.humaneval import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 
 
 def told(text: str) -> list[str]:

@@ -16,8 +16,7 @@ from llm_decpomdp.benchmarks.evaluation import run
 from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
-from llm_decpomdp.utils.lock import FolderInUse
-from llm_decpomdp.utils.storage import read_json_lines
+from llm_decpomdp.utils.storage import FolderInUse, read_json_lines
 from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.support.locks import holder
 

@@ -8,7 +8,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp import check_env
-from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
+from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES
 from tests.envs.bugfix_examples import ROW
 
 MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")

@@ -10,8 +10,7 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
 from llm_decpomdp.envs.bugfix.reward import MAXIMUM
-from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
-from llm_decpomdp.envs.datasets.loading import load
+from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, load
 from llm_decpomdp.oracle import answers
 from tests.envs.bugfix_examples import sample
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.bugfix.catalogue import bundled_faults, counting_faults, counts
-from llm_decpomdp.envs.bugfix.programs import bundled_sources
+from llm_decpomdp.envs.bugfix.programs import (
+    bundled_faults,
+    bundled_sources,
+    counting_faults,
+    counts,
+)
 from llm_decpomdp.envs.sandbox import Sandbox
 from tests.envs.bugfix_examples import program_file
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.bugfix.catalogue import bundled_faults, counts
-from llm_decpomdp.envs.bugfix.programs import Source, bundled_sources
-from llm_decpomdp.envs.bugfix.step_limit import MAX_STEPS, counted
+from llm_decpomdp.envs.bugfix.programs import Source, bundled_faults, bundled_sources, counts
+from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, counted
 from llm_decpomdp.envs.sandbox import Sandbox
 
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"

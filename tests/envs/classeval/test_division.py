@@ -6,8 +6,8 @@ from itertools import chain
 
 import pytest
 
-from llm_decpomdp.envs.classeval.division import RULES, divide
-from llm_decpomdp.envs.problems.classeval import load_classes
+from llm_decpomdp.envs.classeval.roles import RULES, divide
+from llm_decpomdp.envs.datasets.classeval import load_classes
 from llm_decpomdp.envs.source_code.classes.skeleton import outline
 from tests.envs.class_examples import SOLUTION, shape_task
 

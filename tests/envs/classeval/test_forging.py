@@ -9,7 +9,7 @@ import pytest
 
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
-from llm_decpomdp.envs.problems.classeval import ClassTask, load_classes
+from llm_decpomdp.envs.datasets.classeval import ClassTask, load_classes
 from llm_decpomdp.envs.sandbox import Sandbox
 from tests.attacks.entries import ENTRIES
 from tests.envs.class_examples import ROW, SKELETON, class_task

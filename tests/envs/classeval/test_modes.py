@@ -8,7 +8,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp import check_env, make
-from llm_decpomdp.envs.problems.unit_tests import case_id
+from llm_decpomdp.envs.datasets.classeval import case_id
 from tests.envs.conftest import make_known
 
 MODES = ("code_feedback", "level_feedback", "level_passed", "passed", "plain", "expert_edits")

@@ -10,7 +10,7 @@ import pytest
 from llm_decpomdp import make
 from llm_decpomdp.envs.classeval.reward import FORGEABLE, ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
-from llm_decpomdp.envs.problems.classeval import load_classes
+from llm_decpomdp.envs.datasets.classeval import load_classes
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.oracle import answers
 from tests.envs.class_examples import SKELETON, SOLUTION, TEST, judge, shape_task

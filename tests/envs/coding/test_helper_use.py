@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.coding.helper_use import lost_results, names
+from llm_decpomdp.envs.coding.feedback import lost_results, names
 
 
 def main(body: str, around: str = "") -> str:

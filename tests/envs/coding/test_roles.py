@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.envs.coding.roles import AuxRole, MainRole, coding_team
-from llm_decpomdp.envs.problems.humaneval import CodeTask, code_task
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 
 
 def make_task(prompt: str, entry_point: str = "now") -> CodeTask:

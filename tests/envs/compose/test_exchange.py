@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from llm_decpomdp import answers, make
+from llm_decpomdp.envs.compose.exchange import _exchange_results, _exchange_stand_in
 from llm_decpomdp.envs.compose.roles import EntryRole
-from llm_decpomdp.envs.compose.sandboxed import _exchange_results, _exchange_stand_in
 from tests.envs.compose.played import expression, points, references, reset
 
 

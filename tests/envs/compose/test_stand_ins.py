@@ -6,7 +6,7 @@ import pytest
 
 from llm_decpomdp import answers, make
 from llm_decpomdp.envs.compose.chains import trace
-from llm_decpomdp.envs.compose.stand_ins import stand_in_values
+from llm_decpomdp.envs.compose.exchange import stand_in_values
 from llm_decpomdp.envs.compose.steps import INPUTS, PAIR, pair_steps, steps
 from tests.envs.compose.played import expression, is_played, points, references
 

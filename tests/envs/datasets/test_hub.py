@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import llm_decpomdp
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL
 from llm_decpomdp.envs.datasets.loading import load
-from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL
-from llm_decpomdp.envs.problems.mbpp import MBPP
+from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.utils import hub
 from tests.envs.hub_server import HubServer
 from tests.envs.own_rows import make_rows, write_lines, write_parquet
@@ -186,7 +186,7 @@ def test_a_hub_that_answers_and_gives_no_data_is_replaced_and_said(monkeypatch, 
 
 SCRIPT = """
 import dataclasses, json, sys
-from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL
 from llm_decpomdp.envs.datasets.loading import load
 
 dataset = dataclasses.replace(COOPHUMANEVAL, hub="own/data")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from llm_decpomdp.envs.feedback.expert_prompt import (
+from llm_decpomdp.envs.feedback.experts import (
     expert_prompt,
     message_text,
     read_reply,

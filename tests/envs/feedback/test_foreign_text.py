@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.feedback.foreign_text import MAX_LINE, foreign_line, presentable
+from llm_decpomdp.envs.feedback.code_mode import MAX_LINE, foreign_line, presentable
 from llm_decpomdp.envs.sandbox import Outcome
 
 MARKUP = """

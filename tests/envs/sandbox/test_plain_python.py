@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, code_task
 from llm_decpomdp.envs.datasets.loading import load
-from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL, code_task
-from llm_decpomdp.envs.problems.mbpp import MBPP
+from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
 from llm_decpomdp.envs.sandbox.differences import differences
 from tests.envs.own_rows import make_rows, write_lines

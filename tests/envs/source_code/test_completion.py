@@ -6,15 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_decpomdp.envs.coding.helper_use import lost_results, names
-from llm_decpomdp.envs.source_code.code_blocks import ATTEMPT, MAX_READ
-from llm_decpomdp.envs.source_code.completion import (
-    find_function,
-    read,
-    signature,
-    syntax_tree,
-    without_definition,
-)
+from llm_decpomdp.envs.coding.feedback import lost_results, names
+from llm_decpomdp.envs.source_code.completion import read
+from llm_decpomdp.envs.source_code.extraction import ATTEMPT, MAX_READ
+from llm_decpomdp.envs.source_code.parsing import find_function, syntax_tree, without_definition
+from llm_decpomdp.envs.source_code.statements import signature
 
 SQ = "def sq(x):\n    y = aux(x)\n    return y + 1"
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.coding.helper_use import lost_results
-from llm_decpomdp.envs.source_code import completion as code
-from llm_decpomdp.envs.source_code.code_blocks import ATTEMPT, CHARACTERS, MAX_READ
-from llm_decpomdp.envs.source_code.completion import read, syntax_tree
+from llm_decpomdp.envs.coding.feedback import lost_results
+from llm_decpomdp.envs.source_code import parsing as code
+from llm_decpomdp.envs.source_code.completion import read
+from llm_decpomdp.envs.source_code.extraction import ATTEMPT, CHARACTERS, MAX_READ
 from llm_decpomdp.envs.source_code.parsing import (
     MAX_CHARACTERS,
     MAX_TOKENS,
     end_of_bound,
     explodes,
     parse,
+    syntax_tree,
     tokens,
 )
 from tests.envs.hostile_texts import HOSTILE, SQ

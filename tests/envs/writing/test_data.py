@@ -9,8 +9,7 @@ import pytest
 
 from llm_decpomdp import make
 from llm_decpomdp.envs.writing.tasks import MAX_POST_LENGTH, TOKEN
-from llm_decpomdp.envs.writing.text_measures import words
-from llm_decpomdp.envs.writing.word_lists import STOP_WORDS
+from llm_decpomdp.envs.writing.text_measures import STOP_WORDS, words
 from llm_decpomdp.oracle import answers
 
 SPLITS = {"tldr": ("train", "test"), "arxiv": ("train", "val")}

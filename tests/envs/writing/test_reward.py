@@ -15,8 +15,7 @@ from llm_decpomdp.envs.writing.reward import (
     LevelReward,
 )
 from llm_decpomdp.envs.writing.roles import ARXIV, TLDR, writing_team
-from llm_decpomdp.envs.writing.text_measures import Pair, transitions
-from llm_decpomdp.envs.writing.word_lists import STOP_WORDS, TRANSITIONS
+from llm_decpomdp.envs.writing.text_measures import STOP_WORDS, TRANSITIONS, Pair, transitions
 
 TLDR_REWARD = LevelReward(writing_team(TLDR, 2), TLDR_KNOTS)
 ARXIV_REWARD = LevelReward(writing_team(ARXIV, 2), ARXIV_KNOTS)

@@ -7,8 +7,8 @@ from math import log
 import pytest
 
 from llm_decpomdp import make
+from llm_decpomdp.envs.writing.source_overlap import FEW, FREQUENT, PRIOR, WordOrder, english
 from llm_decpomdp.envs.writing.text_measures import tokens
-from llm_decpomdp.envs.writing.word_order import FEW, FREQUENT, PRIOR, WordOrder, english
 from llm_decpomdp.seeding import stream
 
 

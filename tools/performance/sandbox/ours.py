@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from llm_decpomdp.envs.problems.humaneval import code_task
+from llm_decpomdp.envs.datasets.humaneval import code_task
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests, instrument
 
 SLOW = frozenset({"HumanEval/75", "HumanEval/147"})

@@ -6,7 +6,7 @@ import pytest
 
 from llm_decpomdp.envs.source_code.classes.completion import read_class
 from llm_decpomdp.envs.source_code.classes.skeleton import is_stub, outline, repaired
-from llm_decpomdp.envs.source_code.completion import parsed
+from llm_decpomdp.envs.source_code.parsing import parsed
 from tests.envs.class_examples import shape_task
 
 AREA = "def area(self):\n    # of a rectangle\n    return self.width * self.height"

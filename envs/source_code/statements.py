@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+from llm_decpomdp.envs.source_code.parsing import (
+    FUNCTIONS,
+    FunctionNode,
+    SyntaxProblem,
+    find_function,
+    parsed,
+)
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TRY = tuple(vars(ast)[name] for name in ("Try", "TryStar") if name in vars(ast))
 BLOCKS = (*TRY, ast.If, ast.With, ast.AsyncWith, ast.For, ast.While, ast.Match)
 """Statements whose bodies bind names of the module."""
@@ -291,3 +296,141 @@ def all_bound(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.MatchMapping) and node.rest:
             names.add(node.rest)
     return names
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """A block of a completion that parses."""
+
+    text: str
+    statements: tuple[Statement, ...]
+    fenced: bool
+
+    @cached_property
+    def definers(self) -> dict[str, list[int]]:
+        """The statements that define each name, by their indices."""
+        return _index(statement.definitions for statement in self.statements)
+
+    @cached_property
+    def binders(self) -> dict[str, list[int]]:
+        """The statements that bind each name or change its object; empty functions are none."""
+        return _index(
+            () if _is_stub_function(statement) else statement.bound | statement.changed
+            for statement in self.statements
+        )
+
+    @cached_property
+    def functions(self) -> dict[str, Statement]:
+        """The last function of each name."""
+        return {s.node.name: s for s in self.statements if isinstance(s.node, FUNCTIONS)}
+
+    @cached_property
+    def fingerprints(self) -> frozenset[str]:
+        """Fingerprints of its functions."""
+        return frozenset(fingerprint(statement.node) for statement in self.functions.values())
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        """The lines of the text, encoded as the columns of nodes count."""
+        return [line.encode() for line in self.text.split("\n")]
+
+    def rank(self, name: str, index: int) -> int:
+        """Return how complete a definition of a name is; an alias is as complete as its function."""
+        definition = self.statements[index].definitions[name]
+        if isinstance(definition, ast.Name) and definition.id in self.functions:
+            return self.functions[definition.id].rank(definition.id)
+        return self.statements[index].rank(name)
+
+
+def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
+    index: dict[str, list[int]] = {}
+    for number, group in enumerate(names):
+        for name in group:
+            index.setdefault(name, []).append(number)
+    return index
+
+
+def _is_stub_function(statement: Statement) -> bool:
+    return isinstance(statement.node, FUNCTIONS) and is_stub(statement.node)
+
+
+def make_module(text: str, tree: ast.Module | SyntaxProblem, fenced: bool) -> Module:
+    """Return a block that parses."""
+    assert isinstance(tree, ast.Module)
+    return Module(text, tuple(map(Statement, tree.body)), fenced)
+
+
+def remove_statements(module: Module, dropped: Collection[int]) -> str:
+    """Return the text of a block without some statements; the others stay on their lines."""
+    if not dropped:
+        return module.text
+    lines = [*module.lines]
+    for index in sorted(dropped, reverse=True):
+        node = module.statements[index].node
+        first, last = first_line(node) - 1, (node.end_lineno or node.lineno) - 1
+        before = lines[first][: node.col_offset] if first == node.lineno - 1 else b""
+        after = lines[last][node.end_col_offset :]
+        alone = not before.strip() and (not after.strip() or after.lstrip().startswith(b"#"))
+        lines[first : last + 1] = [b"" if alone else before + b"pass" + after] + [b""] * (
+            last - first
+        )
+    return b"\n".join(lines).decode()
+
+
+def statement_text(module: Module, index: int) -> str:
+    """Return the text of a statement."""
+    node = module.statements[index].node
+    first, last = first_line(node) - 1, (node.end_lineno or node.lineno) - 1
+    text = module.lines[first : last + 1]
+    text[-1] = text[-1][: node.end_col_offset]
+    if first == node.lineno - 1:
+        text[0] = text[0][node.col_offset :]
+    return b"\n".join(text).decode()
+
+
+def join_code(extra: list[str], texts: list[str]) -> str:
+    """Join code, with imports from the future first."""
+    if not extra and len(texts) == 1:
+        return texts[0]
+    futures: dict[str, None] = {}
+    rest = []
+    for text in (*extra, *texts):
+        lines = text.split("\n")
+        if FUTURE in text and (tree := parsed(text)) is not None:
+            for statement in tree.body:
+                if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+                    futures[ast.unparse(statement)] = None
+                    for number in range(statement.lineno - 1, statement.end_lineno or 0):
+                        lines[number] = ""
+        rest.append("\n".join(lines).strip("\n"))
+    return "\n\n".join(filter(None, [*futures, *rest])) + "\n"
+
+
+FUTURE = "from __future__"
+
+
+@lru_cache(maxsize=256)
+def fingerprints(code: str) -> frozenset[str]:
+    """Return the fingerprints of the functions and methods of code; none where it does not parse."""
+    tree = parsed(code)
+    nodes = ast.walk(tree) if tree is not None else ()
+    return frozenset(fingerprint(node) for node in nodes if isinstance(node, FUNCTIONS))
+
+
+@lru_cache(maxsize=256)
+def bound_names(code: str) -> frozenset[str]:
+    """Return the names that code binds at its top level; none where it does not parse."""
+    tree = parsed(code)
+    statements = map(Statement, tree.body) if tree is not None else ()
+    return frozenset(name for statement in statements for name in statement.bound)
+
+
+def signature(code: str, name: str) -> str:
+    """Return the header of function `name` without its colon, such as `def f(x: int) -> str`.
+
+    It is `def name(...)` where `code` does not define it.
+    """
+    node = find_function(code, name)
+    if node is None or isinstance(node, ast.Lambda):
+        return f"def {name}(...)"
+    return header(node).removesuffix(":")

@@ -10,13 +10,27 @@ that mentions `<think>` or `<|im_end|>` stays intact.
   roles before it are headers of the turn. A marker in a comment counts if another marker or nothing follows it.
 - **Invisible characters** (`INVISIBLE`) outside string literals are removed. Unusual spaces (`BLANKS`) become
   ordinary spaces.
+
+Find the code in an answer: alone, in Markdown fences or amid prose.
+
+- An answer that parses as a whole is one block.
+- Otherwise the text between fences of backticks or tildes is a fenced block, also where a fence is indented,
+  has code on its line, ends the last line of code, or is missing at the end. A fence inside a string literal is
+  part of the code: a block with such a literal, or a comment, before its first fence ends at the first fence at
+  which it parses, of the next few.
+- The rest is prose. So is a fenced block that does not parse. Its blocks are the longest runs of lines that
+  parse.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem, tokens
 
 REASONING = (
     *("think", "thinking", "thought", "thoughts", "reason", "reasoning", "reflection"),
@@ -221,3 +235,198 @@ def _matches(
     for match in pattern.finditer(text, position):
         if any(match[group] is not None for group in groups):
             yield match
+
+
+# Find the code in an answer: alone, in Markdown fences or amid prose
+
+
+MAX_READ = 60_000
+"""Bound on the tokens parsed to find the code in one completion."""
+
+COMPILED = 3
+"""Weight of tokens that are compiled as well."""
+
+ATTEMPT = 30
+"""Cost of a parse in tokens, however short the text is."""
+
+CHARACTERS = 30
+"""Characters that cost as much time as a token, if most of them are white space."""
+
+MAX_FENCES = 64
+"""Maximum number of fences of one completion that are read."""
+
+MAX_INNER_FENCES = 6
+"""Maximum number of fences inside string literals of a block."""
+
+QUOTES = ('"""', "'''")
+
+_FENCE = re.compile(
+    r"^[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+)?(?P<opening>`{3,}|~{3,})(?P<info>[^\n`]*)"
+    r"|(?P<amid>`{3,})(?P<language>[a-z0-9]*)[ \t]*$",
+    re.MULTILINE,
+)
+_LANGUAGE = re.compile(r"\s*(?:python3?|py3?|Python)?(?:\s+|$)")
+_CODE_ON_FENCE = re.compile(
+    r"(?:async[ \t]+def|def|class|import|from|try|if|for|while|with)\b|@\w|#|\w+[ \t]*=[ \t]*lambda\b"
+)
+_CODE_START = re.compile(
+    r"(async\b|def|class|import|from|try|if|with|for|while|@|[A-Za-z_]\w*\s*(:[^=\n]*)?=)"
+)
+
+
+@dataclass
+class Attempts:
+    """Parser of texts of one completion with a budget of tokens."""
+
+    parse: Callable[[str], ast.Module | SyntaxProblem]
+    """The parser, `completion.syntax_tree`."""
+    room: int = MAX_READ
+    """Tokens left to parse."""
+
+    def __call__(self, text: str) -> ast.Module | SyntaxProblem:
+        """Parse a text; return the module, or the reason why it does not parse."""
+        if self.room <= 0:
+            return SyntaxProblem("too much that does not parse", 1, 1)
+        tree = self.parse(text)
+        compiled = isinstance(tree, ast.Module) or tree.parses
+        self.room -= ATTEMPT + len(text) // CHARACTERS
+        self.room -= (COMPILED if compiled else 1) * tokens(text[:MAX_CHARACTERS])
+        return tree
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of an answer."""
+
+    text: str
+    fenced: bool
+    """True for code in a fence; an answer that parses as a whole counts as prose."""
+
+
+def split_blocks(answer: str, parses: Callable[[str], bool]) -> list[Block]:
+    """Split an answer into fenced blocks and the prose around them, in order; blank ones are left out.
+
+    Args:
+        answer: A text whose lines end as on Unix.
+        parses: Check whether a text is code.
+    """
+    fences = list(_fences(answer))
+    if not fences or parses(answer):
+        return [Block(answer, False)] if answer.strip() else []
+    blocks: list[Block] = []
+    position = number = 0
+    while number < len(fences):
+        opening = fences[number]
+        blocks.append(Block(answer[position : opening.before], False))
+        ends = [fence.before for fence in fences[number + 1 :]] + [len(answer)]
+        texts = [answer[opening.code : stop].strip("\n") for stop in ends[: MAX_INNER_FENCES + 1]]
+        end = 0
+        if "#" in texts[0].rpartition("\n")[2] or any(texts[0].count(q) % 2 for q in QUOTES):
+            end = next((i for i, text in enumerate(texts) if parses(text)), 0)
+        blocks.append(Block(texts[end], True))
+        number += 1 + end
+        if number == len(fences):
+            position = len(answer)
+        elif fences[number].opens:
+            position = fences[number].before
+        else:
+            position = fences[number].after
+            number += 1
+    blocks.append(Block(answer[position:], False))
+    return [block for block in blocks if block.text.strip()]
+
+
+@dataclass(frozen=True)
+class _Fence:
+    before: int
+    """End of the text before it."""
+    after: int
+    """Beginning of the text after it, if it closes a block."""
+    code: int
+    """Beginning of the code, if it opens a block."""
+    opens: bool
+    """True if it cannot close a block, as it names a language or has code on its line."""
+
+
+def _fences(answer: str) -> Iterator[_Fence]:
+    if "```" not in answer and "~~~" not in answer:
+        return
+    count = 0
+    for match in _FENCE.finditer(answer):
+        count += 1
+        if count > MAX_FENCES:
+            return
+        if match["amid"]:
+            yield _Fence(match.start(), match.end(), match.end(), bool(match["language"]))
+            continue
+        info, begin = match["info"], match.start("info")
+        language = _LANGUAGE.match(info)
+        code = info[language.end() :] if language else info
+        on_line = _CODE_ON_FENCE.match(code) is not None
+        yield _Fence(
+            before=match.start(),
+            after=match.end(),
+            code=begin + (len(info) - len(code) if on_line else len(info)),
+            opens=bool(info.strip()),
+        )
+
+
+def dedent(text: str) -> str:
+    """Remove the indentation of the first line from all lines; lines with less lose all of it.
+
+    The text of a literal of several lines may lose blanks, but only where the whole block is indented.
+    """
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    margin = first[: len(first) - len(first.lstrip())]
+    return textwrap.dedent(text) if margin else text
+
+
+def continuations(opening: str, text: str) -> Iterator[str]:
+    """Yield the ways in which a text may continue an opening, such as the header of a function.
+
+    The text may follow at once, or be a body below the header: as it stands, with the indentation of its first
+    line lost, or without any.
+    """
+    header, lines = opening.split("\n")[0], text.strip("\n")
+    apart = opening[-1:].isalnum() and text[:1].isalnum()
+    yield f"{opening} {text}" if apart else opening + text
+    yield f"{header}\n{lines}"
+    yield f"{header}\n    {lines.lstrip()}"
+    yield f"{header}\n{textwrap.indent(lines, '    ')}"
+
+
+def parts_that_parse(text: str, attempts: Attempts) -> list[str]:
+    """Return the parts that parse of a text that does not: from each line, the longest run of lines.
+
+    A part begins like code and ends at a top-level line, so that no block is cut inside. Where no line begins
+    like code, the indented ones may be Markdown's code.
+    """
+    lines = text.split("\n")
+    if not any(map(_CODE_START.match, lines)):
+        indented = "\n".join(line if line[:1].isspace() else "" for line in lines)
+        lines = textwrap.dedent(indented).split("\n")
+    parts: list[str] = []
+    start = 0
+    while start < len(lines) and attempts.room > 0:
+        if not _CODE_START.match(lines[start]):
+            start += 1
+            continue
+        end = len(lines)
+        while end > start and attempts.room > 0:
+            part = "\n".join(lines[start:end])
+            tree = attempts(part)
+            if isinstance(tree, ast.Module):
+                parts.append(part)
+                break
+            end = _last_boundary(lines, start, min(end, start + tree.line))
+        start = max(end, start + 1)
+    return parts
+
+
+def _last_boundary(lines: list[str], start: int, end: int) -> int:
+    """Return the last index before `end` at which a top-level line begins, so that no block is cut inside."""
+    for index in range(end - 1, start, -1):
+        line = lines[index]
+        if line and not line[0].isspace():
+            return index
+    return start

@@ -26,12 +26,11 @@ import warnings
 from collections import Counter
 from functools import lru_cache, partial
 
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.datasets.loading import Dataset, bundled_rows
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, missing, text_field
-from llm_decpomdp.envs.problems.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox.instrument import names
-from llm_decpomdp.envs.source_code.parsing import parse
-from llm_decpomdp.envs.source_code.positions import FUNCTIONS
+from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, parse
 
 SPLITS = ("prompt", "test", "validation", "train")
 LAST_IDS = (10, 510, 600, 974)

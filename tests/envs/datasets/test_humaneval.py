@@ -11,12 +11,10 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
-from llm_decpomdp.envs.datasets.loading import load
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask, code_task
+from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, load
 from llm_decpomdp.envs.datasets.rows import BadRow
-from llm_decpomdp.envs.problems.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask, code_task
-from llm_decpomdp.envs.source_code.completion import find_function
-from llm_decpomdp.envs.source_code.parsing import parse
+from llm_decpomdp.envs.source_code.parsing import find_function, parse
 from llm_decpomdp.oracle import answers
 
 ROW = {

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from llm_decpomdp.envs.datasets.known_issues import KNOWN_ISSUES
-from llm_decpomdp.envs.datasets.loading import Dataset, bundled_rows
+from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, Dataset, bundled_rows
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.sandbox import Tests, instrument
 from llm_decpomdp.envs.sandbox.differences import differences
-from llm_decpomdp.envs.source_code.completion import find_function, signature, without_definition
-from llm_decpomdp.envs.source_code.parsing import parse
-from llm_decpomdp.tasks import Task
+from llm_decpomdp.envs.source_code.parsing import find_function, parse, without_definition
+from llm_decpomdp.envs.source_code.statements import signature
+from llm_decpomdp.interfaces import Task
 
 MAX_PROMPT_LENGTH = 100_000
 """Longest problem text, in characters, so that prompts stay inside the observation space."""

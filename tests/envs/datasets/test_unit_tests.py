@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.problems.unit_tests import case_id, class_tests
+from llm_decpomdp.envs.datasets.classeval import case_id, class_tests
 from llm_decpomdp.envs.sandbox import Program, Sandbox
 from tests.envs.class_examples import SOLUTION, shape_task
 

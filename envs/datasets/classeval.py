@@ -1,0 +1,352 @@
+"""ClassEval: the data set and its tasks.
+
+Turns a module of unittest classes into a test that the sandbox can run, one case for each test method.
+
+Each method runs with a fixture of its own (`setUpClass`, `setUp`, `tearDown`, clean-ups), in unittest's order,
+and passes if it raises nothing; a skipped one does not pass.
+
+A class can be tested in two ways. *Split*: the test runs where no program can reach it, and the class's name
+stands for a remote class; what crosses is plain values, so that a program can pass only by giving right answers.
+*Inside*: the test runs in the program's own process, which it needs where it shares more than plain values with
+the class (files, dates, lists that both change), and a program can forge what it reports.
+"""
+
+from __future__ import annotations
+
+import ast
+import logging
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+from llm_decpomdp.envs.datasets.humaneval import MAX_PROMPT_LENGTH
+from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, SOURCES, Dataset, bundled_rows, load
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
+from llm_decpomdp.envs.sandbox import Tests
+from llm_decpomdp.envs.sandbox.instrument import names
+from llm_decpomdp.envs.sandbox.worker_process import is_installed
+from llm_decpomdp.envs.source_code.classes.skeleton import (
+    FunctionNode,
+    Outline,
+    find_class,
+    outline,
+    repaired,
+)
+from llm_decpomdp.envs.source_code.parsing import parse, parsed
+from llm_decpomdp.interfaces import Task, TaskSet
+from llm_decpomdp.utils.extras import install_command
+
+BEHIND = {"bs4": "lxml"}
+"""Modules that others import when asked to, although their packages do not require them."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ClassTask(Task):
+    """A class to complete; its `prompt` is the skeleton."""
+
+    class_name: str
+    test: str
+    """A module of unittest classes."""
+    solution: str = ""
+    """The data's own complete class; empty where there is none."""
+
+    @cached_property
+    def outline(self) -> Outline:
+        """The class with the methods that are to be written."""
+        return outline(self.prompt, self.class_name)
+
+    @cached_property
+    def imports(self) -> str:
+        """The import statements of the skeleton: a test may use their names."""
+        return "\n".join(import_statements(self.prompt))
+
+    @cached_property
+    def packages(self) -> tuple[str, ...]:
+        """The modules beside the standard library that the class and its tests import."""
+        texts = (self.prompt, self.solution, self.test)
+        names = {name for text in texts for name in _imported(text)}
+        names |= {BEHIND[name] for name in names if name in BEHIND}
+        return tuple(sorted(names - sys.stdlib_module_names))
+
+    @cached_property
+    def tests(self) -> Tests:
+        """The cases, to be run apart from the program."""
+        return class_tests(self.test, self.class_name, self.imports, own=self.outline.taken)
+
+    @cached_property
+    def tests_inside(self) -> Tests:
+        """The same cases, to be run in the program's process."""
+        return class_tests(self.test, self.class_name, split=False)
+
+
+def class_task(index: int, row: Row) -> ClassTask:
+    """Make a task of a row with `task_id`, `class_name`, `skeleton`, `test` and perhaps `solution_code`.
+
+    Statements of `import_statement` that the skeleton lacks are put before it.
+
+    Raises:
+        BadRow: If a field is missing, empty or unusable.
+    """
+    name = text_field(row, "class_name").strip()
+    text = repaired(text_field(row, "skeleton").replace("\r\n", "\n"), name)
+    if len(text) > MAX_PROMPT_LENGTH:
+        raise BadRow(f"field 'skeleton' has {len(text)} characters; at most {MAX_PROMPT_LENGTH}")
+    skeleton = _with_imports(text, row.get("import_statement") or [])
+    test = text_field(row, "test")
+    try:
+        outline(skeleton, name)
+        tests = class_tests(test, name)
+    except ValueError as error:
+        raise BadRow(f"fields 'skeleton' and 'test': {error}") from None
+    if not tests.cases:
+        raise BadRow("field 'test' holds no test method of a unittest class")
+    task_id = text_field(row, "task_id")
+    solution = row.get("solution_code")
+    whole = parsed(solution) if isinstance(solution, str) else None
+    return ClassTask(
+        task_id=task_id,
+        index=index,
+        prompt=skeleton,
+        class_name=name,
+        test=test,
+        solution=str(solution) if whole is not None and find_class(whole, name) else "",
+        known_issue=KNOWN_ISSUES.get(task_id),
+    )
+
+
+def load_classes(
+    split: str,
+    source: str | os.PathLike[str],
+    exclude_known_issues: bool = False,
+    refuse: Callable[[Sequence[ClassTask]], Mapping[str, str]] | None = None,
+) -> TaskSet:
+    """Load one split, without the classes that cannot run here.
+
+    They are named with the reason among the set's `excluded` tasks. Arguments and errors as of `load`.
+
+    Args:
+        split: As of `load`.
+        source: As of `load`.
+        exclude_known_issues: As of `load`.
+        refuse: Names the tasks of a user's own file that are not wanted, and why. Those of ClassEval, and ours,
+            need not be asked about.
+    """
+    whole = load(CLASSEVAL, split, source, exclude_known_issues)
+    classes = [task for task in whole.tasks if isinstance(task, ClassTask)]
+    remedy = install_command("classeval")
+    reasons = {
+        task.task_id: f"needs {', '.join(names)}, not installed here: {remedy}"
+        for task in classes
+        if (names := _missing(task))
+    }
+    if refuse is not None and str(source) not in SOURCES:
+        reasons |= refuse([task for task in classes if task.task_id not in reasons])
+    rest = tuple(task for task in whole.tasks if task.task_id not in reasons)
+    if not rest:
+        raise ValueError(f"no class of split {split!r} can run: {reasons}")
+    if reasons:
+        logger.warning("%d classes are left out: %s", len(reasons), reasons)
+    return replace(whole, tasks=rest, excluded={**whole.excluded, **reasons})
+
+
+def _missing(task: ClassTask) -> list[str]:
+    return [name for name in task.packages if not is_installed(name)]
+
+
+def _imported(code: str) -> frozenset[str]:
+    """Return the top-level modules that code imports."""
+    module = parsed(code)
+    names: set[str] = set()
+    for node in ast.walk(module) if module is not None else ():
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return frozenset(names)
+
+
+def import_statements(code: str) -> list[str]:
+    """Return the import statements at the top of code; none where it does not parse."""
+    module = parsed(code)
+    statements = module.body if module is not None else []
+    return [ast.unparse(s) for s in statements if isinstance(s, ast.Import | ast.ImportFrom)]
+
+
+def _with_imports(skeleton: str, statements: object) -> str:
+    """Return a skeleton with the imports of its row that it lacks."""
+    if not isinstance(statements, list):
+        return skeleton
+    present = import_statements(skeleton)
+    texts = [text for statement in statements for text in import_statements(str(statement))]
+    missing = [text for text in texts if text not in present]
+    return "\n".join([*missing, "", skeleton]) if missing else skeleton
+
+
+CLASSEVAL = Dataset(
+    name="classeval",
+    hub="FudanSELab/ClassEval",
+    filename="classeval.jsonl",
+    bundled=partial(bundled_rows, "classeval.jsonl"),
+    to_task=class_task,
+    stand_in=True,
+)
+
+
+# Turns a module of unittest classes into a test that the sandbox can run, one case for each test method
+
+
+MAX_CASE_LENGTH = 2_000
+"""Longest text of one test that an agent is shown, in characters."""
+
+RUN_CODE = """
+import unittest as __unittest__
+
+__file__ = "tests.py"
+
+
+class __Result__(__unittest__.TestResult):
+    def __init__(self):
+        super().__init__()
+        self.problem = None
+
+    def addError(self, test, error):
+        self.problem = self.problem or error[1]
+
+    addFailure = addError
+
+    def addSubTest(self, test, subtest, error):
+        self.problem = self.problem or (error and error[1])
+
+    def addSkip(self, test, reason):
+        self.problem = self.problem or AssertionError("the test was skipped")
+
+    def addUnexpectedSuccess(self, test):
+        self.problem = self.problem or AssertionError("the test passed, but should not")
+
+
+def __changing__(function, /, *args, **kwargs):
+    if hasattr(type(function), "__call_in_place__"):
+        return function.__call_in_place__(*args, **kwargs)
+    return function(*args, **kwargs)
+
+
+def __outcome__(case, name):
+    result = __Result__()
+    __unittest__.TestSuite([case(name)]).run(result)
+    return result.problem or True
+
+
+def __check__(candidate, __record__, __stage__):
+    for number, (case, name) in enumerate({cases}):
+        if __stage__.runs(number):
+            with __stage__:
+                __record__(number, __outcome__(globals()[case], name))
+"""
+
+
+def class_tests(
+    test: str,
+    class_name: str,
+    imports: str = "",
+    split: bool = True,
+    own: frozenset[str] = frozenset(),
+) -> Tests:
+    """Return the cases of a unittest module.
+
+    Args:
+        test: The module.
+        class_name: The class under test.
+        imports: Import statements whose names the tests may use too.
+        split: Runs the tests apart from the program, with the class's name standing for the class.
+        own: The names that the skeleton itself gives a meaning, the class's methods among them.
+
+    Raises:
+        ValueError: If the module does not parse.
+    """
+    try:
+        module = parse(test)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ValueError(f"the test does not parse: {error}") from None
+    cases = sorted(_cases(module), key=lambda case: case[:2])
+    running = RUN_CODE.replace("{cases}", repr([(case, name) for case, name, _ in cases]))
+    texts = tuple(_text(case, name, node, test) for case, name, node in cases)
+    source = "\n".join(
+        [*_used(imports, names(module)), ast.unparse(_Changing().visit(module)), running]
+    )
+    return Tests(
+        source=source,
+        cases=texts,
+        guards=frozenset(),
+        stages=tuple(range(len(cases))),
+        num_stages=len(cases),
+        uses=((),) * len(cases),
+        changes=((),) * len(cases),
+        prefetch=False,
+        judges_result=(True,) * len(cases),
+        minimum=(1,) * len(cases),
+        split=split,
+        methods=own,
+    )
+
+
+def case_id(case: str) -> str:
+    """Return the name of a test, such as `StackTestPush.test_push_1`, from its text."""
+    return case.partition("\n")[0]
+
+
+def _cases(module: ast.Module) -> Iterator[tuple[str, str, FunctionNode]]:
+    """Yield the test methods: class, name and code, those of base classes in the module included."""
+    classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
+    for name, node in classes.items():
+        line = list(_ancestry(node, classes))
+        if any(_is_test_case(base) for ancestor in line for base in ancestor.bases):
+            methods: dict[str, FunctionNode] = {}
+            for ancestor in reversed(line):
+                methods |= {s.name: s for s in ancestor.body if isinstance(s, FunctionNode)}
+            yield from ((name, m, code) for m, code in methods.items() if m.startswith("test"))
+
+
+def _ancestry(
+    node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int = 0
+) -> Iterator[ast.ClassDef]:
+    """Yield a class and those of the module that it derives from."""
+    yield node
+    for base in node.bases:
+        parent = classes.get(base.id) if isinstance(base, ast.Name) else None
+        if parent is not None and depth < len(classes):
+            yield from _ancestry(parent, classes, depth + 1)
+
+
+def _used(imports: str, wanted: set[str]) -> Iterator[str]:
+    """Yield the import statements that bind one of the wanted names; others may be slow and are not needed."""
+    for statement in parse(imports).body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            bound = {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
+            if bound & (wanted | {"*"}):
+                yield ast.unparse(statement)
+
+
+class _Changing(ast.NodeTransformer):
+    """Marks the calls whose results nobody looks at."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            call.args.insert(0, call.func)
+            call.func = ast.Name("__changing__", ast.Load())
+        return self.generic_visit(node)
+
+
+def _is_test_case(base: ast.expr) -> bool:
+    return ast.unparse(base).rpartition(".")[2].endswith("TestCase")
+
+
+def _text(case: str, name: str, node: FunctionNode, test: str) -> str:
+    lines = test.replace("\r\n", "\n").split("\n")[node.lineno - 1 : node.end_lineno]
+    text = f"{case}.{name}\n{textwrap.dedent(chr(10).join(lines))}"
+    return text if len(text) <= MAX_CASE_LENGTH else text[:MAX_CASE_LENGTH] + "..."

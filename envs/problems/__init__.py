@@ -1,1 +1,0 @@
-"""Programming problems as tasks: HumanEval, MBPP and ClassEval, with their tests."""

@@ -1,0 +1,108 @@
+"""Texts of models and programs, made safe to print on a terminal.
+
+Human-readable numbers and durations.
+
+Text files of users, which must be in UTF-8.
+
+Warnings that name the user's line, however deep in the package their cause is.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and newline: ESC, BEL, CR, CSI, ...
+    "\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # no width, directions
+    "\ud800-\udfff\U000e0001-\U000e007f]"  # surrogates, which cannot be printed; tags, which cannot be seen
+)
+
+
+def visible(text: str) -> str:
+    r"""Escape characters of a text that control a terminal, or that hide or reorder others.
+
+    They appear as in Python's literals, such as `\x1b` for the escape character. Newlines, tabs and the joiners of
+    emoji stay.
+    """
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def plain(text: str) -> Text:
+    """Escape a text for rich, in which no part of it is markup either."""
+    from rich.text import Text
+
+    return Text(visible(text))
+
+
+# Human-readable numbers and durations
+
+
+def duration(seconds: float) -> str:
+    """Format seconds, such as 45.0 s, 12 min 30 s or 3 h 20 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def number(value: float, *, sign: bool = False) -> str:
+    """Format a number with two decimals and a real minus sign."""
+    text = f"{value:+.2f}" if sign else f"{value:.2f}"
+    return text.replace("-0.00", "0.00").replace("+0.00", "0.00").replace("-", "\u2212")
+
+
+# Text files of users, which must be in UTF-8
+
+
+class WrongEncoding(UnicodeError):
+    """A text file that is not in UTF-8; the text names the file, the line and the remedy."""
+
+
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""First bytes of a text in UTF-16."""
+
+
+def read_utf8(path: Path) -> str:
+    """Read a text file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        OSError: If it cannot be read.
+        WrongEncoding: If it has another encoding.
+    """
+    data = path.read_bytes()
+    if data.startswith(UTF_16):
+        raise WrongEncoding(
+            f"{path} is in UTF-16: write the file in UTF-8, as with iconv -f utf-16 -t utf-8"
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise WrongEncoding(
+            f"{path}, line {line}: the byte 0x{data[error.start]:02x} is not UTF-8: write the file in UTF-8, as "
+            f"with iconv -f latin1 -t utf-8"
+        ) from None
+
+
+# Warnings that name the user's line, however deep in the package their cause is
+
+
+BETWEEN = ("llm_decpomdp", "pettingzoo", "gymnasium")
+"""Packages whose frames are skipped on the way to the user's line."""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost line that is in none of the packages of `BETWEEN`."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in BETWEEN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
