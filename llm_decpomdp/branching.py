@@ -8,11 +8,13 @@ an environment without the wrapper.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pettingzoo import AECEnv, ParallelEnv
 from typing_extensions import Protocol, runtime_checkable
+
+from llm_decpomdp.seeding import stream
 
 Env = TypeVar("Env")
 
@@ -44,6 +46,22 @@ class Restorable(Recorded, Protocol):
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Continue from a value of `snapshot`."""
+        ...
+
+
+@runtime_checkable
+class MessageTurns(Protocol):
+    """A wrapper with turns in which actions are messages to teammates, between those of the environment."""
+
+    speaking: bool
+    """True while the next actions are messages."""
+
+    def listeners(self, sender: str) -> Sequence[str]:
+        """Return the agents that a message of `sender` is for."""
+        ...
+
+    def seed_noise(self, seed: int) -> None:
+        """Restart the stream that loss and noise of the next episodes are drawn from."""
         ...
 
 
@@ -98,6 +116,28 @@ def record(env: object) -> Any:
         return env.snapshot().get("episode")
     inner = inner_env(env)
     return None if inner is None else record(inner)
+
+
+def message_turns(env: Any) -> MessageTurns | None:
+    """Return the wrapper with message turns among an environment and its wrappers; `None` without one."""
+    while env is not None:
+        if isinstance(env, MessageTurns):
+            return env
+        env = inner_env(env)
+    return None
+
+
+def seed_noise(env: object, seed: int, *names: str | int) -> None:
+    """Give the message turns of an environment, if it has any, a stream of their own for what is lost.
+
+    Args:
+        env: Any environment, wrapped or not.
+        seed: The run's seed.
+        *names: Purpose of the stream.
+    """
+    if (wrapper := message_turns(env)) is not None:
+        # The stream is called "channel" in all runs so far: another name would change their messages.
+        wrapper.seed_noise(int(stream(seed, "channel", *names).integers(2**32)))
 
 
 def _attribute(env: object) -> str | None:

@@ -113,6 +113,8 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
                 f"{name} needs one role or more, each with an agent of its own, got {self.possible_agents}: give "
                 "every role another name, such as player_0 and player_1"
             )
+        self.authors = tuple(self.possible_agents)
+        """The agents whose texts are judged; one agent of a wrapper may write those of several."""
         self.agents: list[str] = []
         agents = self.possible_agents
         self.observation_spaces = {agent: UnicodeText(MAX_OBSERVATION_LENGTH) for agent in agents}
@@ -291,8 +293,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         """
         if snapshot["env"] != self.name:
             raise ValueError(f"a snapshot of {snapshot['env']!r} cannot restore {self.name!r}")
-        if "channel" in snapshot:
-            raise ValueError(f"a snapshot with a channel cannot restore {self.name!r} without one")
+        if "inner" in snapshot:  # a wrapper's own state is around the environment's
+            raise ValueError(
+                f"a snapshot of a wrapped environment cannot restore {self.name!r} without the wrapper, such as a "
+                "channel"
+            )
         episode = Episode.from_json(snapshot["episode"])
         self.tasks.find(episode.task_id)
         if set(episode.prompts) != set(self.possible_agents):

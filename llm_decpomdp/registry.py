@@ -9,7 +9,7 @@ import importlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
@@ -21,16 +21,20 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import MODES
 from llm_decpomdp.plugins import Plugin, announced, find, imported, is_added, only
 from llm_decpomdp.utils.text import warn
-from llm_decpomdp.validation import check_flags, unknown
+from llm_decpomdp.validation import unknown
 
 PARTS = {"reward": ("components",), "mode": ("info_keys", "first", "secrets")}
 """Parts that others can replace, and the attributes of each besides `__call__`."""
 
 WRAPPERS = {
-    "channel": "llm_decpomdp.wrappers.channel",
-    "centralised": "llm_decpomdp.wrappers.centralized",
+    "centralized": "llm_decpomdp.wrappers.centralized:centralize",
+    "channel": "llm_decpomdp.wrappers.channel:add_channel",
 }
-"""Optional wrappers by the argument of `make`; each module loads when it is first used."""
+"""Optional wrappers: the argument of `make` that asks for each, and a function from the environment and the
+argument's value to the wrapped environment. They are applied in this order, and load when they are first used."""
+
+OLD_ARGUMENTS = {"centralised": "centralized"}
+"""Former spellings of arguments of `make`."""
 
 ID_PATTERN = re.compile(r"[a-z][a-z0-9_-]*-v\d+")
 
@@ -156,26 +160,19 @@ def registered() -> list[str]:
     return sorted(_registry)
 
 
-def make(
-    id: str,
-    *,
-    centralised: bool = False,
-    channel: Mapping[str, Any] | None = None,
-    reward: str | None = None,
-    **kwargs: Any,
-) -> DecPOMDPEnv:
+def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     """Build an environment.
 
     Args:
         id: A registered id, such as `coophumaneval-v0`, or `module:id` to import first the module that
             registers it.
-        centralised: Let one agent, `team_0`, stand for all: see `llm_decpomdp.wrappers.centralized`.
-        channel: Let agents send each other messages: `llm_decpomdp.wrappers.messages.ChannelOptions` by name.
-            Without any there is no channel.
         reward: A reward of your own: `module:NAME` of a function from the environment's reward to yours, or the
             name of one that an installed package announces.
         **kwargs: Arguments of the environment; they override the registered defaults. An `external_mode` of your
-            own is such a name too, of a function from the environment's mode to yours.
+            own is such a name too, of a function from the environment's mode to yours. Every environment also
+            takes the arguments of `WRAPPERS`: `centralized=True` lets one agent, `team_0`, stand for all
+            (`llm_decpomdp.wrappers.centralized`), and `channel={...}` lets agents send each other messages
+            (`llm_decpomdp.wrappers.messages.ChannelOptions` by name; without any there is no channel).
 
     Raises:
         ImportError: If a module cannot be imported.
@@ -184,13 +181,14 @@ def make(
             parts to replace, or what replaces them is none.
         ValueError: If an argument has a bad value.
     """
-    check_flags(centralised=centralised)
+    kwargs = {OLD_ARGUMENTS.get(key, key): value for key, value in kwargs.items()}
+    wrappers = {key: kwargs.pop(key) for key in WRAPPERS if key in kwargs}
     parts = {} if reward is None else {"reward": reward}
-    if _is_own_mode(id, kwargs.get("external_mode")):
+    if _is_custom_mode(id, kwargs.get("external_mode")):
         parts["mode"] = kwargs.pop("external_mode")
     for key in kwargs:
         if not takes(id, key):
-            valid = inspect.signature(_builder(id)).parameters
+            valid = [*inspect.signature(_builder(id)).parameters, *WRAPPERS]
             raise TypeError(f"{id}: {unknown('argument', key, valid)}")
     arguments = {**spec(id).kwargs, **kwargs}
     env: DecPOMDPEnv = _builder(id)(**arguments)
@@ -199,20 +197,15 @@ def make(
         exchange(bare, kind, name)
         arguments["external_mode" if kind == "mode" else kind] = name
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
-    if channel is not None and not isinstance(channel, Mapping):
-        raise TypeError(
-            f"channel must be a mapping of options, such as {{'bandwidth': 40}}, got {channel!r}"
-        )
-    if channel:
-        if centralised:
-            raise ValueError(f"{id}: one agent stands for a centralised team: drop channel")
-        env = importlib.import_module(WRAPPERS["channel"]).with_channel(env, channel)
-    if centralised:
-        env = importlib.import_module(WRAPPERS["centralised"]).centralised(env)
+    for key, value in wrappers.items():
+        if value is None or value is False or value == {}:  # off: its module need not exist
+            continue
+        module, _, function = WRAPPERS[key].partition(":")
+        env = getattr(importlib.import_module(module), function)(env, value)
     return env
 
 
-def _is_own_mode(id: str, mode: Any) -> bool:
+def _is_custom_mode(id: str, mode: Any) -> bool:
     """Check whether a mode is of others: none of this library, nor the environment's default."""
     own = (*MODES, defaults(id).get("external_mode"))
     return mode not in own and is_added("mode", mode)

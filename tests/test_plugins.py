@@ -90,7 +90,7 @@ def test_reward_and_mode_of_an_environment_are_replaced(example, names):
 
 
 def test_a_centralised_team_has_the_other_reward_too(example):
-    env = make("probe-turns-v0", reward="brief", centralised=True)
+    env = make("probe-turns-v0", reward="brief", centralized=True)
     env.reset(seed=0)
     infos = env.step({"team_0": "<player_0>ab</player_0><player_1>c</player_1>"})[4]
     assert infos["team_0"]["reward/length"] == -0.03

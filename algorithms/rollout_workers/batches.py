@@ -23,9 +23,9 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.branching import seed_noise
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.wrappers.channel import seed_noise
 
 Item = TypeVar("Item")
 

@@ -20,9 +20,9 @@ from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.branching import seed_noise
 from llm_decpomdp.policy import LexicalPolicy, Policy, Team, TrainablePolicy
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.wrappers.channel import seed_noise
 
 logger = logging.getLogger(__name__)
 

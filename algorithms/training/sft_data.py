@@ -12,13 +12,13 @@ from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.branching import message_turns
 from llm_decpomdp.options import Options, option
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.text import WrongEncoding, read_utf8
 from llm_decpomdp.validation import unknown
-from llm_decpomdp.wrappers.channel import channel_of
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ def reference_demonstrations(
     missing: dict[str, int] = dict.fromkeys(agents, 0)
     for start in starts:
         state, prompts = reset_branch(env, start)
-        if (channel := channel_of(state)) is not None and channel.speaking:
+        if (channel := message_turns(state)) is not None and channel.speaking:
             prompts = dict(state.step(dict.fromkeys(prompts, ""))[0])
         references = answers(state).references
         lacking = [agent for agent in agents if agent not in references]

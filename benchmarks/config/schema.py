@@ -29,7 +29,6 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.options import Options, option, option_of, sections_of, type_in_words
 from llm_decpomdp.registry import make, takes
-from llm_decpomdp.wrappers.centralized import writers
 
 ENV_ID = "coophumaneval-v0"
 
@@ -270,7 +269,7 @@ class Config(Options):
 
 
 SIZES: dict[str, Callable[[DecPOMDPEnv], int]] = {
-    "num_agents": lambda env: len(writers(env)),
+    "num_agents": lambda env: len(env.authors),
     "num_turns": lambda env: env.num_turns,
 }
 """Sizes of an environment, with or without an argument for them."""

@@ -36,11 +36,11 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import build_env
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import at_once
+from llm_decpomdp.branching import message_turns
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.plugins import find, is_announced
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.registry import make
-from llm_decpomdp.wrappers.channel import channel_of
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,9 @@ def single_agent(setting: Setting) -> Baseline:
 def single_agent_matched(setting: Setting) -> Baseline:
     """Build that of one agent alone, whose limit is the sum of those of the team's agents, messages included."""
     team = teams.team_spec(setting.config, setting.env.possible_agents)
-    texts = 1 if channel_of(setting.env) is None else 2  # of an agent, in a turn without a channel
+    texts = (
+        1 if message_turns(setting.env) is None else 2
+    )  # of an agent, in a turn without a channel
     limit = texts * sum(team.policies[name].max_new_tokens for name in team.agents.values())
     model = replace(setting.config.model, max_new_tokens=limit)
     return _with_model(replace(setting.config, model=model), _alone(setting))

@@ -21,10 +21,9 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Act, Timer, distinct_policies
 from llm_decpomdp.benchmarks.evaluation.play import sample_row
-from llm_decpomdp.branching import branch, branches_in_threads
+from llm_decpomdp.branching import branch, branches_in_threads, seed_noise
 from llm_decpomdp.policy import Seedable, Team
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.wrappers.channel import seed_noise
 
 ON_ERROR = ("raise", "skip")
 """Choices once a request to a server has failed for good: end the evaluation, or go on without its episode."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from llm_decpomdp.branching import message_turns
 from llm_decpomdp.testing.player import Record, TextEnv, Trial, references
 from llm_decpomdp.testing.rules import require, short
 
@@ -20,7 +20,7 @@ def check_decentralisation(trial: Trial, completions: Sequence[str]) -> None:
     signal speaks of: in a comment at the end, and, where the completion is Python, in the name of
     an unused variable of every function. The word may not occur in another agent's prompt; and as
     long as an agent's infos and the rewards are equal in both, its prompts must be equal too.
-    The messages of a channel (`llm_decpomdp.wrappers.channel`) are the same both times; they are checked
+    Messages between agents (`llm_decpomdp.branching.MessageTurns`) are the same both times; they are checked
     apart, as no word of them may reach an agent that they are not for.
 
     Args:
@@ -96,21 +96,14 @@ def _compare(
 
 def _is_speaking(env: TextEnv) -> bool:
     """Check whether the next actions are messages of a channel."""
-    channel = _channel_of(env)
+    channel = message_turns(env)
     return channel is not None and channel.speaking
-
-
-def _channel_of(env: Any) -> Any:
-    """Return the channel of an environment; loaded late, as a channel's options load pydantic."""
-    from llm_decpomdp.wrappers.channel import channel_of
-
-    return channel_of(env)
 
 
 def _check_listeners(trial: Trial, writer: str) -> None:
     """Send a unique word as every message of an agent, and look for it in the prompts of those it is not for."""
     watched, word = trial.watch(trial.make()), f"canary{trial.seed:x}qzjx"
-    channel = _channel_of(watched.env)
+    channel = message_turns(watched.env)
     if channel is None:
         return
     watched.reset(trial.seed)

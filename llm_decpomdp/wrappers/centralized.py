@@ -1,4 +1,4 @@
-"""Centralised teams: one policy reads the prompts of all agents, and writes all their parts in one completion.
+"""Centralized teams: one policy reads the prompts of all agents, and writes all their parts in one completion.
 
 An upper bound for communication: the same tasks, the same reward, and nothing that one agent knows and
 another does not. The joint prompt has a section for the prompt of each agent; the joint completion holds the
@@ -16,9 +16,10 @@ from typing import Any
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH, DecPOMDPEnv
 from llm_decpomdp.interfaces import Info, Mode, Reward, Role, TaskSet, Turn, Verdict, judge, notes
 from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.validation import check_flags
 
 TEAM = "team_0"
-"""Id of the one agent of a centralised team."""
+"""Id of the one agent of a centralized team."""
 
 UNTAGGED, MISSING = "untagged", "missing_parts"
 """Infos: whether a completion has no part at all, and the number of agents without one."""
@@ -27,21 +28,28 @@ NARROWEST = 5
 """Least number of equals signs on each side of a section's title."""
 
 
-def centralised(env: DecPOMDPEnv) -> DecPOMDPEnv:
+def centralize(env: DecPOMDPEnv, enabled: bool = True) -> DecPOMDPEnv:
     """Return the environment in which one agent, `team_0`, stands for all agents of `env`.
 
     Its turns, tasks, reward, feedback and secrets are those of `env`. A part that is not in its tags is empty.
     Since one policy sees and writes everything, `check_env` has no team-mates whose texts could leak: what one
     agent must not know of another it knows. Hidden tests stay hidden.
 
+    Args:
+        env: The environment.
+        enabled: The value of `make`'s argument: `False` returns `env` as it is.
+
     Raises:
-        ValueError: If it is centralised already.
+        ValueError: If it is centralized already, or `enabled` is neither true nor false.
     """
+    check_flags(centralized=enabled)
+    if not enabled:
+        return env
     if isinstance(env.mode, JointMode):
-        raise ValueError(f"{env.name} is centralised already")
+        raise ValueError(f"{env.name} is centralized already")
     agents = tuple(env.possible_agents)
     joint = DecPOMDPEnv(
-        f"{env.name}_centralised",
+        f"{env.name}_centralised",  # as in stored snapshots, which name their environment
         partial(_tasks, env),
         [JointRole(tuple(env.roles))],
         JointReward(env.reward, agents),
@@ -51,16 +59,12 @@ def centralised(env: DecPOMDPEnv) -> DecPOMDPEnv:
         discount=env.discount,
         render_mode=env.render_mode,
     )
+    joint.authors = agents
     joint.observation_spaces[TEAM] = UnicodeText((len(agents) + 1) * MAX_OBSERVATION_LENGTH)
-    joint.spec_id, joint.spec_kwargs = env.spec_id, {**env.spec_kwargs, "centralised": True}
+    joint.spec_id, joint.spec_kwargs = env.spec_id, {**env.spec_kwargs, "centralized": True}
     written = f"One policy writes the parts of all agents: {', '.join(agents)}."
     joint.description = f"{env.description} {written}".strip()
     return joint
-
-
-def writers(env: DecPOMDPEnv) -> list[str]:
-    """Return the agents whose parts are written: of a centralised team those that its one agent stands for."""
-    return list(env.mode.agents if isinstance(env.mode, JointMode) else env.possible_agents)
 
 
 def _tasks(env: DecPOMDPEnv) -> TaskSet:

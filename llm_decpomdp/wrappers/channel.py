@@ -20,7 +20,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
-from llm_decpomdp.branching import Restorable, branch, inner_env
+from llm_decpomdp.branching import Restorable, branch
 from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.options import names
 from llm_decpomdp.oracle import Answers, answers
@@ -288,7 +288,7 @@ def _check_restorable(env: object) -> None:
         )
 
 
-def with_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> ChannelEnv:
+def add_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> ChannelEnv:
     """Put a channel around an environment.
 
     Args:
@@ -299,31 +299,16 @@ def with_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> Chann
         TypeError: If there is no such option, or the environment has no snapshots.
         ValueError: If an option has a bad value, or the environment one agent.
     """
+    if not isinstance(options, Mapping | ChannelOptions):
+        raise TypeError(
+            f"channel must be a mapping of options, such as {{'bandwidth': 40}}, got {options!r}"
+        )
     if not isinstance(options, ChannelOptions):
         for key in options:
             if key not in names(ChannelOptions):
                 raise TypeError(unknown("option of channel", key, names(ChannelOptions)))
         options = ChannelOptions(**options)
     return ChannelEnv(env, options)
-
-
-def seed_noise(env: Any, seed: int, *names: str | int) -> None:
-    """Give the channel of an environment, if it has one, a stream of its own for what it loses.
-
-    Args:
-        env: Any environment, wrapped or not.
-        seed: The run's seed.
-        *names: Purpose of the stream.
-    """
-    if (channel := channel_of(env)) is not None:
-        channel.seed_noise(int(stream(seed, "channel", *names).integers(2**32)))
-
-
-def channel_of(env: Any) -> ChannelEnv | None:
-    """Return the channel among an environment and its wrappers; `None` without one."""
-    while env is not None and not isinstance(env, ChannelEnv):
-        env = inner_env(env)
-    return env
 
 
 @answers.register

@@ -17,7 +17,7 @@ def joint(env: ParallelEnv[str, Any, Any]) -> Joint:
 
     The problem is another one than the team's, since its player knows all that the agents know: an upper bound.
     Prompts have a section for each agent, and completions hold each agent's part in tags of its name, such as
-    `<aux_0>...</aux_0>`, as in `llm_decpomdp.make(..., centralised=True)`; a part without tags is empty.
+    `<aux_0>...</aux_0>`, as in `llm_decpomdp.make(..., centralized=True)`; a part without tags is empty.
 
     Args:
         env: A team environment of texts. It is played as it is, not copied.

@@ -8,7 +8,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.envs.probes.parts import Cues, Points, ProbeTask, Words, probe_env, probe_task
-from llm_decpomdp.wrappers.channel import ChannelEnv, with_channel
+from llm_decpomdp.wrappers.channel import ChannelEnv, add_channel
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
 from studies.hypotheses.training import every_start, team_of, train, value
 
@@ -34,7 +34,7 @@ def told(options: dict[str, Any]) -> ChannelEnv:
         for place, secret in enumerate(SECRETS)
     ]
     env = probe_env("told", tasks, Points(_second_says_it, 0.0), Cues(), 1, 1.0, None)
-    return with_channel(env, {"bandwidth": 1, **options})
+    return add_channel(env, {"bandwidth": 1, **options})
 
 
 def _second_says_it(task: ProbeTask, words: Words) -> float:

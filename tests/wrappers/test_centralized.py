@@ -1,4 +1,4 @@
-"""A centralised team: one agent that writes the parts of all."""
+"""A centralized team: one agent that writes the parts of all."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from llm_decpomdp import answers, check_env, make
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.wrappers.centralized import (
     TEAM,
-    centralised,
+    centralize,
     join_parts,
     join_prompts,
     read_parts,
     read_prompts,
-    writers,
 )
 
 AGENTS = ("aux_0", "main_0")
 
 
 def coding(**arguments: Any) -> DecPOMDPEnv:
-    return make("coophumaneval-v0", centralised=True, source="bundled", split="test", **arguments)
+    return make("coophumaneval-v0", centralized=True, source="bundled", split="test", **arguments)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_gold_completions_of_every_bundled_problem_earn_full_marks() -> None:
 
 def test_rewards_and_prompts_are_those_of_the_team() -> None:
     env, team = coding(), make("coophumaneval-v0", source="bundled", split="test")
-    assert env.possible_agents == [TEAM] and writers(env) == team.possible_agents
+    assert env.possible_agents == [TEAM] and list(env.authors) == team.possible_agents
     first, _ = env.reset(seed=3)
     prompts, _ = team.reset(seed=3)
     assert read_prompts(first[TEAM], team.possible_agents) == prompts
@@ -109,7 +108,7 @@ def test_texts_without_tags_are_empty_parts_and_counted() -> None:
 
 def test_the_contract_holds() -> None:
     tagged = [join_parts({"aux_0": "def aux(x):\n    return x", "main_0": "pass"}), "<main_0>x"]
-    check_env("probe-relay-v0", centralised=True, completions=[join_parts({"player_0": "a"})])
+    check_env("probe-relay-v0", centralized=True, completions=[join_parts({"player_0": "a"})])
     check_env(coding, num_turns=2, completions=tagged)
 
 
@@ -130,11 +129,16 @@ def test_snapshots_forks_and_pickles_go_on_alike() -> None:
 
 def test_it_is_named_in_the_metadata_and_done_once() -> None:
     env = coding()
-    assert env.metadata["kwargs"]["centralised"] is True
+    assert env.metadata["kwargs"]["centralized"] is True
     assert "parts of all agents: aux_0, main_0" in env.metadata["description"]
     again = make(env.spec_id, **env.spec_kwargs)
     assert again.metadata == env.metadata
-    with pytest.raises(ValueError, match="centralised already"):
-        centralised(env)
-    with pytest.raises(ValueError, match="centralised must be True or False"):
-        make("coophumaneval-v0", centralised="no")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="centralized already"):
+        centralize(env)
+    with pytest.raises(ValueError, match="centralized must be True or False"):
+        make("coophumaneval-v0", centralized="no")
+
+
+def test_the_british_spelling_still_builds_the_same_environment():
+    env = make("probe-relay-v0", centralised=True)
+    assert env.metadata == make("probe-relay-v0", centralized=True).metadata

@@ -11,9 +11,9 @@ import pytest
 from llm_decpomdp import DecPOMDPEnv, answers, check_env, make
 from llm_decpomdp.algorithms.rollouts.environment import reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.branching import branch, record
+from llm_decpomdp.branching import branch, message_turns, record, seed_noise
 from llm_decpomdp.testing.rules import ConformanceError
-from llm_decpomdp.wrappers.channel import COST, ChannelEnv, channel_of, seed_noise, with_channel
+from llm_decpomdp.wrappers.channel import COST, ChannelEnv, add_channel
 from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox
 from tests.wrapper_cases import Greeting
 
@@ -288,7 +288,7 @@ def test_people_see_answers_and_messages(capsys):
 
 def test_the_strict_check_passes_of_wrappers_around_a_channel():
     env = make("probe-halves-v0", channel={"bandwidth": 4})
-    assert channel_of(Greeting(env)) is env
+    assert message_turns(Greeting(env)) is env
     check_env(lambda: Greeting(make("probe-halves-v0", channel={"bandwidth": 4})))
 
 
@@ -327,7 +327,7 @@ def test_the_strict_check_finds_a_leak(kind):
         ({"channel": {"loss": 2}}, ValueError, "loss must be at most 1, got 2"),
         ({"channel": {"topology": "line"}}, ValueError, "unknown topology 'line'"),
         ({"channel": {"delay": 0}, "num_agents": 1}, ValueError, "needs two agents or more"),
-        ({"channel": {"delay": 0}, "centralised": True}, ValueError, "drop channel"),
+        ({"channel": {"delay": 0}, "centralized": True}, ValueError, "drop channel"),
     ],
 )
 def test_what_means_nothing_is_refused(arguments, error, words):
@@ -337,4 +337,4 @@ def test_what_means_nothing_is_refused(arguments, error, words):
 
 def test_a_channel_goes_directly_around_an_environment():
     with pytest.raises(TypeError, match="put other wrappers around the channel"):
-        with_channel(Greeting(make("probe-halves-v0")), {"bandwidth": 1})
+        add_channel(Greeting(make("probe-halves-v0")), {"bandwidth": 1})

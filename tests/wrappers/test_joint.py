@@ -1,4 +1,4 @@
-"""One player for all agents: the same as the centralised team, for environments of any class."""
+"""One player for all agents: the same as the centralized team, for environments of any class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.wrapper_cases import Paying
 
 @pytest.mark.parametrize("env_id", ["probe-turns-v0", "probe-halves-v0", "probe-relay-v0"])
 def test_a_joint_view_is_the_centralised_team(env_id):
-    team, view = make(env_id, centralised=True), joint(make(env_id))
+    team, view = make(env_id, centralized=True), joint(make(env_id))
     agents = make(env_id).possible_agents
     texts = (join_parts(dict.fromkeys(agents, "a")), "a", join_parts({agents[0]: "b"}))
     for seed in range(50):
