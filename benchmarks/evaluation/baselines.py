@@ -139,7 +139,7 @@ def find_baseline(name: str, setting: Setting) -> Baseline:
     """
     if name not in BASELINES:
         return replace(_own(name, setting), name=name)
-    if name in OF_TEAMS and setting.env_options.get("centralised"):
+    if name in OF_TEAMS and setting.env_options.get("centralized"):
         raise ConfigError(
             f"{name} is about a team, and one agent stands for a centralised one: drop env.centralised"
         )
@@ -202,7 +202,7 @@ def single_agent_matched(setting: Setting) -> Baseline:
 
 def _alone(setting: Setting) -> DecPOMDPEnv:
     """Build the environment for one agent, who writes without tags and has nobody to talk to."""
-    return setting.make_env(num_agents=1, centralised=False, channel={})
+    return setting.make_env(num_agents=1, centralized=False, channel={})
 
 
 def untrained(setting: Setting, **changes: Any) -> Baseline:

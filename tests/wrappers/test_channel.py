@@ -248,7 +248,7 @@ def test_a_snapshot_fits_its_own_channel_alone():
     other = make("probe-halves-v0", channel={"bandwidth": 6})
     with pytest.raises(ValueError, match="a snapshot with the channel"):
         other.restore(env.snapshot())
-    with pytest.raises(ValueError, match="a snapshot with a channel cannot restore"):
+    with pytest.raises(ValueError, match="a snapshot of a wrapped environment cannot restore"):
         make("probe-halves-v0").restore(env.snapshot())
 
 

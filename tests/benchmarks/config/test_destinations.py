@@ -24,6 +24,7 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.setup import trainer_options
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.options import pick
+from llm_decpomdp.registry import OLD_ARGUMENTS
 from llm_decpomdp.wrappers.channel import ChannelEnv
 from llm_decpomdp.wrappers.messages import ChannelOptions
 
@@ -137,7 +138,8 @@ def test_arguments_of_an_environment_arrive(monkeypatch: pytest.MonkeyPatch) -> 
     env = config.make_train_env()
     for key, value in ENV.items():
         assert attrgetter(key)(Config()) != value, f"{key} is tested with its default"
-        assert env.spec_kwargs[ARGUMENTS[key]] == value, key
+        argument = OLD_ARGUMENTS.get(ARGUMENTS[key], ARGUMENTS[key])
+        assert env.spec_kwargs[argument] == value, key
     assert env.spec_id == "mbpp-v0" and env.spec_kwargs["exclude_known_issues"]
     assert len(env.tasks) == 9
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import threading
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import instrument as syntax
 from llm_decpomdp.envs.source_code.completion import read
+
+syntax = importlib.import_module(
+    "llm_decpomdp.envs.sandbox.instrument"
+)  # the package has a function of that name
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
