@@ -26,7 +26,7 @@ from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import KINDS, PolicySpec, endpoint_of
 from llm_decpomdp.agents.team import check_declaration, load_team
-from llm_decpomdp.plugins import origin_of
+from llm_decpomdp.plugins import plugin_origin
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy
 
 FORMAT = 1
@@ -282,7 +282,7 @@ def _spec_of_model(policy: Any) -> PolicySpec:
 def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[str, Any]:
     """Write a policy's checkpoint, if it has one; return its entry of the manifest."""
     entry = {"kind": spec.kind, **spec.options()}
-    if (origin := origin_of("policy", spec.kind, KINDS)) is not None:
+    if (origin := plugin_origin("policy", spec.kind, KINDS)) is not None:
         entry["package"] = origin
     if isinstance(policy, TrainablePolicy):
         policy.save(folder / name)

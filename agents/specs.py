@@ -14,7 +14,7 @@ from llm_decpomdp.agents.remote.endpoint import (
     check_request,
 )
 from llm_decpomdp.options import Options, names, option_of
-from llm_decpomdp.plugins import announced, is_added
+from llm_decpomdp.plugins import entry_point_plugins, is_added
 from llm_decpomdp.validation import unknown
 
 _ENDPOINT = ("base_url", "key_variable", "max_parallel", "timeout", "max_retries", "omit", "extra")
@@ -132,7 +132,7 @@ def fields_of(kind: str) -> tuple[str, ...]:
         ValueError: If there is no such kind, here or of others.
     """
     if kind not in KINDS and not is_added("policy", kind):
-        names = [*KINDS, *(plugin.name for plugin in announced("policy"))]
+        names = [*KINDS, *(plugin.name for plugin in entry_point_plugins("policy"))]
         raise ValueError(f"{unknown('kind', kind, names)}. One of your own is 'module:NAME'")
     return KINDS.get(kind, OWN)
 

@@ -115,7 +115,7 @@ def task_ids(env: ParallelEnv[str, Any, Any]) -> list[str]:
     return [task.task_id for task in tasks.tasks]
 
 
-def shared(env_id: str, env_options: Mapping[str, Any]) -> Any:
+def shared_env(env_id: str, env_options: Mapping[str, Any]) -> Any:
     """Return an environment, one for all of equal id and options in a process; play branches of it alone.
 
     Raises:

@@ -12,15 +12,15 @@ import reasoning_gym
 from reasoning_gym.utils import extract_answer
 
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
-from llm_decpomdp.oracle import Answers, answers
+from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, task_of
-from llm_decpomdp.wrappers.from_single_agent import Solo, solo
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, requested_task
+from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, solo
 
 
 def questions(
     dataset: str, *, agent: str = "agent_0", instructions: str = "", **config: Any
-) -> Solo:
+) -> FromSingleAgent:
     """Return a data set as an environment: `reset` asks a question, and `step` scores its answer from 0 to 1.
 
     Tasks are the positions in the data set, from `"0"` on; a seed draws one. An answer is the text in the last
@@ -71,7 +71,7 @@ class Questions(gymnasium.Env[str, str]):
         Raises:
             KeyError: If there is no such position, or options have another key.
         """
-        task_id = task_of(options)
+        task_id = requested_task(options)
         super().reset(seed=seed)
         drawn = self.np_random.integers(len(self._data))
         position = str(drawn if task_id is None else task_id)
@@ -102,6 +102,6 @@ class Questions(gymnasium.Env[str, str]):
 
 
 @answers.register
-def _(env: Questions) -> Answers:
+def _(env: Questions) -> Oracle:
     answer = env._entry.get("answer")
-    return Answers({} if answer is None else {env._agent: answer}, where="this question")
+    return Oracle({} if answer is None else {env._agent: answer}, where="this question")

@@ -16,13 +16,13 @@ import textarena
 
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, task_of
-from llm_decpomdp.wrappers.from_single_agent import Solo, solo
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, requested_task
+from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, solo
 
 _GLOBAL_GENERATORS = threading.Lock()
 
 
-def game(game_id: str, *, agent: str = "player_0", **options: Any) -> Solo:
+def game(game_id: str, *, agent: str = "player_0", **options: Any) -> FromSingleAgent:
     """Return a game as an environment; its reward is that of the game, in the turn that ends it.
 
     Args:
@@ -65,7 +65,7 @@ class Game(gymnasium.Env[str, str]):
             KeyError: If an option is given: games take none.
             ValueError: If it is a game for several players.
         """
-        if (task_id := task_of(options)) is not None:
+        if (task_id := requested_task(options)) is not None:
             raise KeyError(f"{self._id} has no tasks, so no task {task_id!r}: use seeds")
         super().reset(seed=seed)
         start = int(self.np_random.integers(2**31)) if seed is None else seed
@@ -100,7 +100,7 @@ class Game(gymnasium.Env[str, str]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle how the game was played, as TextArena's wrappers cannot be pickled."""
-        return _played, (self._id, self._options, self._seed, self._texts)
+        return _play_game, (self._id, self._options, self._seed, self._texts)
 
     @contextmanager
     def _own_stream(self) -> Iterator[None]:
@@ -117,7 +117,7 @@ class Game(gymnasium.Env[str, str]):
                 np.random.set_state(outside[1])
 
 
-def _played(game_id: str, options: Mapping[str, Any], seed: int | None, texts: Any) -> Game:
+def _play_game(game_id: str, options: Mapping[str, Any], seed: int | None, texts: Any) -> Game:
     """Make a game that has been played to some point."""
     env = Game(game_id, options)
     if seed is not None:

@@ -25,7 +25,7 @@ from llm_decpomdp.interfaces import (
     Verdict,
     check_prompts,
     describe_reward,
-    judge,
+    evaluate_reward,
 )
 from llm_decpomdp.rendering import print_turn, transcript
 from llm_decpomdp.spaces import UnicodeText
@@ -34,7 +34,7 @@ from llm_decpomdp.validation import (
     MAX_ACTION_LENGTH,
     check_arguments,
     read_actions,
-    task_of,
+    requested_task,
     unknown,
 )
 
@@ -197,7 +197,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             TypeError: If the options are no mapping.
             PartError: If the mode does not write a prompt for each agent.
         """
-        task_id = task_of(options)
+        task_id = requested_task(options)
         if seed is not None:
             self._rng, _ = seeding.np_random(seed)
         if task_id is not None:
@@ -236,7 +236,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         if not self.agents:
             raise ResetNeeded("the episode is over: call reset() before step()")
         completions = read_actions(actions, self.agents)
-        verdict = judge(self.reward, self.task, completions)
+        verdict = evaluate_reward(self.reward, self.task, completions)
         turn = Turn(dict(episode.prompts), completions, verdict)
         turns = (*episode.turns, replace(turn, verdict=replace(verdict, analysis=None)))
         over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)

@@ -262,7 +262,7 @@ class Mode(Protocol):
         ...
 
 
-def judge(reward: Reward, task: Any, completions: Mapping[str, str]) -> Verdict:
+def evaluate_reward(reward: Reward, task: Any, completions: Mapping[str, str]) -> Verdict:
     """Return the verdict of a reward.
 
     An error that the reward raises gets a note with its class and the task.

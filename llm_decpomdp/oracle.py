@@ -11,7 +11,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 
 
 @dataclass(frozen=True)
-class Answers:
+class Oracle:
     """Correct completions and secrets of an environment's current state."""
 
     references: Mapping[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Answers:
 
 
 @singledispatch
-def answers(env: object) -> Answers:
+def answers(env: object) -> Oracle:
     """Return the answers of an environment in its current state: for baselines and checks, never for a learner.
 
     A wrapper's are those of the environment in it. An environment of another class tells its own by a function:
@@ -50,14 +50,14 @@ def answers(env: object) -> Answers:
     inner = inner_env(env)
     if inner is not None:
         return answers(inner)
-    return Answers(where=f"{type(env).__name__}, which tells none (see llm_decpomdp.answers),")
+    return Oracle(where=f"{type(env).__name__}, which tells none (see llm_decpomdp.answers),")
 
 
 @answers.register
-def _(env: DecPOMDPEnv) -> Answers:
+def _(env: DecPOMDPEnv) -> Oracle:
     task = env.task
     references = {role.agent: role.reference(task) for role in env.roles}
-    return Answers(
+    return Oracle(
         {agent: text for agent, text in references.items() if text is not None},
         list(env.mode.secrets(task)),
         f"task {task.task_id!r}",

@@ -65,7 +65,7 @@ class Plugin:
 @cache
 def plugins() -> tuple[Plugin, ...]:
     """Return all names that installed packages announce, by kind and name; warn of those of no kind."""
-    announced = []
+    entry_point_plugins = []
     for entry in entry_points(group=GROUP):
         kind, _, name = entry.name.partition(".")
         package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
@@ -75,26 +75,28 @@ def plugins() -> tuple[Plugin, ...]:
                 f"point of {GROUP} is KIND.NAME = 'module:NAME', and a kind one of {', '.join(KINDS)}"
             )
             continue
-        announced.append(Plugin(kind, name, entry.value, package, version))
-    return tuple(sorted(announced, key=lambda p: (KINDS.index(p.kind), p.name, p.package)))
+        entry_point_plugins.append(Plugin(kind, name, entry.value, package, version))
+    return tuple(
+        sorted(entry_point_plugins, key=lambda p: (KINDS.index(p.kind), p.name, p.package))
+    )
 
 
-def announced(kind: str) -> list[Plugin]:
+def entry_point_plugins(kind: str) -> list[Plugin]:
     """Return the names of a kind that installed packages announce."""
     return [plugin for plugin in plugins() if plugin.kind == kind]
 
 
 def is_added(kind: str, name: object) -> bool:
     """Check whether a name is the path of an object, or one that a package announces."""
-    return isinstance(name, str) and (":" in name or is_announced(kind, name))
+    return isinstance(name, str) and (":" in name or is_entry_point(kind, name))
 
 
-def is_announced(kind: str, name: str) -> bool:
+def is_entry_point(kind: str, name: str) -> bool:
     """Check whether an installed package announces a name."""
-    return any(plugin.name == name for plugin in announced(kind))
+    return any(plugin.name == name for plugin in entry_point_plugins(kind))
 
 
-def origin_of(kind: str, name: str, built_in: Collection[str] = ()) -> str | None:
+def plugin_origin(kind: str, name: str, built_in: Collection[str] = ()) -> str | None:
     """Return the package that announces a name, and its version.
 
     It is `None` for the path of an object, and for a built-in name of this kind, whoever announces it.
@@ -102,7 +104,9 @@ def origin_of(kind: str, name: str, built_in: Collection[str] = ()) -> str | Non
     """
     if ":" in name or name in built_in:
         return None
-    return next((plugin.origin for plugin in announced(kind) if plugin.name == name), None)
+    return next(
+        (plugin.origin for plugin in entry_point_plugins(kind) if plugin.name == name), None
+    )
 
 
 def find(
@@ -131,7 +135,7 @@ def find(
         path, origin = plugin.path, f"{kind} {name!r} of the package {plugin.origin}: "
     module, _, constant = path.rpartition(":")
     try:
-        value = getattr(imported(module, path), constant, None)
+        value = getattr(import_by_name(module, path), constant, None)
     except ImportError as error:
         if not origin:
             raise
@@ -143,9 +147,9 @@ def find(
 
 def only(kind: str, name: str, built_in: Iterable[str] = ()) -> Plugin:
     """Return the one plug-in of a name; errors as of `find`."""
-    matches = [plugin for plugin in announced(kind) if plugin.name == name]
+    matches = [plugin for plugin in entry_point_plugins(kind) if plugin.name == name]
     if not matches:
-        names = [*built_in, *(plugin.name for plugin in announced(kind))]
+        names = [*built_in, *(plugin.name for plugin in entry_point_plugins(kind))]
         raise KeyError(f"{unknown(kind, name, names)}. One of your own is 'module:NAME'")
     if len(matches) > 1:
         rivals = " and ".join(f"{plugin.origin} ({plugin.full_name})" for plugin in matches)
@@ -153,7 +157,7 @@ def only(kind: str, name: str, built_in: Iterable[str] = ()) -> Plugin:
     return matches[0]
 
 
-def imported(module: str, id: str) -> ModuleType:
+def import_by_name(module: str, id: str) -> ModuleType:
     """Import the module of a name such as `module:NAME`, also from the current folder, as `python -m` does.
 
     The folder is added to `sys.path` and stays there, since modules import more when they are used. It is the

@@ -19,7 +19,7 @@ import pettingzoo
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import MODES
-from llm_decpomdp.plugins import Plugin, announced, find, imported, is_added, only
+from llm_decpomdp.plugins import Plugin, entry_point_plugins, find, import_by_name, is_added, only
 from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
 
@@ -100,14 +100,14 @@ def spec(id: str) -> EnvSpec:
     module, _, name = id.rpartition(":")
     remedy = f"One of your own is 'module:{name}', by the module that registers it"
     if ":" in id:
-        file = getattr(imported(module, id), "__file__", None)
-        for plugin in announced("environment"):
+        file = getattr(import_by_name(module, id), "__file__", None)
+        for plugin in entry_point_plugins("environment"):
             if plugin.full_name == id:
                 fresh = EnvSpec(name, plugin.path)
                 entry = _registry.get(name, fresh)
                 return entry if entry.entry_point == plugin.path else fresh
     if name not in _registry:
-        _add_announced()
+        _register_entry_points()
     if name not in _registry:
         if is_added("environment", name):
             only("environment", name)  # raises, as two packages announce it
@@ -130,9 +130,9 @@ def _hint_of_own(name: str) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def _add_announced() -> None:
+def _register_entry_points() -> None:
     """Register the environments that one installed package announces; those whose id is taken are left out."""
-    for plugin in announced("environment"):
+    for plugin in entry_point_plugins("environment"):
         entry = _registry.get(plugin.name)
         if entry is not None and entry.entry_point == plugin.path:
             continue
@@ -142,21 +142,21 @@ def _add_announced() -> None:
             warn(f"an environment of the package {plugin.origin} is left out: {error.args[0]}")
 
 
-def _plugin_of(entry: EnvSpec) -> Plugin | None:
+def _find_plugin(entry: EnvSpec) -> Plugin | None:
     """Return the announcement of an environment; `None` if it was registered in another way."""
-    plugins = announced("environment")
+    plugins = entry_point_plugins("environment")
     return next((p for p in plugins if (p.name, p.path) == (entry.id, entry.entry_point)), None)
 
 
 def origin(id: str) -> str | None:
     """Return the package that announces an environment, and its version, if any does; errors as of `spec`."""
-    plugin = _plugin_of(spec(id))
+    plugin = _find_plugin(spec(id))
     return None if plugin is None else plugin.origin
 
 
-def registered() -> list[str]:
+def registered_ids() -> list[str]:
     """Return all ids, those of installed packages too, sorted."""
-    _add_announced()
+    _register_entry_points()
     return sorted(_registry)
 
 
@@ -187,14 +187,14 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     if _is_custom_mode(id, kwargs.get("external_mode")):
         parts["mode"] = kwargs.pop("external_mode")
     for key in kwargs:
-        if not takes(id, key):
+        if not accepts_argument(id, key):
             valid = [*inspect.signature(_builder(id)).parameters, *WRAPPERS]
             raise TypeError(f"{id}: {unknown('argument', key, valid)}")
     arguments = {**spec(id).kwargs, **kwargs}
     env: DecPOMDPEnv = _builder(id)(**arguments)
     bare = env.unwrapped
     for kind, name in parts.items():
-        exchange(bare, kind, name)
+        replace_part(bare, kind, name)
         arguments["external_mode" if kind == "mode" else kind] = name
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
     for key, value in wrappers.items():
@@ -211,7 +211,7 @@ def _is_custom_mode(id: str, mode: Any) -> bool:
     return mode not in own and is_added("mode", mode)
 
 
-def exchange(env: Any, kind: str, name: str) -> None:
+def replace_part(env: Any, kind: str, name: str) -> None:
     """Replace the reward or the mode of an environment by what a function of somebody else makes of it.
 
     Args:
@@ -251,7 +251,7 @@ def description(id: str) -> str:
     return " ".join((described or text).partition("\n\n")[0].split())
 
 
-def takes(id: str, argument: str) -> bool:
+def accepts_argument(id: str, argument: str) -> bool:
     """Check whether an environment has an argument of this name.
 
     Raises:
@@ -281,7 +281,7 @@ def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
     try:
         build: Callable[..., DecPOMDPEnv] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        plugin = _plugin_of(entry)
+        plugin = _find_plugin(entry)
         if plugin is None:
             raise
         raise ImportError(
@@ -297,7 +297,7 @@ def pprint_registry(*, disable_print: bool = False) -> str | None:
         disable_print: Return the text instead of printing it.
     """
     width = max(map(len, _registry), default=0)
-    text = "\n".join(f"{id:<{width}}  {_registry[id].entry_point}" for id in registered())
+    text = "\n".join(f"{id:<{width}}  {_registry[id].entry_point}" for id in registered_ids())
     if disable_print:
         return text
     print(text)

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from llm_decpomdp.env import DecPOMDPEnv
 
 
-def earned(verdict: Verdict) -> str:
+def format_reward(verdict: Verdict) -> str:
     """Return the reward and its components as a line."""
     points = ", ".join(f"{name} {value:+.2f}" for name, value in verdict.components.items())
     return f"reward {verdict.reward:.2f} ({points})"
 
 
-def judgement(reward: Reward, verdict: Verdict) -> str:
+def format_verdict(reward: Reward, verdict: Verdict) -> str:
     """Return a verdict as a paragraph: the reward, its components and the reward's notes."""
-    return "\n".join([earned(verdict), *notes(reward, verdict)])
+    return "\n".join([format_reward(verdict), *notes(reward, verdict)])
 
 
 def transcript(env: DecPOMDPEnv) -> str:
@@ -59,7 +59,7 @@ def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
         for agent in shown:
             _block(console, f"{agent} answers", turn.completions[agent], "green")
         verdict = turn.verdict
-        text = judgement(env.reward, verdict) if viewer is None else earned(verdict)
+        text = format_verdict(env.reward, verdict) if viewer is None else format_reward(verdict)
         _block(console, "verdict", text, "yellow")
     for agent in shown:
         if episode.prompts[agent]:

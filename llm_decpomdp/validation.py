@@ -74,7 +74,7 @@ def check_flags(**flags: object) -> None:
             raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
-def task_of(options: object) -> object:
+def requested_task(options: object) -> object:
     """Return the `task_id` of the options of `reset`; `None` if they choose no task.
 
     The key `options` is ignored, because PettingZoo's API tests pass `options={"options": 1}`.

@@ -8,7 +8,7 @@ import random
 import numpy as np
 from gymnasium.utils import seeding
 
-from llm_decpomdp.oracle import Answers, answers
+from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.spaces import UnicodeText
 from tests.foreign_envs import Plain, Rendezvous
 
@@ -288,7 +288,7 @@ class ShowsAHiddenTest(Rendezvous):
 
 @answers.register(ShowsAHiddenTest)
 def _(env):
-    return Answers(secrets=["", "assert f(3) == 9"])
+    return Oracle(secrets=["", "assert f(3) == 9"])
 
 
 class OffersItsSecrets(Rendezvous):

@@ -11,7 +11,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.interfaces import Component, describe_reward
-from llm_decpomdp.registry import description, registered
+from llm_decpomdp.registry import description, registered_ids
 
 GOLD = {
     "humaneval-v0": {"num_agents": 1},
@@ -25,7 +25,7 @@ GOLD = {
 """Environments whose reference earns full marks, and arguments of theirs."""
 
 
-@pytest.mark.parametrize("env_id", registered())
+@pytest.mark.parametrize("env_id", registered_ids())
 def test_every_family_describes_itself(env_id: str) -> None:
     source = {"source": "bundled"} if llm_decpomdp.registry.takes(env_id, "source") else {}
     env = llm_decpomdp.make(env_id, **source)
@@ -51,7 +51,7 @@ def test_the_maximum_is_what_the_reference_earns(env_id: str) -> None:
 
 
 def test_the_agents_of_a_family_are_named() -> None:
-    for env_id in registered():
+    for env_id in registered_ids():
         if not env_id.startswith("probe"):
             first = llm_decpomdp.make(env_id).possible_agents[0]
             assert f"`{first}`" in description(env_id)

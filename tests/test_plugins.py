@@ -17,7 +17,7 @@ from llm_decpomdp.envs.compose.feedback import FEEDBACK as COMPOSE
 from llm_decpomdp.envs.feedback.code_mode import EXPERT
 from llm_decpomdp.envs.writing.feedback import SIGNALS
 from llm_decpomdp.interfaces import MODES
-from llm_decpomdp.plugins import announced, find, origin_of, plugins
+from llm_decpomdp.plugins import entry_point_plugins, find, plugin_origin, plugins
 from tests.support.packages import looked_up_anew, write_example, write_package
 
 
@@ -47,12 +47,12 @@ def test_a_package_announces_one_thing_of_each_kind(example):
         ("baseline", "parrots"),
     ]
     assert {plugin.origin for plugin in plugins()} == {"terse-agents 0.1.0"}
-    assert origin_of("policy", "parrot") == "terse-agents 0.1.0"
-    assert origin_of("policy", "terse_agents:Parrot") is None
+    assert plugin_origin("policy", "parrot") == "terse-agents 0.1.0"
+    assert plugin_origin("policy", "terse_agents:Parrot") is None
 
 
 def test_looking_names_up_imports_nothing(example):
-    assert "terse-v0" in registry.registered() and announced("algorithm")
+    assert "terse-v0" in registry.registered_ids() and entry_point_plugins("algorithm")
     assert "terse_agents" not in sys.modules
 
 
@@ -178,7 +178,7 @@ def test_an_id_that_is_taken_stays_what_it_was(site):
     with pytest.warns(
         UserWarning, match=r"of the package greedy-one 0\.1\.0 is left out: .* already"
     ):
-        assert "probe-turns-v0" in registry.registered()
+        assert "probe-turns-v0" in registry.registered_ids()
     assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
 
 
@@ -187,7 +187,7 @@ def test_an_id_of_two_packages_is_refused_and_module_and_id_say_which_one_is_mea
     for name in ("aaa", "zzz"):
         write_package(site, name, {"environment.same-v0": f"{name}_m:build"})
         (site / f"{name}_m.py").write_text(f"{name} = True\ndef build(): ...\n")
-    assert "same-v0" not in registry.registered()
+    assert "same-v0" not in registry.registered_ids()
     text = r"by aaa 0\.1\.0 \(aaa_m:same-v0\) and zzz 0\.1\.0 \(zzz_m:same-v0\): name one"
     with pytest.raises(KeyError, match=text):
         make("same-v0")

@@ -44,8 +44,8 @@ def module(path: Path, id: str) -> None:
 
 
 def test_importing_the_package_registers_the_ids():
-    assert {"coophumaneval-v0", "humaneval-v0"} <= set(registry.registered())
-    assert registry.registered() == sorted(registry.registered())
+    assert {"coophumaneval-v0", "humaneval-v0"} <= set(registry.registered_ids())
+    assert registry.registered_ids() == sorted(registry.registered_ids())
 
 
 def test_make_builds_and_marks_the_environment():
@@ -100,13 +100,13 @@ def test_bad_entries_are_refused(own_registry):
         registry.register("new-v0", CODING, split=object())
     with pytest.raises(ValueError, match="already registered"):
         registry.register("coophumaneval-v0", "elsewhere:build")
-    assert "new-v0" not in registry.registered()
+    assert "new-v0" not in registry.registered_ids()
 
 
 def test_registering_the_same_twice_is_harmless(own_registry):
-    before = registry.registered()
+    before = registry.registered_ids()
     registry.register("coophumaneval-v0", CODING)
-    assert registry.registered() == before
+    assert registry.registered_ids() == before
 
 
 def test_pprint_registry_lists_ids_and_entry_points(capsys):
@@ -130,7 +130,9 @@ def test_a_module_of_the_current_folder_registers_its_environment_first(here) ->
     env = llm_decpomdp.make("mine:mine-v0")
     assert env.num_turns == 4
     assert env.metadata["id"] == env.spec_id == "mine:mine-v0"  # as any process can make it again
-    assert registry.takes("mine:mine-v0", "offset") and not registry.takes("mine:mine-v0", "split")
+    assert registry.accepts_argument("mine:mine-v0", "offset") and not registry.accepts_argument(
+        "mine:mine-v0", "split"
+    )
     assert llm_decpomdp.spec("mine:mine-v0") == llm_decpomdp.spec("mine-v0")
     assert llm_decpomdp.spec("mine-v0").entry_point == "mine:build"
 
@@ -183,6 +185,10 @@ def test_a_wrong_id_with_a_module_says_what_is_missing(here, id, error, message)
     module(here / "mine.py", "mine-v0")
     (here / "lacks.py").write_text("import gone\n")
     (here / "broken.py").write_text("x = y\n")
-    for call in (llm_decpomdp.make, llm_decpomdp.spec, lambda id: registry.takes(id, "split")):
+    for call in (
+        llm_decpomdp.make,
+        llm_decpomdp.spec,
+        lambda id: registry.accepts_argument(id, "split"),
+    ):
         with pytest.raises(error, match=message):
             call(id)

@@ -191,7 +191,7 @@ class Trainer:
     def _lock_folder(self) -> None:
         """Keep other processes from writing to the run folder, until `_lock` is closed."""
         if processes.rank() == 0:
-            self._lock.enter_context(self.folder.locked())
+            self._lock.enter_context(self.folder.exclusive_access())
 
     @property
     def base_models(self) -> BaseModels:

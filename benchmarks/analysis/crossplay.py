@@ -100,7 +100,7 @@ def cross_play(
     agent = _check(env, teams, agent)
     place = RunFolder(folder)
     evaluations = {}
-    with place.locked():
+    with place.exclusive_access():
         for row, column in product(teams, teams):
             sources = {member: column if member == agent else row for member in env.possible_agents}
             evaluations[row, column] = evaluate(

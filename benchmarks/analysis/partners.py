@@ -132,7 +132,7 @@ def exchange_partners(
     players["before"] = players["untrained"]
     about = {name: kept_teams.kept(path) for name, path in paths.items()}
     evaluations = {}
-    with RunFolder(run / FOLDER).locked():
+    with RunFolder(run / FOLDER).exclusive_access():
         for case in (case for case in CASES if case in players):
             keeper = case if case == "before" else "after"
             sources = {agent: keeper if agent == agents[-1] else case for agent in agents}

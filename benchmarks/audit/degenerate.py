@@ -164,7 +164,7 @@ def exchanged_words(draft: Draft) -> list[str]:
     """Return a stretch of the source with another word of the same class for every fourth one."""
 
     def kind(word: str) -> str:
-        return "stop" if word.lower() in STOP_WORDS else english().class_of(word, begins=False)
+        return "stop" if word.lower() in STOP_WORDS else english().token_class(word, begins=False)
 
     kinds: dict[str, list[str]] = {}
     for word in draft.bare:

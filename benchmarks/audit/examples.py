@@ -25,7 +25,7 @@ from llm_decpomdp.benchmarks.audit.remarks import Remark
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.datasets.classeval import ClassTask
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, parsed
+from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, parse_or_none
 from llm_decpomdp.interfaces import Task
 
 ARROW = re.compile(r"\s*(?:(?:#\s*)?(?:==>|=>|==|->|➞|→|➔)|#|(?:should return|returns)\b)\s*")
@@ -167,7 +167,7 @@ def _stated(task: CodeTask | BugTask) -> list[Example]:
 def _docstring(task: CodeTask | BugTask) -> str:
     """Return the docstrings of the entry point, or the whole text where it has none."""
     text = task.stub if isinstance(task, CodeTask) else f"{task.prompt}\n    pass\n"
-    module = parsed(text)
+    module = parse_or_none(text)
     functions = [node for node in module.body if isinstance(node, FUNCTIONS)] if module else []
     texts = [ast.get_docstring(f) or "" for f in functions if f.name == task.entry_point]
     return "\n".join(texts) or task.prompt
@@ -185,7 +185,7 @@ def _arguments(node: ast.expr | None, functions: set[str]) -> str | None:
 
 def _asserted(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]:
     """Yield arguments, wanted value and text of the asserts that compare a call with a literal."""
-    module = parsed(task.test)
+    module = parse_or_none(task.test)
     names = {task.entry_point}
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, ast.FunctionDef) and node.name == "check":
@@ -251,11 +251,11 @@ SESSION = """
 
 def _sessions(task: ClassTask) -> Iterator[str]:
     """Yield a test method for each docstring of the class that has examples."""
-    module = parsed(task.prompt)
+    module = parse_or_none(task.prompt)
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             body = "\n".join(map(_step, _doctests(ast.get_docstring(node) or "")))
-            if "__same__" in body and parsed(body) is not None:
+            if "__same__" in body and parse_or_none(body) is not None:
                 yield SESSION.format(name=node.name, body=textwrap.indent(body, " " * 12))
 
 

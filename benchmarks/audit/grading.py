@@ -11,7 +11,7 @@ from typing import Any
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.envs.bugfix.reward import RepairReward
-from llm_decpomdp.envs.bugfix.tasks import Runner
+from llm_decpomdp.envs.bugfix.tasks import ProgramRunner
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.compose.reward import ComposeReward
@@ -84,7 +84,7 @@ def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
 
 def _in_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
     if isinstance(reward, RepairReward):
-        return replace(reward, runner=Runner(sandbox))
+        return replace(reward, runner=ProgramRunner(sandbox))
     if isinstance(reward, CodeReward | ClassReward | ComposeReward):
         return replace(reward, sandbox=sandbox)
     raise ConfigError(

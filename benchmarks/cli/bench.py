@@ -57,7 +57,7 @@ def bench(
     from llm_decpomdp.benchmarks.runs.failures import as_run_errors
     from llm_decpomdp.benchmarks.suites.dry_run import show_costs
     from llm_decpomdp.benchmarks.suites.job import jobs_of
-    from llm_decpomdp.benchmarks.suites.run import locked, refuse_runs, run_suite
+    from llm_decpomdp.benchmarks.suites.run import exclusive_access, refuse_runs, run_suite
     from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite
 
     if show:
@@ -83,7 +83,7 @@ def bench(
         raise ConfigError("--cores is of this machine: Ray takes what its nodes have")
     ray = {"address": address, "trusted_network": trusted_network} if engine == "ray" else None
     command = [PROGRAM, "bench", suite, *(["--output", str(output)] if output else [])]
-    with locked(folder) as lock:
+    with exclusive_access(folder) as lock:
         with as_run_errors():
             failed = run_suite(plan, jobs, folder, command, cores, lock, ray)
         show_league(folder)

@@ -55,7 +55,7 @@ def serve(
         raise ConfigError(f"this needs openenv, which is not installed: {how_to_get('openenv')}")
     listener = _listener(host, port)
     from llm_decpomdp.integrations import openenv
-    from llm_decpomdp.integrations.openenv.guard import server_of
+    from llm_decpomdp.integrations.openenv.guard import make_server
 
     partners = {agent: policy_of(who, None, None) for agent, who in names.items()}
     options = env_arguments(env_option or ())
@@ -70,7 +70,7 @@ def serve(
         )
     except (KeyError, TypeError, ValueError, ImportError) as error:
         raise ConfigError(str(error.args[0]) if error.args else repr(error)) from None
-    server_of(application, max_sessions).run(sockets=[listener])
+    make_server(application, max_sessions).run(sockets=[listener])
 
 
 def _listener(host: str, port: int) -> socket.socket:

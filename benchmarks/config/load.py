@@ -39,7 +39,7 @@ from llm_decpomdp.benchmarks.config.trackers import check_trackers
 from llm_decpomdp.benchmarks.config.yaml_text import load_yaml
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import from_text, pick
-from llm_decpomdp.registry import takes
+from llm_decpomdp.registry import accepts_argument
 
 ASKS_OUTSIDE = "expert_edits"
 """Mode whose prompts another model writes."""
@@ -205,7 +205,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         ConfigError: If two values, or a value and the environment, don't fit together.
     """
     sizes: dict[str, Any] = {
-        key: of(env) for key, of in SIZES.items() if not takes(config.env.id, key)
+        key: of(env) for key, of in SIZES.items() if not accepts_argument(config.env.id, key)
     }
     config = replace(config, env=replace(config.env, **sizes))
     check_trackers(config.output.trackers)

@@ -13,7 +13,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of
 from llm_decpomdp.interfaces import MODES
-from llm_decpomdp.plugins import origin_of
+from llm_decpomdp.plugins import plugin_origin
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def _origin(kind: str, name: str) -> str | None:
     """Return the installed package that a name is of, and its version; `None` for a path."""
     if kind == "environment" and name in registry.registered():
         return registry.origin(name)
-    return origin_of(kind, name, BUILT_IN.get(kind, ()))
+    return plugin_origin(kind, name, BUILT_IN.get(kind, ()))
 
 
 def _names(config: Config) -> Iterator[tuple[str, str]]:

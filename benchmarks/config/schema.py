@@ -28,7 +28,7 @@ from llm_decpomdp.algorithms.training.trainer_options import (
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.options import Options, option, option_of, sections_of, type_in_words
-from llm_decpomdp.registry import make, takes
+from llm_decpomdp.registry import accepts_argument, make
 
 ENV_ID = "coophumaneval-v0"
 
@@ -209,7 +209,7 @@ class Config(Options):
     @property
     def horizon(self) -> int:
         """Turns of an episode, those of messages included, once the configuration fits its environment."""
-        doubled = bool(self.env.channel) and takes(self.env.id, "num_turns")
+        doubled = bool(self.env.channel) and accepts_argument(self.env.id, "num_turns")
         return self.env.num_turns * (2 if doubled else 1)
 
     def make_env(self, split: str, source: str | None = None) -> DecPOMDPEnv:
@@ -228,11 +228,11 @@ class Config(Options):
         for key in self.env.options:
             if key in (*settings, "split", "source"):
                 raise ValueError(f"env.options: {key!r} has a key of its own; set that")
-        fixed = {key: settings.pop(key) for key in SIZES if not takes(self.env.id, key)}
+        fixed = {key: settings.pop(key) for key in SIZES if not accepts_argument(self.env.id, key)}
         arguments = {
             key: value
             for key, value in settings.items()
-            if takes(self.env.id, key) or value != defaults[key]
+            if accepts_argument(self.env.id, key) or value != defaults[key]
         }  # `centralised`, an argument of `make`, among them
         data = self._data(split, source or self.dataset.source)
         env = make(self.env.id, **arguments, **self.env.options, **data)
@@ -254,12 +254,12 @@ class Config(Options):
         data = self.dataset
         sources = (data.source, data.train_source, data.eval_source)
         for key, value in [*(("source", name) for name in sources), ("split", split)]:
-            if value not in NO_CHOICE and not takes(self.env.id, key):
+            if value not in NO_CHOICE and not accepts_argument(self.env.id, key):
                 raise ValueError(
                     f"{self.env.id} takes no {key}, got {value!r}: keep the defaults of `dataset`"
                 )
         choice = {"split": split, "source": source}
-        return {key: value for key, value in choice.items() if takes(self.env.id, key)}
+        return {key: value for key, value in choice.items() if accepts_argument(self.env.id, key)}
 
     def _settings(self) -> dict[str, Any]:
         """Return the arguments of the environment that have keys of their own, but for its data."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.plugins import announced, find, is_added
+from llm_decpomdp.plugins import entry_point_plugins, find, is_added
 from llm_decpomdp.validation import unknown
 
 TRACKERS = ("tensorboard", "wandb", "trackio")
@@ -18,7 +18,7 @@ def check_trackers(wanted: Mapping[str, Any]) -> None:
     """Raise a `ConfigError` for an unknown tracker or an invalid value."""
     for name, options in wanted.items():
         if name not in TRACKERS and not is_added("tracker", name):
-            names = [*TRACKERS, *(plugin.name for plugin in announced("tracker"))]
+            names = [*TRACKERS, *(plugin.name for plugin in entry_point_plugins("tracker"))]
             text = unknown("tracker in output.trackers", name, names)
             raise ConfigError(f"{text}. One of your own is 'module:NAME'")
         if not isinstance(options, (bool, Mapping)):

@@ -330,7 +330,7 @@ def plan_memory(
     from llm_decpomdp.algorithms.rollouts.cost import joint_samples, run_cost
     from llm_decpomdp.benchmarks.config.gpu_placement import check_room
     from llm_decpomdp.benchmarks.runs.setup import resolve
-    from llm_decpomdp.registry import takes
+    from llm_decpomdp.registry import accepts_argument
 
     run = resolve(config)
     if gpus is not None:
@@ -357,7 +357,7 @@ def plan_memory(
         group_size=tuple(1 if episodes and turn else size for turn in turns),
         completions=costs.update.completions,
         joint_samples=costs.update.joint_samples,
-        programs=costs.update.joint_samples if takes(config.env.id, "isolation") else 0,
+        programs=costs.update.joint_samples if accepts_argument(config.env.id, "isolation") else 0,
         models=tuple(_models(run, assumed, dtype)),
     )
 

@@ -38,7 +38,7 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import at_once
 from llm_decpomdp.branching import message_turns
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.plugins import find, is_announced
+from llm_decpomdp.plugins import find, is_entry_point
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.registry import make
 
@@ -162,7 +162,7 @@ def is_baseline(name: object) -> bool:
     """Check whether a name is that of a baseline, here or in an installed package; a path is none."""
     if not isinstance(name, str) or name in OTHER_METHODS:
         return False
-    return name in BASELINES or is_announced("baseline", name)
+    return name in BASELINES or is_entry_point("baseline", name)
 
 
 def _own(name: str, setting: Setting) -> Baseline:

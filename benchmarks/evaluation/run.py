@@ -118,7 +118,7 @@ def evaluate(
     parallel = min(player.waiting, at_a_time)
     console = Console(stderr=True)
     hidden = not progress or not sys.stderr.isatty()
-    with place.locked():
+    with place.exclusive_access():
         before = _open(place, manifest)
         batches = _missing(place, starts, samples, 1 if parallel else at_a_time)
         place.write_manifest({**manifest, **_made_with(before, manifest, bool(batches))})

@@ -14,7 +14,7 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
 from llm_decpomdp.interfaces import TaskSet
-from llm_decpomdp.registry import takes
+from llm_decpomdp.registry import accepts_argument
 
 Manifest = Mapping[str, Mapping[str, Any]]
 """`TaskSet.describe` of the parts `train` and `eval`, as a run's manifest holds it."""
@@ -66,7 +66,7 @@ def load_eval_env(
             f"let dataset.train_split={train.split} and dataset.eval_split={held_out.split} be slices that do not "
             "overlap, such as [20%:] and [:20%]"
         )
-        if not takes(config.env.id, "split"):
+        if not accepts_argument(config.env.id, "split"):
             remedy = f"{config.env.id} takes no split; a family of your own does with an argument `split`"
         logger.warning(
             "%d of the %d held-out tasks are trained on too, so that what is measured on them says little of "

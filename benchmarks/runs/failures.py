@@ -67,7 +67,7 @@ def open_folder(path: Path) -> Iterator[RunFolder]:
         with writing(path):
             folder = RunFolder(path)
             stack.callback(_remove_if_empty, path)
-            stack.enter_context(folder.locked())
+            stack.enter_context(folder.exclusive_access())
         yield folder
 
 

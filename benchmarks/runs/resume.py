@@ -87,7 +87,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     with ExitStack() as stack:
         if processes.rank() == 0:
             with writing(path):
-                stack.enter_context(folder.locked())
+                stack.enter_context(folder.exclusive_access())
             checkpoint.set_damaged_aside(folder.checkpoints)
         newest = processes.compute_on_first(lambda: checkpoint.latest(folder.checkpoints))
         if newest is None:

@@ -97,7 +97,7 @@ def write_suite(suite: Suite, command: Sequence[str], folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[IO[str]]:
+def exclusive_access(folder: Path) -> Iterator[IO[str]]:
     """Make a suite's folder, and keep other benches out of it, jobs that outlive theirs among them.
 
     Raises:

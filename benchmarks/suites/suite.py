@@ -32,7 +32,7 @@ from llm_decpomdp.benchmarks.config.catalogue import description, shipped
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.yaml_text import load_yaml
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, OTHER_METHODS, is_baseline
-from llm_decpomdp.plugins import announced, is_announced
+from llm_decpomdp.plugins import entry_point_plugins, is_entry_point
 from llm_decpomdp.validation import unknown
 
 FOLDER = Path(__file__).parent
@@ -112,7 +112,7 @@ class Suite:
 
 def is_algorithm(method: str) -> bool:
     """Check whether a method is an algorithm, here or in an installed package."""
-    return method in NAMES or (method not in METHODS and is_announced("algorithm", method))
+    return method in NAMES or (method not in METHODS and is_entry_point("algorithm", method))
 
 
 def shipped_suites() -> dict[str, Path]:
@@ -258,7 +258,13 @@ def _check_values(settings: Settings, where: str) -> None:
         )
     for method in settings.method:
         if not (method in METHODS or is_algorithm(method) or is_baseline(method)):
-            names = [*METHODS, *(p.name for p in (*announced("algorithm"), *announced("baseline")))]
+            names = [
+                *METHODS,
+                *(
+                    p.name
+                    for p in (*entry_point_plugins("algorithm"), *entry_point_plugins("baseline"))
+                ),
+            ]
             raise ConfigError(f"{where}: {unknown('method', method, names)}")
         if is_algorithm(method) and is_baseline(method):
             raise ConfigError(

@@ -9,10 +9,10 @@ from typing import Any
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK, RepairMode
 from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
-from llm_decpomdp.envs.bugfix.programs import MAX_BUGS, bug_rows, split_of
+from llm_decpomdp.envs.bugfix.programs import MAX_BUGS, bug_rows, find_split
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
-from llm_decpomdp.envs.bugfix.tasks import BugTask, Runner, bug_task
+from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner, bug_task
 from llm_decpomdp.envs.datasets.loading import (
     PACKAGE,
     Dataset,
@@ -138,7 +138,7 @@ def humanevalfix(options: FixOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
     """
     split, source = options.split, options.source
-    parse_split(split, HUMANEVALFIX.splits_of(source))
+    parse_split(split, HUMANEVALFIX.available_splits(source))
     known, num_agents = options.exclude_known_issues, options.num_agents
     tasks = partial(_load_fixes, split, source, known, num_agents)
     return _repair_env("humanevalfix_v0", tasks, options)
@@ -162,7 +162,7 @@ def _load_own(
         to_task=bug_task,
         stand_in=False,
         splits=SPLITS[:-1],
-        split_of=split_of,
+        find_split=find_split,
         origin=path or PACKAGE,
     )
     return load(dataset, split, "bundled", exclude_known_issues)
@@ -185,7 +185,7 @@ def _load_fixes(split: str, source: str, exclude_known_issues: bool, num_agents:
 
 def _repair_env(name: str, tasks: TaskLoader, options: CodeOptions) -> DecPOMDPEnv:
     """Put the four parts together."""
-    runner = Runner(Sandbox(isolation=options.isolation))
+    runner = ProgramRunner(Sandbox(isolation=options.isolation))
     roles = repair_team(options.num_agents)
     wanted = "the code of your functions"
     return DecPOMDPEnv(

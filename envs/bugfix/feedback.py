@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from llm_decpomdp.envs.bugfix.methods import PROGRAM, Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask, Runner
+from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner
 from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line, passed, plain
 from llm_decpomdp.envs.sandbox import Outcome
 
@@ -36,7 +36,7 @@ class RepairAnalysis:
     def missing(self, role: FixerRole) -> list[str]:
         """Return the functions that an agent should have submitted and did not, or not in code that parses."""
         submitted = self.work[role.agent].submitted
-        return [name for name in role.owned(self.task) if name not in submitted]
+        return [name for name in role.owned_functions(self.task) if name not in submitted]
 
     @property
     def passed(self) -> bool:
@@ -108,15 +108,15 @@ class RepairMode(CodeMode):
     """Tells, in the first prompts too, of the tests that the bugs fail before all others."""
 
     roles: Sequence[FixerRole]
-    runner: Runner = field(kw_only=True)
+    runner: ProgramRunner = field(kw_only=True)
 
     def first(self, task: BugTask) -> dict[str, str]:
         """Return the first prompt of each agent, with feedback about the program as they get it."""
         tests = self.told(self.shown(task, self.runner.before(task).tests))
-        lines = self._before(tests)
+        lines = self._program_feedback(tests)
         return {role.agent: role.instructions(task, lines) for role in self.roles}
 
-    def _before(self, tests: Sequence[Outcome]) -> list[str]:
+    def _program_feedback(self, tests: Sequence[Outcome]) -> list[str]:
         passed = sum(test.passed for test in tests)
         if self.name == "level_feedback":
             failures = _failures(tests, PROGRAM, "the program")

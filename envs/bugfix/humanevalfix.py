@@ -9,13 +9,17 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from llm_decpomdp.envs.bugfix.methods import instrumented
+from llm_decpomdp.envs.bugfix.methods import test_cases_of_program
 from llm_decpomdp.envs.bugfix.programs import bundled_faults, bundled_sources
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
 from llm_decpomdp.envs.datasets.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.datasets.loading import Dataset
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
-from llm_decpomdp.envs.source_code.functions import functions, statement_of, without_docstring
+from llm_decpomdp.envs.source_code.functions import (
+    functions,
+    header_and_docstring,
+    remove_docstring,
+)
 from llm_decpomdp.envs.source_code.parsing import find_function
 from llm_decpomdp.seeding import stream
 
@@ -39,15 +43,15 @@ def humanevalfix_task(index: int, row: Row) -> BugTask:
     for name, code in (("canonical_solution", correct), ("buggy_solution", buggy)):
         if entry_point not in functions(code):
             raise BadRow(f"fields 'declaration' and {name!r} do not define {entry_point!r}")
-    if not instrumented(correct, test, entry_point).cases:
+    if not test_cases_of_program(correct, test, entry_point).cases:
         raise BadRow(f"field 'test' holds no assert about {entry_point!r}")
-    stated = statement_of(f"{prompt.rstrip()}\n    pass\n", entry_point)
+    stated = header_and_docstring(f"{prompt.rstrip()}\n    pass\n", entry_point)
     task_id = text_field(row, "task_id")
     fields = {
         "task_id": task_id,
         "prompt": stated or prompt,
-        "correct": without_docstring(correct, entry_point),
-        "buggy": without_docstring(buggy, entry_point),
+        "correct": remove_docstring(correct, entry_point),
+        "buggy": remove_docstring(buggy, entry_point),
         "test": test,
         "entry_point": entry_point,
         "bugs": [text_field(row, "bug_type")],

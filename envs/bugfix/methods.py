@@ -18,7 +18,7 @@ from llm_decpomdp.envs.datasets.classeval import class_tests, import_statements
 from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.envs.sandbox import Program, Sandbox, Tests, instrument
 from llm_decpomdp.envs.sandbox.instrument import names
-from llm_decpomdp.envs.source_code.classes.completion import ClassReading, Piece, read_class
+from llm_decpomdp.envs.source_code.classes.completion import ClassReading, CodeSegment, read_class
 from llm_decpomdp.envs.source_code.classes.merge import Contribution, Merged, merge
 from llm_decpomdp.envs.source_code.classes.skeleton import (
     FunctionNode,
@@ -30,7 +30,7 @@ from llm_decpomdp.envs.source_code.functions import excerpt, function_text, func
 from llm_decpomdp.envs.source_code.parsing import (
     SyntaxProblem,
     parse,
-    parsed,
+    parse_or_none,
 )
 
 PROGRAM = "program"
@@ -51,11 +51,11 @@ def repairable(code: str, test: str, entry_point: str) -> tuple[str, ...]:
     """
     if known := known_class(code, entry_point):
         return tuple(known.methods)
-    named = names(parsed(test) or ast.Module([], [])) - {entry_point}
+    named = names(parse_or_none(test) or ast.Module([], [])) - {entry_point}
     return tuple(name for name in functions(code) if name not in named)
 
 
-def instrumented(code: str, test: str, entry_point: str) -> Tests:
+def test_cases_of_program(code: str, test: str, entry_point: str) -> Tests:
     """Return the tests of a program.
 
     Raises:
@@ -172,7 +172,7 @@ class KnownClass:
         submitted = {name: text for name, text in _texts(pieces).items() if name in owned}
         for name, problem in reading.broken:
             if name in owned:
-                problem = _placed(problem, name, completion)
+                problem = _shift_problem(problem, name, completion)
                 return Submission(completion, submitted, problem, fallbacks=reading.fallbacks)
         whole = replace(part, assigned=tuple(submitted))
         return Submission(part.code, submitted, None, whole, reading.fallbacks)
@@ -182,7 +182,7 @@ class KnownClass:
         pieces = tuple(piece for piece in self.reading.methods if piece.name in kept)
         return merge(self.shape, (*parts, Contribution("", (), (), (), (), pieces)))
 
-    def added(self, part: Contribution) -> int:
+    def count_added_tokens(self, part: Contribution) -> int:
         """Count the tokens of an agent's code outside the class's methods, but for what stands there already."""
         known = {*self.reading.imports, *(piece.code for piece in self.reading.functions)}
         beside = [*part.imports, *(piece.code for piece in part.functions)]
@@ -192,12 +192,12 @@ class KnownClass:
 
 def known_class(code: str, name: str) -> KnownClass | None:
     """Return the top-level class of this name; None if code has none, or does not parse."""
-    module = parsed(code)
+    module = parse_or_none(code)
     node = find_class(module, name) if module is not None else None
     return None if node is None else KnownClass(code, name)
 
 
-def _texts(pieces: Iterable[Piece]) -> dict[str, str]:
+def _texts(pieces: Iterable[CodeSegment]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for piece in pieces:
         before = texts.get(piece.name)
@@ -205,7 +205,7 @@ def _texts(pieces: Iterable[Piece]) -> dict[str, str]:
     return texts
 
 
-def _placed(problem: SyntaxProblem, name: str, completion: str) -> SyntaxProblem:
+def _shift_problem(problem: SyntaxProblem, name: str, completion: str) -> SyntaxProblem:
     """Return a problem whose line counts in the whole completion, not in the method."""
     header = re.search(rf"^.*\bdef[ \t]+{re.escape(name)}[ \t]*\(", completion, re.MULTILINE)
     before = completion[: header.start()].count("\n") if header else 0

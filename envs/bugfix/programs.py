@@ -31,25 +31,25 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from llm_decpomdp.envs.bugfix.methods import (
-    instrumented,
     known_class,
     pieces,
     repairable,
     strict,
+    test_cases_of_program,
     whole,
 )
-from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, counted
+from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, limit_steps
 from llm_decpomdp.envs.datasets.classeval import CLASSEVAL, ClassTask, class_task
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
 from llm_decpomdp.envs.datasets.loading import bundled_rows
-from llm_decpomdp.envs.datasets.rows import BadRow, Row, as_row, read_rows, refuse, text_field
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, read_rows, refuse, require_row, text_field
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
 from llm_decpomdp.envs.source_code.functions import (
     excerpt,
     function_text,
     functions,
-    statement_of,
-    without_docstring,
+    header_and_docstring,
+    remove_docstring,
 )
 from llm_decpomdp.envs.source_code.mutation.faults import (
     Mutation,
@@ -67,7 +67,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Source:
+class ProgramSource:
     """A program without bugs."""
 
     name: str
@@ -113,10 +113,10 @@ class Source:
 
     def run(self, sandbox: Sandbox, codes: Sequence[str]) -> list[Execution]:
         """Run variants of the program; those that take more than `MAX_STEPS` crash."""
-        tests = instrumented(self.code, self.test, self.entry_point)
+        tests = test_cases_of_program(self.code, self.test, self.entry_point)
         tests = strict(sandbox, self._program(self.code), tests)
         names = {*self.functions, self.entry_point}
-        programs = [self._program(counted(code, names)) for code in codes]
+        programs = [self._program(limit_steps(code, names)) for code in codes]
         return sandbox.run_batch([(program, tests) for program in programs], VALIDATION)
 
     def _program(self, code: str) -> Program:
@@ -124,22 +124,22 @@ class Source:
 
 
 @lru_cache(maxsize=1)
-def bundled_sources() -> tuple[Source, ...]:
+def bundled_sources() -> tuple[ProgramSource, ...]:
     """Load all programs that come with this package."""
     return tuple(_bundled_sources())
 
 
-def _bundled_sources() -> Iterator[Source]:
+def _bundled_sources() -> Iterator[ProgramSource]:
     for row in bundled_rows("programs.jsonl"):
         yield _source(row)
     for index, row in enumerate(CLASSEVAL.bundled()):
         yield _class_source(class_task(index, row))
     for index, row in enumerate(COOPHUMANEVAL.bundled()):
         task = CodeTask(row["task_id"], index, row["prompt"], row["test"], row["entry_point"])
-        code = _one([task.preamble, row["aux"], without_docstring(row["main"], task.entry_point)])
+        code = _one([task.preamble, row["aux"], remove_docstring(row["main"], task.entry_point)])
         name = task.task_id + "/divided" * task.task_id.startswith("HumanEval")
-        statement = statement_of(task.stub, task.entry_point)
-        yield Source(name, statement, code, task.entry_point, task.test)
+        statement = header_and_docstring(task.stub, task.entry_point)
+        yield ProgramSource(name, statement, code, task.entry_point, task.test)
     for row in HUMANEVAL.bundled():
         code = row["prompt"] + row["canonical_solution"]
         yield _source({**row, "program": code})
@@ -153,21 +153,21 @@ def _one(parts: Sequence[str]) -> str:
     return "\n\n\n".join(["\n".join(lines), *bodies][not lines :]) + "\n"
 
 
-def _source(row: Row) -> Source:
+def _source(row: Row) -> ProgramSource:
     """Make a program of a row with `task_id`, `program`, `entry_point` and `test`."""
     code, entry_point = row["program"], row["entry_point"]
-    stated, bare = statement_of(code, entry_point), without_docstring(code, entry_point)
-    return Source(row["task_id"], stated, bare, entry_point, row["test"])
+    stated, bare = header_and_docstring(code, entry_point), remove_docstring(code, entry_point)
+    return ProgramSource(row["task_id"], stated, bare, entry_point, row["test"])
 
 
-def _class_source(task: ClassTask) -> Source:
-    return Source(task.task_id, task.prompt, task.solution, task.class_name, task.test)
+def _class_source(task: ClassTask) -> ProgramSource:
+    return ProgramSource(task.task_id, task.prompt, task.solution, task.class_name, task.test)
 
 
 # A user's own
 
 
-def own_sources(path: Path, sandbox: Sandbox) -> list[Source]:
+def own_sources(path: Path, sandbox: Sandbox) -> list[ProgramSource]:
     """Load the programs of a user's file.
 
     Classes of ClassEval whose solutions fail their tests apart from them are left out, with a warning.
@@ -175,12 +175,12 @@ def own_sources(path: Path, sandbox: Sandbox) -> list[Source]:
     Raises:
         ValueError: If rows are wrong; the text names their lines and fields.
     """
-    sources: list[Source] = []
+    sources: list[ProgramSource] = []
     bad: dict[int, str] = {}
     rows = read_rows(path)
     for line, row in enumerate(rows, 1):
         try:
-            source = _checked_source(as_row(row))
+            source = _checked_source(require_row(row))
             (execution,) = source.run(sandbox, [source.code])
             if execution.error is None and all(test.passed for test in execution.tests):
                 sources.append(source)
@@ -194,7 +194,7 @@ def own_sources(path: Path, sandbox: Sandbox) -> list[Source]:
     return sources
 
 
-def _checked_source(row: Row) -> Source:
+def _checked_source(row: Row) -> ProgramSource:
     """Make the program of a row.
 
     Raises:
@@ -208,7 +208,7 @@ def _checked_source(row: Row) -> Source:
     code, entry_point = text_field(row, "program"), text_field(row, "entry_point")
     if entry_point not in functions(code):
         raise BadRow(f"field 'program' does not define {entry_point!r}")
-    if not instrumented(code, text_field(row, "test"), entry_point).cases:
+    if not test_cases_of_program(code, text_field(row, "test"), entry_point).cases:
         raise BadRow(f"field 'test' holds no assert about {entry_point!r}")
     text_field(row, "task_id")
     return _source(row)
@@ -239,20 +239,22 @@ def bundled_faults() -> dict[str, list[Faults]]:
     }
 
 
-def counting_faults(source: Source, sandbox: Sandbox) -> list[Faults]:
+def counting_faults(source: ProgramSource, sandbox: Sandbox) -> list[Faults]:
     """Return the faults of a program that its tests find, then twos and threes of them."""
     alone = [(mutant.key,) for mutant in mutants(source.code) if source.faulty(mutant.source)]
     counting = _counting(source, sandbox, alone)
     for bugs, count in zip(range(2, MAX_BUGS + 1), COMBINATIONS, strict=True):
         # two wrong variables may be swapped ones
         texts = {source.mutate(faults) for faults in counting}
-        draws = _drawn(source, counting, bugs, count)
+        draws = _draw_combinations(source, counting, bugs, count)
         new = [faults for faults in draws if source.mutate(faults) not in texts]
         counting += _counting(source, sandbox, new)
     return counting
 
 
-def _drawn(source: Source, counting: list[Faults], bugs: int, count: int) -> list[Faults]:
+def _draw_combinations(
+    source: ProgramSource, counting: list[Faults], bugs: int, count: int
+) -> list[Faults]:
     """Draw combinations of faults that do not touch each other."""
     keys = [faults[0] for faults in counting if len(faults) == 1]
     rng = stream(0, "bugfix", source.name, bugs)
@@ -267,7 +269,9 @@ def _drawn(source: Source, counting: list[Faults], bugs: int, count: int) -> lis
     return apart[:count]
 
 
-def _counting(source: Source, sandbox: Sandbox, candidates: Sequence[Faults]) -> list[Faults]:
+def _counting(
+    source: ProgramSource, sandbox: Sandbox, candidates: Sequence[Faults]
+) -> list[Faults]:
     """Return the candidates that load, end in time, and fail some test, but not all."""
     executions = source.run(sandbox, [source.mutate(faults) for faults in candidates])
     pairs = zip(candidates, executions, strict=True)
@@ -316,20 +320,20 @@ def bug_rows(
     return [rows[int(number)] for number in order]
 
 
-def _own(path: Path) -> tuple[list[Source], dict[str, list[Faults]]]:
+def _own(path: Path) -> tuple[list[ProgramSource], dict[str, list[Faults]]]:
     sandbox = Sandbox()
     sources = own_sources(path, sandbox)
     return sources, {source.name: counting_faults(source, sandbox) for source in sources}
 
 
-def _lie(source: Source, keys: Faults, owners: Mapping[str, int], spread: str) -> bool:
+def _lie(source: ProgramSource, keys: Faults, owners: Mapping[str, int], spread: str) -> bool:
     if spread == "any" or len(keys) == 1:
         return spread != "across"
     holders = {owners[name] for name in source.faulty(source.mutate(keys))}
     return (len(holders) == 1) == (spread == "one")
 
 
-def _row(source: Source, keys: Faults) -> Row:
+def _row(source: ProgramSource, keys: Faults) -> Row:
     return {
         "task_id": f"{source.name}:{'+'.join(keys)}",
         "prompt": source.statement,
@@ -342,7 +346,7 @@ def _row(source: Source, keys: Faults) -> Row:
     }
 
 
-def split_of(row: Row) -> str:
+def find_split(row: Row) -> str:
     """`train` or `test`, by the number in the name of a problem; `train` where it has none."""
     number = re.search(r"[/_](\d+)", row["task_id"].partition(":")[0])
     return "test" if number and int(number[1]) % 5 == 4 else "train"

@@ -30,7 +30,7 @@ from typing import ClassVar
 from llm_decpomdp.envs.bugfix.feedback import RepairAnalysis
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask, Runner
+from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner
 from llm_decpomdp.envs.sandbox.program import (
     INFO_KEYS,
     details,
@@ -39,7 +39,7 @@ from llm_decpomdp.envs.sandbox.program import (
     warn_about_endless_tests,
 )
 from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
-from llm_decpomdp.envs.source_code.functions import added, distance
+from llm_decpomdp.envs.source_code.functions import count_added_tokens, distance
 from llm_decpomdp.interfaces import Component, Verdict
 
 PARSES, FIXED, MINIMAL, REGRESSED = 0.5, 2.0, 0.5, 1.0
@@ -60,7 +60,7 @@ class RepairReward:
     """Puts the agents' functions into the program, runs its tests, and compares with before."""
 
     roles: tuple[FixerRole, ...]
-    runner: Runner
+    runner: ProgramRunner
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAXIMUM
     notes = staticmethod(notes)
@@ -106,10 +106,10 @@ def _share(outcomes: list[bool]) -> float:
 def change(task: BugTask, work: Mapping[str, Submission], submitted: Mapping[str, str]) -> int:
     """Return the size of the agents' changes, in tokens."""
     inside = sum(distance(task.given[name], text) for name, text in submitted.items())
-    return inside + sum(_beside(task, part) for part in work.values())
+    return inside + sum(_excess_tokens(task, part) for part in work.values())
 
 
-def _beside(task: BugTask, part: Submission) -> int:
+def _excess_tokens(task: BugTask, part: Submission) -> int:
     if task.known is not None and part.contribution is not None:
-        return task.known.added(part.contribution)
-    return added(part.code, task.statements, task.functions)
+        return task.known.count_added_tokens(part.contribution)
+    return count_added_tokens(part.code, task.statements, task.functions)

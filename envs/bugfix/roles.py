@@ -19,7 +19,7 @@ from llm_decpomdp.envs.source_code.functions import (
     definition_text,
     excerpt,
     functions,
-    without_bindings,
+    remove_bindings,
 )
 from llm_decpomdp.envs.source_code.statements import bound_names, signature
 from llm_decpomdp.validation import check_whole
@@ -27,7 +27,7 @@ from llm_decpomdp.validation import check_whole
 
 def submission(
     completion: str,
-    owned: tuple[str, ...],
+    owned_functions: tuple[str, ...],
     others: tuple[str, ...],
     given: Collection[str] = (),
     opening: str = "",
@@ -45,7 +45,7 @@ def submission(
             count where there are no others.
     """
     reader = CompletionReader(completion, {*others, *given}, opening, prompt)
-    readings = {name: reader.read(name) for name in owned}
+    readings = {name: reader.read(name) for name in owned_functions}
     defined = {name: reading for name, reading in readings.items() if reading.defined}
     broken = next((reading for reading in defined.values() if reading.problem), None)
     whole = [name for name, reading in defined.items() if not reading.problem]
@@ -54,8 +54,8 @@ def submission(
     fallbacks = {**reader.fallbacks, **counts}
     if broken is not None:
         return Submission(broken.code, submitted, broken.problem, fallbacks=fallbacks)
-    kept = set(functions(code)) - set(others) - (set(owned) - set(whole))
-    text = without_bindings(excerpt(code, kept, rest=True), others)
+    kept = set(functions(code)) - set(others) - (set(owned_functions) - set(whole))
+    text = remove_bindings(excerpt(code, kept, rest=True), others)
     return Submission(text, submitted, fallbacks=fallbacks)
 
 
@@ -71,31 +71,31 @@ class FixerRole(Writer):
         """The agent's id."""
         return f"fixer_{self.place}"
 
-    def owned(self, task: BugTask) -> tuple[str, ...]:
+    def owned_functions(self, task: BugTask) -> tuple[str, ...]:
         """Return its functions."""
         return task.functions[self.place :: self.team]
 
     def request(self, task: BugTask) -> str:
         """Return the names of what the agent is asked to revise."""
-        return ", ".join(f"{name}(...)" for name in self.owned(task))
+        return ", ".join(f"{name}(...)" for name in self.owned_functions(task))
 
     def read(self, task: BugTask, completion: str) -> Submission:
         """Read the agent's completion."""
-        owned = self.owned(task)
+        owned_functions = self.owned_functions(task)
         if task.known is not None:
-            return task.known.read(self.agent, completion, owned)
-        others = tuple(name for name in task.functions if name not in owned)
-        given = bound_names(task.buggy).difference(owned)
-        opening = f"{signature(task.buggy, owned[0])}:\n" if len(owned) == 1 else ""
-        return submission(completion, owned, others, given, opening, task.buggy)
+            return task.known.read(self.agent, completion, owned_functions)
+        others = tuple(name for name in task.functions if name not in owned_functions)
+        given = bound_names(task.buggy).difference(owned_functions)
+        opening = f"{signature(task.buggy, owned[0])}:\n" if len(owned_functions) == 1 else ""
+        return submission(completion, owned_functions, others, given, opening, task.buggy)
 
     def reference(self, task: BugTask) -> str:
         """Return the agent's functions without bugs."""
-        return "\n\n\n".join(task.wanted[name] for name in self.owned(task)) + "\n"
+        return "\n\n\n".join(task.wanted[name] for name in self.owned_functions(task)) + "\n"
 
     def instructions(self, task: BugTask, feedback: Sequence[str] = ()) -> str:
         """Return the program, the purpose of its entry function, feedback about its tests, and the rules."""
-        owned = ", ".join(f"`{name}`" for name in self.owned(task))
+        owned_functions = ", ".join(f"`{name}`" for name in self.owned_functions(task))
         return "\n".join(
             [
                 "The Python program below has one or more bugs. Repair it."
@@ -111,11 +111,11 @@ class FixerRole(Writer):
                 "",
                 *feedback,
                 "Rules:",
-                *(f"- {rule}" for rule in self._rules(owned)),
+                *(f"- {rule}" for rule in self._rules(owned_functions)),
             ]
         )
 
-    def _rules(self, owned: str) -> tuple[str, ...]:
+    def _rules(self, owned_functions: str) -> tuple[str, ...]:
         again = f"Write {owned} again, complete and with the same name and parameters"
         mates = (
             ("The bugs may all lie in functions of team-mates. Do not write these functions.",)

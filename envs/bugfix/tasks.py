@@ -11,12 +11,12 @@ from llm_decpomdp.envs.bugfix.methods import (
     PROGRAM,
     KnownClass,
     Submission,
-    instrumented,
     joint,
     known_class,
     pieces,
     repairable,
     strict,
+    test_cases_of_program,
     whole,
 )
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES
@@ -64,7 +64,7 @@ class BugTask(Task):
     @cached_property
     def tests(self) -> Tests:
         """The instrumented test."""
-        return instrumented(self.buggy, self.test, self.entry_point)
+        return test_cases_of_program(self.buggy, self.test, self.entry_point)
 
     @cached_property
     def program(self) -> Program:
@@ -135,7 +135,7 @@ def __step__():
 """
 
 
-def counted(code: str, names: Collection[str]) -> str:
+def limit_steps(code: str, names: Collection[str]) -> str:
     """Return a program that does the same, unless its functions and classes of these names take too many steps.
 
     Raises:
@@ -168,7 +168,7 @@ def _step() -> ast.Call:
 
 
 @dataclass(frozen=True)
-class Runner:
+class ProgramRunner:
     """Runs programs. The sandbox remembers its verdicts, so asking again costs little."""
 
     sandbox: Sandbox
@@ -184,7 +184,7 @@ class Runner:
             parts = [part.contribution for part in work.values() if part.submitted]
             merged = task.known.merged(kept, filter(None, parts))
             program = Program(((PROGRAM, merged.code),), task.entry_point)
-            return _traced(self.sandbox.run(program, self.tests(task)), merged)
+            return _attribute_lines(self.sandbox.run(program, self.tests(task)), merged)
         codes = {agent: part.code for agent, part in work.items() if part.submitted}
         program = joint(task.buggy, task.entry_point, task.functions, kept, codes)
         return self.sandbox.run(program, self.tests(task))
@@ -197,13 +197,13 @@ class Runner:
         return strict(self.sandbox, correct, task.tests)
 
 
-def _traced(execution: Execution, merged: Merged) -> Execution:
+def _attribute_lines(execution: Execution, merged: Merged) -> Execution:
     """Return an execution whose lines count in the code of the agents that wrote them."""
 
-    def traced(outcome: Outcome) -> Outcome:
+    def attribute_line(outcome: Outcome) -> Outcome:
         place = merged.place(outcome.line) if outcome.origin == PROGRAM else None
         agent, line = place or ("", 0)
         return replace(outcome, origin=agent, line=line)
 
-    error = traced(execution.error) if execution.error is not None else None
-    return replace(execution, tests=tuple(map(traced, execution.tests)), error=error)
+    error = attribute_line(execution.error) if execution.error is not None else None
+    return replace(execution, tests=tuple(map(attribute_line, execution.tests)), error=error)

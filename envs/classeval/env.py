@@ -75,7 +75,7 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
       Tests see views, counters and lists that occur twice as they are, and what the program prints.
     """
     split, source = options.split, options.source
-    parse_split(split, CLASSEVAL.splits_of(source))
+    parse_split(split, CLASSEVAL.available_splits(source))
     team = class_team(options.num_agents, options.by)
     reward = ClassReward(team, Sandbox(isolation=options.isolation), options.allow_forgeable)
     refuse = None if options.allow_forgeable else reward.forgeable

@@ -30,7 +30,7 @@ from llm_decpomdp.envs.sandbox.program import (
 )
 from llm_decpomdp.envs.source_code.classes.merge import Merged, merge
 from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
-from llm_decpomdp.envs.source_code.parsing import parsed
+from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
@@ -89,7 +89,7 @@ class ClassReward:
         merged = merge(task.outline, parts)
         readings = reading_details({agent: part.fallbacks for agent, part in team.items()})
         points = dict.fromkeys(COMPONENTS, 0.0)
-        compiles = parsed(merged.code) is not None
+        compiles = parse_or_none(merged.code) is not None
         written = any(not piece.stub for part in parts for piece in (*part.own, *part.foreign))
         if not (written and compiles):
             reason = "the class does not compile" if written else "no method was written"
@@ -104,8 +104,8 @@ class ClassReward:
         warn_about_endless_tests(task, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = TEST_POINTS * passed / len(execution.tests)
-        tests = tuple(_traced(test, merged) for test in execution.tests)
-        error = _traced(execution.error, merged) if execution.error is not None else None
+        tests = tuple(_attribute_line(test, merged) for test in execution.tests)
+        error = _attribute_line(execution.error, merged) if execution.error is not None else None
         analysis = ClassAnalysis(task, team, merged, compiles, tests)
         verdict = Verdict(points, False, {**details(tests, error), **readings}, analysis)
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
@@ -150,7 +150,7 @@ def _solution(task: ClassTask) -> str:
     return merge(task.outline, (alone.read(task, reference),)).code
 
 
-def _traced(test: Outcome, merged: Merged) -> Outcome:
+def _attribute_line(test: Outcome, merged: Merged) -> Outcome:
     """Return an outcome with the agent whose line raised."""
     place = merged.place(test.line) if test.origin == TEAM else None
     agent, line = place or ("", 0)

@@ -25,7 +25,7 @@ from llm_decpomdp.envs.feedback.code_mode import Writer
 from llm_decpomdp.envs.source_code.classes.completion import ClassReading, read_class
 from llm_decpomdp.envs.source_code.classes.merge import Contribution
 from llm_decpomdp.envs.source_code.classes.skeleton import FunctionNode, Outline, find_class
-from llm_decpomdp.envs.source_code.parsing import parsed
+from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.validation import check_whole, unknown
 
 RULES = ("balanced", "parameters", "dependency")
@@ -50,11 +50,11 @@ def divide(outline: Outline, solution: str, by: str, num_agents: int) -> Shares:
     check_division(by, num_agents)
     bodies = _bodies(outline, solution)
     if by == "parameters":
-        groups = _by_parameters(outline, num_agents)
+        groups = _split_by_parameters(outline, num_agents)
     elif by == "balanced":
-        groups = _balanced(outline.names, bodies, num_agents)
+        groups = _split_by_balance(outline.names, bodies, num_agents)
     else:
-        groups = _by_dependency(outline.names, bodies, num_agents)
+        groups = _split_by_dependency(outline.names, bodies, num_agents)
     return tuple(tuple(name for name in outline.names if name in group) for group in groups)
 
 
@@ -71,7 +71,7 @@ def check_division(by: object, num_agents: object) -> None:
 
 def _bodies(outline: Outline, solution: str) -> dict[str, list[FunctionNode]]:
     """Return the solution's definitions of each method."""
-    module = parsed(solution)
+    module = parse_or_none(solution)
     node = find_class(module, outline.class_name) if module is not None else None
     definitions: dict[str, list[FunctionNode]] = {name: [] for name in outline.names}
     for statement in node.body if node is not None else []:
@@ -86,7 +86,7 @@ def _work(definitions: list[FunctionNode]) -> int:
     return max(sum(isinstance(node, ast.stmt) for node in nodes) - len(definitions), 1)
 
 
-def _by_parameters(outline: Outline, num_agents: int) -> list[set[str]]:
+def _split_by_parameters(outline: Outline, num_agents: int) -> list[set[str]]:
     groups: list[set[str]] = [set() for _ in range(num_agents)]
     for unit in outline.units:
         further = unit.parameters - 1 if unit.parameters else 1  # none at all is not only `self`
@@ -94,7 +94,7 @@ def _by_parameters(outline: Outline, num_agents: int) -> list[set[str]]:
     return groups
 
 
-def _balanced(
+def _split_by_balance(
     names: tuple[str, ...], bodies: dict[str, list[FunctionNode]], num_agents: int
 ) -> list[set[str]]:
     groups: list[set[str]] = [set() for _ in range(num_agents)]
@@ -107,11 +107,11 @@ def _balanced(
     return groups
 
 
-def _by_dependency(
+def _split_by_dependency(
     names: tuple[str, ...], bodies: dict[str, list[FunctionNode]], num_agents: int
 ) -> list[set[str]]:
     """Join the two groups with the most calls between them, of equal ones the smallest, until all are few."""
-    calls = {name: _called(bodies[name]) for name in names}
+    calls = {name: _attribute_names(bodies[name]) for name in names}
     groups = [{name} for name in names]
 
     def rank(pair: tuple[int, int]) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def _by_dependency(
     return [*groups, *({*()} for _ in range(num_agents - len(groups)))]
 
 
-def _called(definitions: list[FunctionNode]) -> set[str]:
+def _attribute_names(definitions: list[FunctionNode]) -> set[str]:
     """Return the names of attributes that are looked up, as in `self.other(...)`."""
     nodes = [node for definition in definitions for node in ast.walk(definition)]
     return {node.attr for node in nodes if isinstance(node, ast.Attribute)}
@@ -194,7 +194,7 @@ class ClassRole(Writer):
         """Return the data's own methods, with their imports; helpers of the class go to the first agent."""
         if not task.solution:
             return None
-        reading = read_class(_with_class_imports(task), task.outline)
+        reading = read_class(_drop_known_imports(task), task.outline)
         part = self._contribution(task, reading)
         if self.place == 0:
             return part.code
@@ -241,9 +241,9 @@ def skeleton_block(task: ClassTask) -> str:
     return f"{BEGIN}\n{task.prompt.strip()}\n{END}"
 
 
-def _with_class_imports(task: ClassTask) -> str:
+def _drop_known_imports(task: ClassTask) -> str:
     """Return the solution without the imports that the skeleton has."""
-    module = parsed(task.solution)
+    module = parse_or_none(task.solution)
     assert module is not None  # checked when the row was read
     skeleton = set(task.imports.split("\n"))
     lines = task.solution.replace("\r\n", "\n").split("\n")

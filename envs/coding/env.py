@@ -82,7 +82,7 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
       helper in whose place a constant or its arguments would do counts as ignored. Slow programs are checked like
       quick ones. All runs of a program together take at most 28 seconds.
     """
-    parse_split(options.split, dataset.splits_of(options.source))
+    parse_split(options.split, dataset.available_splits(options.source))
     team = coding_team(options.num_agents, options.roles)
     shown = max(parse_slice(options.sandbox_slice), 0)
     return DecPOMDPEnv(

@@ -16,7 +16,7 @@ from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.feedback.code_mode import foreign_line, passed, plain
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.completion import Reading
-from llm_decpomdp.envs.source_code.parsing import parsed
+from llm_decpomdp.envs.source_code.parsing import parse_or_none
 
 USED, IGNORED, NOT_CALLED, UNKNOWN = "used", "ignored", "not called", "unknown"
 """Uses of a helper when the program runs; unknown where no test passes."""
@@ -24,13 +24,13 @@ USED, IGNORED, NOT_CALLED, UNKNOWN = "used", "ignored", "not called", "unknown"
 
 def names(code: str, helper: str) -> bool:
     """Check whether code has the name of a helper in it at all."""
-    tree = parsed(code)
+    tree = parse_or_none(code)
     return tree is not None and any(helper in _names(statement) for statement in tree.body)
 
 
 def lost_results(code: str, helper: str) -> tuple[str, ...]:
     """Return each line on which a call's result is plainly lost: "Line N: why". Others may be lost too."""
-    tree = parsed(code)
+    tree = parse_or_none(code)
     nodes = [*ast.walk(tree)] if tree is not None else []
     read = {
         node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
@@ -42,7 +42,9 @@ def lost_results(code: str, helper: str) -> tuple[str, ...]:
         ):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        stored = [name for target in targets if target is not None for name in _stored(target)]
+        stored = [
+            name for target in targets if target is not None for name in _target_names(target)
+        ]
         if isinstance(node, ast.Expr):
             lines.append((node.lineno, "the result is thrown away"))
         elif stored and read.isdisjoint(stored):
@@ -60,7 +62,7 @@ def _names(tree: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def _stored(target: ast.AST) -> list[str]:
+def _target_names(target: ast.AST) -> list[str]:
     """Return the names that a target of an assignment binds; none where it is anything else."""
     parts = [part for part in ast.walk(target) if isinstance(part, ast.Name)]
     return [part.id for part in parts if isinstance(part.ctx, ast.Store)]

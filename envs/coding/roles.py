@@ -270,10 +270,10 @@ def coding_team(
         AuxRole(helper, tuple(other for other in helpers if other != helper), seat, seat)
         for seat, helper in zip(seats, helpers, strict=True)
     ]
-    return _renamed([*team, MainRole(helpers)], roles or {})
+    return _apply_changes([*team, MainRole(helpers)], roles or {})
 
 
-def _renamed(team: list[Role], changes: Mapping[str, Mapping[str, str]]) -> tuple[Role, ...]:
+def _apply_changes(team: list[Role], changes: Mapping[str, Mapping[str, str]]) -> tuple[Role, ...]:
     if not isinstance(changes, Mapping):
         raise ValueError(f"roles must be a mapping of agents to their changes, got {changes!r}")
     seats = [role.seat for role in team]
@@ -287,14 +287,14 @@ def _renamed(team: list[Role], changes: Mapping[str, Mapping[str, str]]) -> tupl
         for key in change:
             if key not in ("name", "template"):
                 raise ValueError(unknown(f"key in roles[{seat!r}]", key, ("name", "template")))
-    renamed = tuple(_with(role, changes.get(role.seat, {})) for role in team)
+    renamed = tuple(_apply_change(role, changes.get(role.seat, {})) for role in team)
     names = [role.agent for role in renamed]
     if len(set(names)) < len(names):
         raise ValueError(f"the agents need different names, got {', '.join(names)}")
     return renamed
 
 
-def _with(role: Role, change: Mapping[str, str]) -> Role:
+def _apply_change(role: Role, change: Mapping[str, str]) -> Role:
     name = change.get("name", role.agent)
     if not isinstance(name, str) or not AGENT_NAME.fullmatch(name):
         raise ValueError(

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.compose.chains import Chains, run, split_of
+from llm_decpomdp.envs.compose.chains import Chains, find_split, run
 from llm_decpomdp.envs.compose.roles import EntryRole
 from llm_decpomdp.envs.compose.steps import INPUTS
 from llm_decpomdp.envs.compose.tasks import compose_task
@@ -38,7 +38,7 @@ def best_alone(split: str, types: str = "all", convention: str = "none") -> Boun
     role = EntryRole(2, convention)
     places = (1,) if convention == "encoding" else (0, 1)
     for chain in Chains(2, types, convention).all():
-        if split_of(chain) == split:
+        if find_split(chain) == split:
             values = tuple(repr(run(chain, argument)) for argument in INPUTS[chain[0].source])
             for place in places:
                 row = {"index": 0, "chain": chain, "place": place}

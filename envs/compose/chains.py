@@ -124,7 +124,7 @@ def is_held_out(first: Step, second: Step) -> bool:
     return (numbers[first.kind] + numbers[second.kind]) % 5 == 0
 
 
-def split_of(chain: Chain) -> str:
+def find_split(chain: Chain) -> str:
     """Return the split that a chain belongs to."""
     tested = any(itertools.starmap(is_held_out, itertools.pairwise(chain)))
     return "test" if tested else "train"
@@ -149,23 +149,23 @@ def is_task(chain: Chain) -> bool:
         results.append(values[-1])
     if max(Counter(map(repr, results)).values()) > MAX_EQUAL:
         return False
-    return not any(_has_results(other, results) for other in _with_other_constants(chain))
+    return not any(_has_results(other, results) for other in _change_constants(chain))
 
 
 def _is_same_kind(first: Step, second: Step) -> bool:
     return first.kind == second.kind
 
 
-def _with_other_constants(chain: Chain) -> Iterator[Chain]:
+def _change_constants(chain: Chain) -> Iterator[Chain]:
     """Yield the chains that differ in the constant of one step."""
     for place, step in enumerate(chain):
-        for other in _of_kind()[step.kind, step.source]:
+        for other in _steps_by_kind()[step.kind, step.source]:
             if other != step:
                 yield (*chain[:place], other, *chain[place + 1 :])
 
 
 @lru_cache(maxsize=1)
-def _of_kind() -> dict[tuple[str, str], list[Step]]:
+def _steps_by_kind() -> dict[tuple[str, str], list[Step]]:
     kinds: dict[tuple[str, str], list[Step]] = {}
     for step in (*steps(), *pair_steps()):
         kinds.setdefault((step.kind, step.source), []).append(step)

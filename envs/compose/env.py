@@ -144,7 +144,7 @@ def _load(split: str, exclude_known_issues: bool, *kind: Any) -> TaskSet:
         to_task=compose_task,
         stand_in=False,
         splits=SPLITS[:-1],
-        split_of=row_split,
+        find_split=row_split,
     )
     tasks = load(dataset, split, "bundled", exclude_known_issues)
     if len(tasks.tasks) < FEW and "[" not in split:

@@ -77,7 +77,7 @@ def expected_results(
         stand_ins = {a: _exchange_stand_in(answers[a], salt + name) for a, name in names.items()}
         return (_result(task, role, stand_ins, x) for x in INPUTS[task.chain[0].source])
 
-    mistakes = [*_without_a_helper(functions)]
+    mistakes = [*_leave_one_out(functions)]
 
     def tells_apart(salt: str) -> bool:
         right = [*results(salt, functions)]
@@ -90,7 +90,7 @@ def expected_results(
     return salt, [*results(salt, functions)]
 
 
-def _without_a_helper(functions: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _leave_one_out(functions: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for agent in functions:
         yield {mate: name for mate, name in functions.items() if mate != agent}
 
@@ -214,7 +214,7 @@ INTEGER = re.compile(r"(?<![0-9])-?[0-9]+")
 
 
 @dataclass(frozen=True)
-class Form:
+class EncodingFormat:
     """The way in which a helper writes two integers."""
 
     around: tuple[str, ...]
@@ -234,7 +234,7 @@ class Skill:
 
     share: float
     """Share of the tests' values of which it makes what its steps make."""
-    form: Form | None = None
+    form: EncodingFormat | None = None
     """The form of an encoding."""
 
 
@@ -277,7 +277,7 @@ def _skill(
     limits = replace(sandbox.limits, output_bytes=OUTPUT_BYTES, test_seconds=seconds)
     values = _values(task, helper)
     probe = _probe(helper.agent, name, reading.code, values)
-    texts = _printed(sandbox.run(probe, _PROBE, limits).output, len(values))
+    texts = _parse_output(sandbox.run(probe, _PROBE, limits).output, len(values))
     answers = [run(helper.share(task), value) for value in values]
     if helper.convention == "encoding":
         return _encoding(texts, answers)
@@ -294,7 +294,7 @@ def _probe(agent: str, name: str, code: str, values: Sequence[Any]) -> Program:
 _PROBE = instrument("def check(candidate):\n    assert candidate() is None\n", EXCHANGE)
 
 
-def _printed(output: str, size: int) -> list[str]:
+def _parse_output(output: str, size: int) -> list[str]:
     """Read what `_exchange_results` has printed: as it comes from the program, it may be anything."""
     line = output.rpartition(f"\n{MARK}")[2].partition("\n")[0]
     try:
@@ -314,14 +314,14 @@ def _encoding(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> Skill:
     integers = [INTEGER.findall(text) for text in texts]
     skills = []
     for backwards in (False, True):
-        form = Form(around, backwards)
+        form = EncodingFormat(around, backwards)
         digits = [[*map(str, pair[::-1] if backwards else pair)] for pair in pairs]
         right = [*map(eq, integers, digits)]
         skills.append(Skill(sum(right) / len(right), form=form))
     best = max(skills, key=lambda skill: skill.share)
     try:  # is it a literal of Python?
         for pair in stand_in_values(PAIR):
-            Form(around, reversed=False).write(pair)
+            EncodingFormat(around, reversed=False).write(pair)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return Skill(0.0)
     return best

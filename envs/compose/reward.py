@@ -36,7 +36,7 @@ from llm_decpomdp.envs.sandbox.program import (
     warn_about_endless_tests,
 )
 from llm_decpomdp.envs.source_code.completion import Reading, reading_details, reading_keys
-from llm_decpomdp.envs.source_code.parsing import parsed
+from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.interfaces import Component, Verdict
 
 AUX_DEFINED, MAIN_DEFINED, NAMES_AUX, TESTS, TOGETHER = 0.25, 0.25, 0.5, 1.0, 2.0
@@ -136,7 +136,7 @@ def _program(parts: Mapping[str, Reading], functions: Mapping[str, str]) -> Prog
 
 def _callees(code: str) -> set[str]:
     """Return the names of all functions that code calls."""
-    tree = parsed(code)
+    tree = parse_or_none(code)
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
     return {function.id for function in calls if isinstance(function, ast.Name)}
 

@@ -29,7 +29,7 @@ from llm_decpomdp.envs.compose.steps import IN_WORDS, PAIR
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, MAX_AGENTS, ComposeTask
 from llm_decpomdp.envs.feedback.code_mode import Writer
 from llm_decpomdp.envs.source_code.completion import CompletionReader, Reading, read
-from llm_decpomdp.envs.source_code.functions import global_names, without_bindings
+from llm_decpomdp.envs.source_code.functions import global_names, remove_bindings
 from llm_decpomdp.envs.source_code.parsing import find_function
 from llm_decpomdp.validation import check_whole
 
@@ -97,7 +97,7 @@ class HelperRole(Writer):
             return name, reading
         if any(find_function(reading.code, other) for other in alternatives):
             return self.names[0], replace(reading, code="", defined=False, returns=False)
-        code = without_bindings(reading.code, alternatives)  # such as `beta = alpha`
+        code = remove_bindings(reading.code, alternatives)  # such as `beta = alpha`
         return name, replace(reading, code=code)
 
     @property
@@ -136,11 +136,11 @@ class HelperRole(Writer):
         opening = f"Write the Python function `{name}(x)`. {caller} calls it."
         result = "Return the result of"
         if self.convention == "name":
-            choice = in_turn(self.names, task.index)
+            choice = rotate_names(self.names, task.index)
             opening = f"Write a Python function of x and name it {choice}. {caller} calls it."
         elif self.convention == "encoding":
             result = "Return two integers, red and blue, in a form of your choice"
-        return _prompt(opening, f"x is {source}. {result}", _in_words(chain), self.opening)
+        return _prompt(opening, f"x is {source}. {result}", _describe_steps(chain), self.opening)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class EntryRole(Writer):
                 continue
             if chain[0].source == PAIR:
                 lines.append(f"red, blue = {value}")
-            value = nested(chain, value)
+            value = nest_steps(chain, value)
         return "\n    ".join([f"def {ENTRY_POINT}(x):", *lines, f"return {value}\n"])
 
     def instructions(self, task: ComposeTask) -> str:
@@ -230,7 +230,7 @@ def others(task: ComposeTask, num_agents: int) -> tuple[Chain, ...]:
     return (*shares[:place], *shares[place + 1 :])
 
 
-def nested(chain: Chain, value: str) -> str:
+def nest_steps(chain: Chain, value: str) -> str:
     """Return steps of an expression as one expression."""
     for step in chain:
         atom = isinstance(ast.parse(value, mode="eval").body, ATOMS)
@@ -238,13 +238,13 @@ def nested(chain: Chain, value: str) -> str:
     return value
 
 
-def in_turn(names: Sequence[str], start: int) -> str:
+def rotate_names(names: Sequence[str], start: int) -> str:
     """Return a choice of names in words, beginning with any of them: the first is no convention."""
     listed = [f"`{names[(start + i) % len(names)]}`" for i in range(len(names))]
     return f"{', '.join(listed[:-1])} or {listed[-1]}"
 
 
-def _in_words(chain: Chain) -> str:
+def _describe_steps(chain: Chain) -> str:
     words = [step.statement() for step in chain]
     if len(words) == 1:
         return f" {words[0]}."
@@ -258,7 +258,7 @@ def _call(helper: HelperRole | None, chain: Chain, task: ComposeTask) -> str:
         return f"a step that nobody tells you: it takes {source} and returns {target}"
     name, form = f"`{helper.names[0]}`, which a team-mate writes", ""
     if helper.convention == "name":
-        name = f"a team-mate's function, whose name is {in_turn(helper.names, task.index + 1)}"
+        name = f"a team-mate's function, whose name is {rotate_names(helper.names, task.index + 1)}"
     elif helper.convention == "encoding":
         form = ", in a form that the team-mate chooses"
     return f"call {name}: it takes {source} and returns {target}{form}"

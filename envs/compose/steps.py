@@ -158,10 +158,10 @@ def _function(step: Step) -> Callable[[Any], Any]:
 @lru_cache(maxsize=1)
 def steps() -> tuple[Step, ...]:
     """Return all steps between numbers, lists and texts."""
-    return tuple(step for line in FORMS.strip().splitlines() for step in _steps_of(line))
+    return tuple(step for line in FORMS.strip().splitlines() for step in _parse_steps(line))
 
 
-def _steps_of(line: str) -> Iterator[Step]:
+def _parse_steps(line: str) -> Iterator[Step]:
     head, words, code, constants = (field.strip() for field in line.split("|"))
     source, target, kind = head.split()
     for constant in _constants(constants):

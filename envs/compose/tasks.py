@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import lcm
 
-from llm_decpomdp.envs.compose.chains import Chain, Chains, is_task, run, split_of
+from llm_decpomdp.envs.compose.chains import Chain, Chains, find_split, is_task, run
 from llm_decpomdp.envs.compose.steps import IN_WORDS, INPUTS, Step, pair_steps, steps
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.datasets.rows import Row
@@ -55,12 +55,12 @@ class ComposeTask(CodeTask):
 
 
 @lru_cache(maxsize=1)
-def _by_name() -> dict[tuple[str, str], Step]:
+def _steps_by_name() -> dict[tuple[str, str], Step]:
     return {(step.name, step.source): step for step in (*steps(), *pair_steps())}
 
 
 def _step(name: str, source: str) -> Step:
-    return _by_name()[name, source]
+    return _steps_by_name()[name, source]
 
 
 def compose_task(index: int, row: Row) -> ComposeTask:
@@ -96,7 +96,7 @@ def compose_rows(length: int, types: str, convention: str, task_seed: int) -> li
         for _ in range(0 if split in exhausted else MAX_DRAWS):
             chain = chains.draw(rng)
             place = 1 if convention == "encoding" else int(rng.integers(PLACES))
-            if split_of(chain) == split and (chain, place % 2) not in earlier and is_task(chain):
+            if find_split(chain) == split and (chain, place % 2) not in earlier and is_task(chain):
                 twin = earlier.get((chain, 1 - place % 2))
                 place = place if twin is None else (twin + 1) % PLACES
                 earlier[chain, place % 2] = place

@@ -33,9 +33,9 @@ from llm_decpomdp.envs.source_code.classes.skeleton import (
     Outline,
     find_class,
     outline,
-    repaired,
+    repair_skeleton,
 )
-from llm_decpomdp.envs.source_code.parsing import parse, parsed
+from llm_decpomdp.envs.source_code.parsing import parse, parse_or_none
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.extras import install_command
 
@@ -69,7 +69,7 @@ class ClassTask(Task):
     def packages(self) -> tuple[str, ...]:
         """The modules beside the standard library that the class and its tests import."""
         texts = (self.prompt, self.solution, self.test)
-        names = {name for text in texts for name in _imported(text)}
+        names = {name for text in texts for name in _imported_modules(text)}
         names |= {BEHIND[name] for name in names if name in BEHIND}
         return tuple(sorted(names - sys.stdlib_module_names))
 
@@ -93,10 +93,10 @@ def class_task(index: int, row: Row) -> ClassTask:
         BadRow: If a field is missing, empty or unusable.
     """
     name = text_field(row, "class_name").strip()
-    text = repaired(text_field(row, "skeleton").replace("\r\n", "\n"), name)
+    text = repair_skeleton(text_field(row, "skeleton").replace("\r\n", "\n"), name)
     if len(text) > MAX_PROMPT_LENGTH:
         raise BadRow(f"field 'skeleton' has {len(text)} characters; at most {MAX_PROMPT_LENGTH}")
-    skeleton = _with_imports(text, row.get("import_statement") or [])
+    skeleton = _add_imports(text, row.get("import_statement") or [])
     test = text_field(row, "test")
     try:
         outline(skeleton, name)
@@ -107,7 +107,7 @@ def class_task(index: int, row: Row) -> ClassTask:
         raise BadRow("field 'test' holds no test method of a unittest class")
     task_id = text_field(row, "task_id")
     solution = row.get("solution_code")
-    whole = parsed(solution) if isinstance(solution, str) else None
+    whole = parse_or_none(solution) if isinstance(solution, str) else None
     return ClassTask(
         task_id=task_id,
         index=index,
@@ -158,9 +158,9 @@ def _missing(task: ClassTask) -> list[str]:
     return [name for name in task.packages if not is_installed(name)]
 
 
-def _imported(code: str) -> frozenset[str]:
+def _imported_modules(code: str) -> frozenset[str]:
     """Return the top-level modules that code imports."""
-    module = parsed(code)
+    module = parse_or_none(code)
     names: set[str] = set()
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, ast.Import):
@@ -172,12 +172,12 @@ def _imported(code: str) -> frozenset[str]:
 
 def import_statements(code: str) -> list[str]:
     """Return the import statements at the top of code; none where it does not parse."""
-    module = parsed(code)
+    module = parse_or_none(code)
     statements = module.body if module is not None else []
     return [ast.unparse(s) for s in statements if isinstance(s, ast.Import | ast.ImportFrom)]
 
 
-def _with_imports(skeleton: str, statements: object) -> str:
+def _add_imports(skeleton: str, statements: object) -> str:
     """Return a skeleton with the imports of its row that it lacks."""
     if not isinstance(statements, list):
         return skeleton
@@ -276,7 +276,7 @@ def class_tests(
     running = RUN_CODE.replace("{cases}", repr([(case, name) for case, name, _ in cases]))
     texts = tuple(_text(case, name, node, test) for case, name, node in cases)
     source = "\n".join(
-        [*_used(imports, names(module)), ast.unparse(_Changing().visit(module)), running]
+        [*_used_imports(imports, names(module)), ast.unparse(_Changing().visit(module)), running]
     )
     return Tests(
         source=source,
@@ -322,7 +322,7 @@ def _ancestry(
             yield from _ancestry(parent, classes, depth + 1)
 
 
-def _used(imports: str, wanted: set[str]) -> Iterator[str]:
+def _used_imports(imports: str, wanted: set[str]) -> Iterator[str]:
     """Yield the import statements that bind one of the wanted names; others may be slow and are not needed."""
     for statement in parse(imports).body:
         if isinstance(statement, ast.Import | ast.ImportFrom):

@@ -12,7 +12,7 @@ from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, Dataset, bundled_ro
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
 from llm_decpomdp.envs.sandbox import Tests, instrument
 from llm_decpomdp.envs.sandbox.differences import differences
-from llm_decpomdp.envs.source_code.parsing import find_function, parse, without_definition
+from llm_decpomdp.envs.source_code.parsing import find_function, parse, remove_function
 from llm_decpomdp.envs.source_code.statements import signature
 from llm_decpomdp.interfaces import Task
 
@@ -43,7 +43,7 @@ class CodeTask(Task):
     @cached_property
     def preamble(self) -> str:
         """Imports and helper functions of the prompt: a part of every program."""
-        return without_definition(self.stub, self.entry_point)
+        return remove_function(self.stub, self.entry_point)
 
     @cached_property
     def tests(self) -> Tests:

@@ -27,11 +27,11 @@ from llm_decpomdp.envs.datasets.rows import (
     ENDINGS,
     BadRow,
     Row,
-    as_row,
     hub_has,
     hub_rows,
     read_rows,
     refuse,
+    require_row,
 )
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.text import warn
@@ -75,12 +75,12 @@ class Dataset:
     revision: str = "main"
     config: str | None = None
     """One of the repository's configurations."""
-    split_of: Callable[[Row], str | None] | None = None
+    find_split: Callable[[Row], str | None] | None = None
     """Function that gives the split of a row of a file with several, None for all; needed for several splits."""
     origin: str = PACKAGE
     """Source of the bundled rows, if they are no stand-ins."""
 
-    def splits_of(self, source: str | os.PathLike[str]) -> tuple[str, ...]:
+    def available_splits(self, source: str | os.PathLike[str]) -> tuple[str, ...]:
         """Return a source's splits: the data set's, `all` where there are several, and those of every file."""
         names = (*self.splits, "all") if len(self.splits) > 1 else self.splits
         return tuple(dict.fromkeys([*names, *OF_A_FILE])) if is_path(source) else names
@@ -121,7 +121,7 @@ def load(
             and field.
         ConnectionError: If `source` is `hub` and the hub cannot be reached.
     """
-    name, begin, end = parse_split(split, dataset.splits_of(source))
+    name, begin, end = parse_split(split, dataset.available_splits(source))
     found = _find(dataset, name, source)
     tasks = _tasks(dataset, found)
     sliced = tasks[slice(*(_position(bound, len(tasks), split) for bound in (begin, end)))]
@@ -129,7 +129,9 @@ def load(
         whole = "train, test or all" if is_path(source) else name
         remedy = f"{whole} takes all of them, {name}[:50%] the first half"
         if not tasks:
-            remedy = "all takes those of every split" if dataset.split_of else "the file holds none"
+            remedy = (
+                "all takes those of every split" if dataset.find_split else "the file holds none"
+            )
         raise ValueError(
             f"split {split!r} of {dataset.name} ({found.source}) is empty: it has {len(tasks)} rows; {remedy}"
         )
@@ -140,7 +142,7 @@ def load(
             f"split {split!r} of {found.source} holds nothing but tasks with known issues"
         )
     if is_path(source):
-        _warn_of_remarks(tasks)
+        _warn_remarks(tasks)
     stand_in = found.source == "bundled"
     return TaskSet(tasks, dataset.name, found.source, split, found.revision, stand_in, excluded)
 
@@ -188,26 +190,26 @@ def _position(bound: str | None, length: int, split: str) -> int | None:
 def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> SplitRows:
     """Return the rows of a split, where the source has them."""
     if is_path(source):
-        return _of_file(dataset, split, existing(source))
+        return _file_rows(dataset, split, existing(source))
     if source in ("bundled", PACKAGE):
-        return _of_package(dataset, split)
+        return _package_rows(dataset, split)
     if source != "auto":
-        return _of_hub(dataset, split, str(source))
+        return _hub_rows(dataset, split, str(source))
     folder = os.environ.get(DATA_FOLDER)
     if folder:
         local = Path(os.path.abspath(folder)) / dataset.filename
         if local.is_file():
-            return _of_file(dataset, split, local)
+            return _file_rows(dataset, split, local)
         logger.warning("%s=%s has no %s", DATA_FOLDER, folder, dataset.filename)
     if not dataset.stand_in:
-        return _of_package(dataset, split)
+        return _package_rows(dataset, split)
     if hub_has(dataset.hub):
         try:
-            return _of_hub(dataset, split, "hub", reached=True)
+            return _hub_rows(dataset, split, "hub", reached=True)
         except (OSError, ValueError) as error:  # it answered, and then gave no data
             logger.warning("the hub does not give %s: %s", dataset.hub, error)
-    _warn_of_stand_in(dataset.name)
-    return _of_package(dataset, split)
+    _warn_fallback(dataset.name)
+    return _package_rows(dataset, split)
 
 
 def existing(source: str | os.PathLike[str]) -> Path:
@@ -236,16 +238,16 @@ def bundled_rows(name: str) -> list[Row]:
     return read_rows(Path(__file__).parents[1] / "data" / name)
 
 
-def _of_file(dataset: Dataset, split: str, path: Path) -> SplitRows:
-    return SplitRows(_rows_of(dataset, split, read_rows(path)), str(path))
+def _file_rows(dataset: Dataset, split: str, path: Path) -> SplitRows:
+    return SplitRows(_select_split(dataset, split, read_rows(path)), str(path))
 
 
-def _of_package(dataset: Dataset, split: str) -> SplitRows:
+def _package_rows(dataset: Dataset, split: str) -> SplitRows:
     source = "bundled" if dataset.stand_in else dataset.origin
-    return SplitRows(_rows_of(dataset, split, dataset.bundled()), source)
+    return SplitRows(_select_split(dataset, split, dataset.bundled()), source)
 
 
-def _of_hub(dataset: Dataset, split: str, source: str, reached: bool = False) -> SplitRows:
+def _hub_rows(dataset: Dataset, split: str, source: str, reached: bool = False) -> SplitRows:
     if not reached and not hub_has(dataset.hub):
         raise ConnectionError(
             f"source={source!r}: the Hugging Face hub cannot be reached, so {dataset.hub!r} cannot be loaded; "
@@ -257,23 +259,23 @@ def _of_hub(dataset: Dataset, split: str, source: str, reached: bool = False) ->
     return SplitRows(list(enumerate(rows, 1)), "hub", revision=commit)
 
 
-def _rows_of(dataset: Dataset, split: str, rows: Iterable[Row]) -> Numbered:
+def _select_split(dataset: Dataset, split: str, rows: Iterable[Row]) -> Numbered:
     """Return the rows of a split among those of all; what is no row is left for `_tasks` to refuse."""
     numbered = list(enumerate(rows, 1))
-    if dataset.split_of is None or split == "all":
+    if dataset.find_split is None or split == "all":
         return numbered
     belongs = (None, split)
     return [
         (line, row)
         for line, row in numbered
-        if not isinstance(row, Mapping) or dataset.split_of(row) in belongs
+        if not isinstance(row, Mapping) or dataset.find_split(row) in belongs
     ]
 
 
 _warned: set[str] = set()
 
 
-def _warn_of_stand_in(name: str) -> None:
+def _warn_fallback(name: str) -> None:
     if name in _warned:
         return
     _warned.add(name)
@@ -286,7 +288,7 @@ def _warn_of_stand_in(name: str) -> None:
 _remarked: set[tuple[str, str]] = set()
 
 
-def _warn_of_remarks(tasks: Iterable[Task]) -> None:
+def _warn_remarks(tasks: Iterable[Task]) -> None:
     """Warn of each remark on a row of a user's file, once in a process."""
     for task in tasks:
         for remark in task.remarks:
@@ -305,7 +307,7 @@ def _tasks(dataset: Dataset, found: SplitRows) -> tuple[Task, ...]:
     bad: dict[int, str] = {}
     for index, (line, row) in enumerate(found.rows):
         try:
-            task = dataset.to_task(index, as_row(row))
+            task = dataset.to_task(index, require_row(row))
             if task.task_id in names:
                 raise BadRow(f"field 'task_id' repeats {task.task_id!r}")
         except BadRow as error:

@@ -50,7 +50,7 @@ def mbpp_task(index: int, row: Row) -> CodeTask:
     if not tests:
         raise BadRow("field 'test_list' holds no test")
     test = "\n".join([*imports, *tests])
-    entry_point, prompt = _posed(code, test, text_field(row, "prompt"))
+    entry_point, prompt = _make_prompt(code, test, text_field(row, "prompt"))
     return code_task(
         index,
         {
@@ -64,15 +64,15 @@ def mbpp_task(index: int, row: Row) -> CodeTask:
 
 
 @lru_cache(maxsize=2048)
-def _posed(code: str, test: str, text: str) -> tuple[str, str]:
+def _make_prompt(code: str, test: str, text: str) -> tuple[str, str]:
     """The entry point and the prompt of a row."""
-    reference = _parsed(code, "'code'")
-    tests = _parsed(test, "'test_list' or 'test_imports'")
+    reference = _parse_field(code, "'code'")
+    tests = _parse_field(test, "'test_list' or 'test_imports'")
     entry_point = find_entry_point(reference, tests)
     return entry_point, header(reference, entry_point, tests, text)
 
 
-def _parsed(code: str, fields: str) -> ast.Module:
+def _parse_field(code: str, fields: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "invalid escape sequence" in the data's code
@@ -96,7 +96,7 @@ def _lines(row: Row, name: str) -> list[str]:
     return value
 
 
-def split_of(row: Row) -> str | None:
+def find_split(row: Row) -> str | None:
     """The split that a row belongs to; None for all."""
     named, number = row.get("split"), row.get("task_id")
     if isinstance(named, str):
@@ -151,11 +151,11 @@ def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> 
     )
     imported = {name for statement in tests.body for name in _binds(statement)}
     wanted = (names(head) | names(tests)) - imported
-    parts = [*_given(code, wanted, entry_point), head]
+    parts = [*_required_statements(code, wanted, entry_point), head]
     return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(part)) for part in parts) + "\n"
 
 
-def _given(tree: ast.Module, wanted: set[str], entry_point: str) -> list[ast.stmt]:
+def _required_statements(tree: ast.Module, wanted: set[str], entry_point: str) -> list[ast.stmt]:
     """Return the statements that define these names, and what those use in their turn; never the entry point."""
     chosen: set[ast.stmt] = set()
     pending = [*wanted]
@@ -186,5 +186,5 @@ MBPP = Dataset(
     to_task=mbpp_task,
     stand_in=True,
     splits=SPLITS,
-    split_of=split_of,
+    find_split=find_split,
 )

@@ -80,7 +80,7 @@ def _from_json(text: str) -> Any:
         return BadRow(f"not valid JSON: {error}")
 
 
-def as_row(row: object) -> Row:
+def require_row(row: object) -> Row:
     """Return a row as `read_rows` gives it, if it is one.
 
     Raises:

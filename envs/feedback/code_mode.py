@@ -250,7 +250,7 @@ _MARKUP = re.compile(
 """Places at which a bracket, also a wide or small one, stands directly before a word or a mark."""
 
 
-def without_markup(text: str) -> str:
+def break_markup(text: str) -> str:
     """Return a text in which no tokenizer finds the markup of a chat, such as `<|im_start|>`, `</s>` or `[INST]`.
 
     Whatever it is called, it has no space after its bracket; here there is one.
@@ -262,7 +262,7 @@ def foreign_line(text: str) -> str:
     """Return a text as one line of at most `MAX_LINE` printable characters, without markup."""
     text = " ".join(text[: 4 * MAX_LINE].split())
     text = "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in text)
-    text = without_markup(text)
+    text = break_markup(text)
     return text if len(text) <= MAX_LINE else text[: MAX_LINE - 3] + "..."
 
 

@@ -35,7 +35,7 @@ from itertools import product
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.parts import (
     LETTERS,
-    Cues,
+    CueObservations,
     Points,
     ProbeTask,
     Words,
@@ -67,7 +67,9 @@ def rendezvous(
     loss is flipped, or if rewards meet other joint samples than those that earned them.
     """
     tasks = [probe_task("rendezvous/0", 0, [LETTERS, LETTERS], ["a", "a"])]
-    return probe_env("rendezvous", tasks, Points(_same, offset), Cues(), 1, discount, render_mode)
+    return probe_env(
+        "rendezvous", tasks, Points(_same, offset), CueObservations(), 1, discount, render_mode
+    )
 
 
 def _same(task: ProbeTask, words: Words) -> float:
@@ -97,7 +99,9 @@ def halves(
         )
         for key in range(3)
     ]
-    return probe_env("halves", tasks, Points(_share, offset), Cues(), 1, discount, render_mode)
+    return probe_env(
+        "halves", tasks, Points(_share, offset), CueObservations(), 1, discount, render_mode
+    )
 
 
 def _share(task: ProbeTask, words: Words) -> float:
@@ -121,7 +125,7 @@ def turns(
     ]
     points = Points(_one_speaks, offset)
     return probe_env(
-        "turns", tasks, points, Cues(), 2, discount, render_mode, stop_when_solved=False
+        "turns", tasks, points, CueObservations(), 2, discount, render_mode, stop_when_solved=False
     )
 
 
@@ -144,7 +148,9 @@ def lazy(
         probe_task(f"lazy/{key}", i, [key, key * 2], [key, LETTERS[(i + 1) % 3]])
         for i, key in enumerate(LETTERS)
     ]
-    return probe_env("lazy", tasks, Points(_work, offset), Cues(), 1, discount, render_mode)
+    return probe_env(
+        "lazy", tasks, Points(_work, offset), CueObservations(), 1, discount, render_mode
+    )
 
 
 def _work(task: ProbeTask, words: Words) -> float:
@@ -154,7 +160,7 @@ def _work(task: ProbeTask, words: Words) -> float:
     return earned + (1 - WAGE if words[1][:1] == task.letters[1] else -DAMAGE)
 
 
-def delayed(
+def delayed_reward(
     *,
     num_agents: int = 2,
     offset: float = 0.0,
@@ -181,7 +187,9 @@ def delayed(
         for index, secret in enumerate(SECRETS)
     ]
     points = Points(partial(last_answer, SECRETS), offset)
-    return probe_env("delayed", tasks, points, Cues(password=ASK), 2, discount, render_mode)
+    return probe_env(
+        "delayed", tasks, points, CueObservations(password=ASK), 2, discount, render_mode
+    )
 
 
 def _said(task: ProbeTask, words: Words) -> int:
@@ -240,7 +248,7 @@ def noisy_partners(
         for index, cue in enumerate("ab")
     ]
     points = Points(_worths, offset)
-    return probe_env("noisy-partners", tasks, points, Cues(), 1, discount, render_mode)
+    return probe_env("noisy-partners", tasks, points, CueObservations(), 1, discount, render_mode)
 
 
 def _best(index: int, place: int) -> str:
@@ -283,7 +291,7 @@ def climbing(
         if noise
         else Points(_mean_payoff, offset, full=11.0)
     )
-    return probe_env("climbing", tasks, points, Cues(), 1, discount, render_mode)
+    return probe_env("climbing", tasks, points, CueObservations(), 1, discount, render_mode)
 
 
 def _mean_payoff(task: ProbeTask, words: Words) -> float:
@@ -317,7 +325,7 @@ def mixed_pairs(
         for index, letter in enumerate(LETTERS)
     ]
     return probe_env(
-        "mixed-pairs", tasks, Points(_second, offset), Cues(), 1, discount, render_mode
+        "mixed-pairs", tasks, Points(_second, offset), CueObservations(), 1, discount, render_mode
     )
 
 

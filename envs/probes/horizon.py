@@ -15,8 +15,8 @@ from functools import partial
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.parts import (
     LETTERS,
-    Player,
     Points,
+    ProbeRole,
     ProbeTask,
     last_answer,
     probe_env,
@@ -42,7 +42,7 @@ class Relay:
 
     def first(self, task: ProbeTask) -> dict[str, str]:
         """Return the first cues."""
-        return {Player(place).agent: cue for place, cue in enumerate(task.cues)}
+        return {ProbeRole(place).agent: cue for place, cue in enumerate(task.cues)}
 
     def __call__(self, task: ProbeTask, turn: Turn) -> tuple[dict[str, str], Info]:
         """Return the next prompt of each agent, and whether the baton was handed on."""

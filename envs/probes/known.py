@@ -11,7 +11,7 @@ from llm_decpomdp.envs.probes.parts import LETTERS
 
 
 @dataclass(frozen=True)
-class Probe:
+class KnownValues:
     """Known values of a probe by its defaults, as undiscounted returns of whole episodes."""
 
     catches: str
@@ -29,22 +29,22 @@ class Probe:
 _TOKEN = 1 / (1 + len(LETTERS))  # probability of each token for a random team
 _PAIR = _TOKEN**2  # of two certain tokens
 
-PROBES: Mapping[str, Probe] = {
-    "probe-rendezvous-v0": Probe("sign or credit", 1.0, 3 * _PAIR),
-    "probe-halves-v0": Probe("masks or mixed rows", 1.0, _PAIR, smallest_team=1),
-    "probe-turns-v0": Probe("turns", 2.0, 2 * _TOKEN + _PAIR),
-    "probe-lazy-v0": Probe("a lazy agent", 1.0, _TOKEN - DAMAGE * (1 - 2 * _TOKEN)),
-    "probe-delayed-v0": Probe("returns", 1.0, 0.0, smallest_team=1),
-    "probe-noisy-partners-v0": Probe(
+PROBES: Mapping[str, KnownValues] = {
+    "probe-rendezvous-v0": KnownValues("sign or credit", 1.0, 3 * _PAIR),
+    "probe-halves-v0": KnownValues("masks or mixed rows", 1.0, _PAIR, smallest_team=1),
+    "probe-turns-v0": KnownValues("turns", 2.0, 2 * _TOKEN + _PAIR),
+    "probe-lazy-v0": KnownValues("a lazy agent", 1.0, _TOKEN - DAMAGE * (1 - 2 * _TOKEN)),
+    "probe-delayed-v0": KnownValues("returns", 1.0, 0.0, smallest_team=1),
+    "probe-noisy-partners-v0": KnownValues(
         "noise of partners", 1.0, len(GRADES) / (1 + len(GRADES)) / 2, letters=GRADES
     ),
-    "probe-climbing-v0": Probe(
+    "probe-climbing-v0": KnownValues(
         "fear of the partner",
         11.0,
         _PAIR * sum(map(sum, PAYOFFS.values())) / 2 + (1 - 9 * _PAIR) * WORST,
     ),
-    "probe-mixed-pairs-v0": Probe("luck of a partner", 1.0, _TOKEN),
-    "probe-relay-v0": Probe("returns over turns", 1.0, 0.0, letters=SECRETS),
-    "probe-speaker-listener-v0": Probe("a convention over turns", 1.0, 0.0),
+    "probe-mixed-pairs-v0": KnownValues("luck of a partner", 1.0, _TOKEN),
+    "probe-relay-v0": KnownValues("returns over turns", 1.0, 0.0, letters=SECRETS),
+    "probe-speaker-listener-v0": KnownValues("a convention over turns", 1.0, 0.0),
 }
 """Known values of each probe, by id."""

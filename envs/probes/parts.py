@@ -33,7 +33,7 @@ class ProbeTask(Task):
 
 
 @dataclass(frozen=True)
-class Player:
+class ProbeRole:
     """A role: an agent that is shown its cue."""
 
     position: int
@@ -77,7 +77,7 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Cues:
+class CueObservations:
     """A mode: the later cues, or the first ones again where there is a password and it was not given."""
 
     password: str = ""
@@ -86,7 +86,7 @@ class Cues:
 
     def first(self, task: ProbeTask) -> dict[str, str]:
         """Return the first cues."""
-        return {Player(place).agent: cue for place, cue in enumerate(task.cues)}
+        return {ProbeRole(place).agent: cue for place, cue in enumerate(task.cues)}
 
     def __call__(self, task: ProbeTask, turn: Turn) -> tuple[dict[str, str], Info]:
         """Return the next prompt of each agent, and whether these are the later cues."""
@@ -139,7 +139,7 @@ def probe_env(
     return DecPOMDPEnv(
         f"probe_{name.replace('-', '_')}_v0",
         TaskSet(tuple(tasks), f"probe-{name}", source="bundled", split="all"),
-        [Player(position) for position in range(len(tasks[0].cues))],
+        [ProbeRole(position) for position in range(len(tasks[0].cues))],
         points,
         mode,
         num_turns=num_turns,

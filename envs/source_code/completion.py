@@ -189,11 +189,11 @@ class CompletionReader:
         if place is None or place.rank < SILENT:
             attempt = self._broken_attempt(function)
         if attempt is not None:
-            return replace(_with_problem(attempt), fallbacks=self.fallbacks)
+            return replace(_add_problem(attempt), fallbacks=self.fallbacks)
         if place is None:
             nothing = Reading("", None, False, False)
             if self.unparsable and not self.modules:
-                nothing = _with_problem(_read_text(self.unparsable[0], function))
+                nothing = _add_problem(_read_text(self.unparsable[0], function))
             return replace(nothing, fallbacks=self.fallbacks)
         rank = self.modules[place.module].rank(function, place.statement)
         code, counts = self.compose([function])
@@ -337,7 +337,7 @@ class CompletionReader:
             counts["prose"] += len(prose)
             dropped[number] |= prose | self._empty_helpers(number, functions)
         texts = [remove_statements(self.modules[number], dropped[number]) for number in bases]
-        extra = self._needed(texts, bases, dropped)
+        extra = self._needed_statements(texts, bases, dropped)
         counts["other_blocks"] = len(extra)
         code = join_code(extra, texts)
         if not isinstance(syntax_tree(code), ast.Module) and bases:
@@ -361,11 +361,11 @@ class CompletionReader:
         return {
             index
             for index, statement in enumerate(self.modules[number].statements)
-            if statement.is_prose(_NOTHING) and statement.is_prose(self._known)
+            if statement.is_prose(_NOTHING) and statement.is_prose(self._all_names)
         }
 
     @cached_property
-    def _known(self) -> frozenset[str]:
+    def _all_names(self) -> frozenset[str]:
         """All names that are bound anywhere."""
         names = set(self.given)
         for module in self.modules:
@@ -384,7 +384,7 @@ class CompletionReader:
             and self._provider(node.name, {number}) is not None
         }
 
-    def _needed(
+    def _needed_statements(
         self, texts: list[str], bases: list[int], dropped: Mapping[int, set[int]]
     ) -> list[str]:
         """Return the statements of other blocks that bind what the code reads, and what these need."""
@@ -445,7 +445,7 @@ MAX_BODIES = 3
 
 
 def _read_text(text: str, function: str, parts: Iterable[str] = ()) -> Reading:
-    """Read code that does not parse, but for its parts that do; `_with_problem` adds the reason."""
+    """Read code that does not parse, but for its parts that do; `_add_problem` adds the reason."""
     rest = code = text.strip("\n")
     for part in parts:
         rest = rest.replace(part.strip("\n"), "", 1)
@@ -461,7 +461,7 @@ def _read_text(text: str, function: str, parts: Iterable[str] = ()) -> Reading:
     )
 
 
-def _with_problem(reading: Reading) -> Reading:
+def _add_problem(reading: Reading) -> Reading:
     tree = syntax_tree(reading.code)
     return replace(reading, problem=tree if isinstance(tree, SyntaxProblem) else None)
 

@@ -133,9 +133,9 @@ class Answer:
 def find_answer(completion: str) -> Answer:
     """Extract the answer of a completion, with line ends as on Unix. The time is linear in the length."""
     text = completion.replace("\r\n", "\n").replace("\r", "\n")
-    text, invisible = _without_odd_characters(text)
+    text, invisible = _remove_odd_characters(text)
     size = len(text)
-    text = _without_reasoning(text)
+    text = _remove_reasoning(text)
     reasoning = size - len(text)
     text, after_turn = _turn(text)
     if "<" in text or "[" in text:
@@ -143,7 +143,7 @@ def find_answer(completion: str) -> Answer:
     return Answer(text, reasoning, after_turn, invisible)
 
 
-def _without_odd_characters(text: str) -> tuple[str, int]:
+def _remove_odd_characters(text: str) -> tuple[str, int]:
     if text.isascii() or not _ODD.search(text):
         return text, 0
     count = 0
@@ -158,7 +158,7 @@ def _without_odd_characters(text: str) -> tuple[str, int]:
     return _ODD_OR_STRING.sub(usual, text), count
 
 
-def _without_reasoning(text: str) -> str:
+def _remove_reasoning(text: str) -> str:
     if "<" not in text and "[" not in text and "\u25c1" not in text:
         return text
     parts: list[str] = []

@@ -8,7 +8,12 @@ import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
 
-from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, find_function, has_docstring, parsed
+from llm_decpomdp.envs.source_code.parsing import (
+    FUNCTIONS,
+    find_function,
+    has_docstring,
+    parse_or_none,
+)
 from llm_decpomdp.envs.source_code.statements import Statement
 
 MAX_GROWTH = 4
@@ -32,7 +37,7 @@ def functions(code: str) -> dict[str, tuple[Span, ...]]:
 
     Empty where `code` does not parse.
     """
-    tree = parsed(code)
+    tree = parse_or_none(code)
     spans: dict[str, tuple[Span, ...]] = {}
     for statement in tree.body if tree is not None else []:
         if isinstance(statement, FUNCTIONS):
@@ -62,9 +67,9 @@ def excerpt(code: str, names: Collection[str], rest: bool) -> str:
     return text.rstrip("\n") + "\n" if text.strip() else ""
 
 
-def without_bindings(code: str, names: Collection[str]) -> str:
+def remove_bindings(code: str, names: Collection[str]) -> str:
     """Remove the statements beside functions that bind one of these names."""
-    tree, lines = parsed(code), _lines(code)
+    tree, lines = parse_or_none(code), _lines(code)
     for statement in tree.body if tree is not None else []:
         if not isinstance(statement, FUNCTIONS) and not _bound(statement).isdisjoint(names):
             first, end = _span(statement)
@@ -74,7 +79,7 @@ def without_bindings(code: str, names: Collection[str]) -> str:
 
 def global_names(code: str) -> set[str]:
     """Return the names that code reads and does not bind itself; none where it does not parse."""
-    tree = parsed(code)
+    tree = parse_or_none(code)
     if tree is None:
         return set()
     nodes = [*ast.walk(tree)]
@@ -104,7 +109,7 @@ def function_text(code: str, name: str) -> str:
 
 def definition_text(code: str, name: str) -> str:
     """Return the text of a function, or of the statements that bind its name otherwise, as `f = partial(g)`."""
-    tree, lines = parsed(code), _lines(code)
+    tree, lines = parse_or_none(code), _lines(code)
     if tree is None or name in functions(code):
         return function_text(code, name)
     spans = [_span(node) for node in tree.body if name in Statement(node).definitions]
@@ -115,7 +120,7 @@ def _lines(code: str) -> list[str]:
     return code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def statement_of(code: str, name: str) -> str:
+def header_and_docstring(code: str, name: str) -> str:
     """Return the header and the docstring of a function: the author's statement of its purpose."""
     node = find_function(code, name)
     if not isinstance(node, FUNCTIONS):
@@ -124,7 +129,7 @@ def statement_of(code: str, name: str) -> str:
     return "\n".join(_lines(code)[node.lineno - 1 : end])
 
 
-def without_docstring(code: str, name: str) -> str:
+def remove_docstring(code: str, name: str) -> str:
     """Remove the docstring of a function, unless it is the whole body."""
     node = find_function(code, name)
     if not isinstance(node, FUNCTIONS) or not has_docstring(node) or len(node.body) == 1:
@@ -200,13 +205,13 @@ Statements = frozenset[tuple[str, ...]]
 
 def statements(code: str) -> Statements:
     """Return the statements at the top level of code; none where it does not parse."""
-    tree, lines = parsed(code), [line.encode() for line in _lines(code)]
+    tree, lines = parse_or_none(code), [line.encode() for line in _lines(code)]
     return frozenset(_statement(lines, node) for node in (tree.body if tree is not None else []))
 
 
-def added(code: str, known: Statements, names: Collection[str]) -> int:
+def count_added_tokens(code: str, known: Statements, names: Collection[str]) -> int:
     """Count the tokens of code that are neither in definitions of these names nor in `known` statements."""
-    tree, lines = parsed(code), [line.encode() for line in _lines(code)]
+    tree, lines = parse_or_none(code), [line.encode() for line in _lines(code)]
     otherwise = set(names).difference(functions(code))
     count = 0
     for node in tree.body if tree is not None else []:

@@ -97,7 +97,7 @@ def explodes(tree: ast.Module) -> bool:
     return size > MAX_COMPILED
 
 
-def parsed(code: str) -> ast.Module | None:
+def parse_or_none(code: str) -> ast.Module | None:
     """Return the module of `code`, shared by all callers; None where it does not parse."""
     tree = syntax_tree(code)
     return tree if isinstance(tree, ast.Module) else None
@@ -105,7 +105,7 @@ def parsed(code: str) -> ast.Module | None:
 
 def find_function(code: str, name: str) -> FunctionNode | None:
     """Return the last top-level definition of `name`, a function or a lambda; None where there is none."""
-    tree = parsed(code)
+    tree = parse_or_none(code)
     definition: FunctionNode | None = None
     for statement in tree.body if tree is not None else []:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -117,12 +117,12 @@ def find_function(code: str, name: str) -> FunctionNode | None:
     return definition
 
 
-def without_definition(code: str, name: str) -> str:
+def remove_function(code: str, name: str) -> str:
     """Remove the top-level function `name` from `code`, to get a prompt's imports and helpers.
 
     Empty where `code` does not parse, as when a prompt is prose.
     """
-    tree = parsed(code)
+    tree = parse_or_none(code)
     if tree is None:
         return ""
     statements = [

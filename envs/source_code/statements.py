@@ -14,7 +14,7 @@ from llm_decpomdp.envs.source_code.parsing import (
     FunctionNode,
     SyntaxProblem,
     find_function,
-    parsed,
+    parse_or_none,
 )
 
 TRY = tuple(vars(ast)[name] for name in ("Try", "TryStar") if name in vars(ast))
@@ -109,7 +109,7 @@ class Statement:
         return frozenset(names)
 
     @cached_property
-    def changed(self) -> frozenset[str]:
+    def changed_names(self) -> frozenset[str]:
         """The names whose objects it plainly changes, as in `table[0] = 1`, `table.append(1)` or `f.a = 1`."""
         names = set()
         for node in _own_nodes(self.node):
@@ -180,23 +180,23 @@ def _definitions(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | ast.stmt
             yield (alias.asname or alias.name).partition(".")[0], statement
     elif isinstance(statement, ast.Assign):
         for target in statement.targets:
-            yield from _assigned(target, statement.value)
+            yield from _assigned_definitions(target, statement.value)
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        yield from _assigned(statement.target, statement.value)
+        yield from _assigned_definitions(statement.target, statement.value)
     elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.NamedExpr):
-        yield from _assigned(statement.value.target, statement.value.value)
+        yield from _assigned_definitions(statement.value.target, statement.value.value)
     elif isinstance(statement, BLOCKS) and not _never_runs(statement):
         for part in _inner_statements(statement):
             yield from _definitions(part)
 
 
-def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+def _assigned_definitions(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(target, ast.Name) and isinstance(value, FORMS):
         yield target.id, value
     elif isinstance(target, ast.Tuple | ast.List):
         if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
             for part, item in zip(target.elts, value.elts, strict=True):
-                yield from _assigned(part, item)
+                yield from _assigned_definitions(part, item)
         elif isinstance(value, ast.Call):
             yield from ((part.id, value) for part in target.elts if isinstance(part, ast.Name))
 
@@ -315,7 +315,7 @@ class Module:
     def binders(self) -> dict[str, list[int]]:
         """The statements that bind each name or change its object; empty functions are none."""
         return _index(
-            () if _is_stub_function(statement) else statement.bound | statement.changed
+            () if _is_stub_function(statement) else statement.bound | statement.changed_names
             for statement in self.statements
         )
 
@@ -396,7 +396,7 @@ def join_code(extra: list[str], texts: list[str]) -> str:
     rest = []
     for text in (*extra, *texts):
         lines = text.split("\n")
-        if FUTURE in text and (tree := parsed(text)) is not None:
+        if FUTURE in text and (tree := parse_or_none(text)) is not None:
             for statement in tree.body:
                 if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
                     futures[ast.unparse(statement)] = None
@@ -412,7 +412,7 @@ FUTURE = "from __future__"
 @lru_cache(maxsize=256)
 def fingerprints(code: str) -> frozenset[str]:
     """Return the fingerprints of the functions and methods of code; none where it does not parse."""
-    tree = parsed(code)
+    tree = parse_or_none(code)
     nodes = ast.walk(tree) if tree is not None else ()
     return frozenset(fingerprint(node) for node in nodes if isinstance(node, FUNCTIONS))
 
@@ -420,7 +420,7 @@ def fingerprints(code: str) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def bound_names(code: str) -> frozenset[str]:
     """Return the names that code binds at its top level; none where it does not parse."""
-    tree = parsed(code)
+    tree = parse_or_none(code)
     statements = map(Statement, tree.body) if tree is not None else ()
     return frozenset(name for statement in statements for name in statement.bound)
 

@@ -9,7 +9,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import Dataset, parse_split
 from llm_decpomdp.envs.writing.feedback import WritingMode, writing_mode
 from llm_decpomdp.envs.writing.grounded_reward import ARXIV_SCALE, TLDR_SCALE, GroundedReward, Scale
-from llm_decpomdp.envs.writing.reward import ARXIV_KNOTS, TLDR_KNOTS, Knots, LevelReward
+from llm_decpomdp.envs.writing.reward import ARXIV_KNOTS, TLDR_KNOTS, LevelIntervals, LevelReward
 from llm_decpomdp.envs.writing.roles import ARXIV, TLDR, Genre, writing_team
 from llm_decpomdp.envs.writing.tasks import ABSTRACTS, POSTS, load_texts
 from llm_decpomdp.envs.writing.text_measures import MATCHINGS
@@ -22,7 +22,7 @@ class Family:
 
     genre: Genre
     dataset: Dataset
-    knots: Knots
+    knots: LevelIntervals
     scale: Scale
 
 
@@ -81,7 +81,7 @@ def writing_v0(
     - v0: first version.
     """
     name = family.genre.name
-    parse_split(split, family.dataset.splits_of(source))
+    parse_split(split, family.dataset.available_splits(source))
     if isinstance(num_turns, bool) or num_turns != 1:
         raise ValueError(
             f"num_turns must be 1: {name}-v0 has a single turn, got {num_turns!r}; {name}-v1 has more"
@@ -161,7 +161,7 @@ def writing_v1(
       and what was extracted (`min(phrases, order, cohesion, extracted)` in place of `phrases`), and copies are
       found through inserted words. Random pairs of source words earned 3.9 of 4 in `tldr-v1`, and earn 0.7.
     """
-    parse_split(split, family.dataset.splits_of(source))
+    parse_split(split, family.dataset.available_splits(source))
     team = writing_team(family.genre, num_agents)
     return DecPOMDPEnv(
         f"{family.genre.name}_v1",

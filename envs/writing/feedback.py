@@ -14,7 +14,7 @@ from llm_decpomdp.envs.writing.grounded_reward import COPIED, Assessment
 from llm_decpomdp.envs.writing.roles import SoloRole, WriterRole, WritingTeam
 from llm_decpomdp.envs.writing.source_overlap import Grounding
 from llm_decpomdp.envs.writing.tasks import WritingTask
-from llm_decpomdp.envs.writing.text_measures import Band, count_tokens
+from llm_decpomdp.envs.writing.text_measures import Interval, count_tokens
 from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.validation import check_flags, unknown
 
@@ -36,21 +36,21 @@ def level_feedback(assessment: Assessment, places: Places) -> list[str]:
     """List each measure with its target."""
     lines = ["Diagnostics:"]
     for place in places:
-        lines += _own(assessment, place, _called(place, places))
+        lines += _own(assessment, place, _text_label(place, places))
     pair, scale = assessment.pair, assessment.scale
     where = "both texts" if scale.joins else "the second text"
     return [
         *lines,
-        f"- Length ratio (second / first text): {pair.visible_ratio:.2f}, wanted {_wanted(scale.length)}",
+        f"- Length ratio (second / first text): {pair.visible_ratio:.2f}, wanted {_describe_interval(scale.length)}",
         f"- Vocabulary ratio (different words, second / first text): {pair.vocabulary_ratio:.2f}, wanted "
-        f"{_wanted(scale.vocabulary)}",
+        f"{_describe_interval(scale.vocabulary)}",
         f"- Shared content words of both texts: {pair.overlap:.1%}, wanted {scale.overlap.full:.0%} to "
         f"{scale.overlap.most:.0%}",
         f"- Kinds of transitions in {where}: {len(assessment.kinds)}, wanted 4 or more",
     ]
 
 
-def _called(place: int, places: Places) -> str:
+def _text_label(place: int, places: Places) -> str:
     return "your text" if len(places) == 1 else ("first paragraph", "second paragraph")[place]
 
 
@@ -84,7 +84,7 @@ def _own(assessment: Assessment, place: int, called: str) -> Iterator[str]:
         yield f"  Repeated: {grounding.repeated:.0%} of its runs of three words, wanted at most 10%"
 
 
-def _wanted(band: Band) -> str:
+def _describe_interval(band: Interval) -> str:
     return f"{band.full} to {band.most}" if band.most < float("inf") else f"at least {band.full}"
 
 
@@ -92,7 +92,7 @@ def level_passed(assessment: Assessment, places: Places) -> list[str]:
     """List for each level whether it is passed."""
     lines = ["Signals:"]
     for place in places:
-        name = _called(place, places)
+        name = _text_label(place, places)
         lines += [
             f"- Length of {name}: {_said(assessment.tokens[place])}",
             f"- Ending of {name}: {_said(assessment.finished[place])}",

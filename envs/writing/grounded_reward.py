@@ -42,7 +42,13 @@ from llm_decpomdp.envs.writing.reward import COMPONENTS as FORM
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.source_overlap import Grounding, source
 from llm_decpomdp.envs.writing.tasks import WritingTask
-from llm_decpomdp.envs.writing.text_measures import Band, Pair, count_tokens, finished, transitions
+from llm_decpomdp.envs.writing.text_measures import (
+    Interval,
+    TextPair,
+    count_tokens,
+    finished,
+    transitions,
+)
 from llm_decpomdp.interfaces import Component, Verdict
 
 LEVELS = {
@@ -80,20 +86,20 @@ NUMBER_COST = 0.25
 UNFINISHED = 0.5
 """Factor on the credit for structure where a text does not end with a sentence."""
 
-REPEATED = Band(0.1, 0.5, math.inf, math.inf)
+REPEATED = Interval(0.1, 0.5, math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Depth:
+class GroundingIntervals:
     """Grounding that one of the two texts should have, as bands of the measures."""
 
-    words: Band
-    coverage: Band
-    entities: Band
-    phrases: Band
-    order: Band
-    cohesion: Band
-    extracted: Band
+    words: Interval
+    coverage: Interval
+    entities: Interval
+    phrases: Interval
+    order: Interval
+    cohesion: Interval
+    extracted: Interval
 
     def credit(self, grounding: Grounding) -> float:
         """Return the grounding of a text, in [0, 1]; see the formula above."""
@@ -125,34 +131,34 @@ class Depth:
 class Scale:
     """Bands of one genre's levels."""
 
-    tokens: Band
-    length: Band
-    vocabulary: Band
-    overlap: Band
-    depths: tuple[Depth, Depth]
+    tokens: Interval
+    length: Interval
+    vocabulary: Interval
+    overlap: Interval
+    depths: tuple[GroundingIntervals, GroundingIntervals]
     joins: bool
     """True if transitions of both texts count, false for those of the second alone."""
 
 
-def at_most(most: float, high: float) -> Band:
+def at_most(most: float, high: float) -> Interval:
     """Return a band without a lower end."""
-    return Band(-math.inf, -math.inf, most, high)
+    return Interval(-math.inf, -math.inf, most, high)
 
 
-def at_least(low: float, full: float) -> Band:
+def at_least(low: float, full: float) -> Interval:
     """Return a band without an upper end."""
-    return Band(low, full, math.inf, math.inf)
+    return Interval(low, full, math.inf, math.inf)
 
 
 COPIED = at_most(0.5, 0.8)
 
 TLDR_SCALE = Scale(
-    tokens=Band(0, 8, 256, 384),
-    length=Band(1.1, 1.6, 3.2, 5.0),
+    tokens=Interval(0, 8, 256, 384),
+    length=Interval(1.1, 1.6, 3.2, 5.0),
     vocabulary=at_least(1.3, 2.0),
-    overlap=Band(0.0, 0.03, 0.5, 1.0),
+    overlap=Interval(0.0, 0.03, 0.5, 1.0),
     depths=(
-        Depth(
+        GroundingIntervals(
             words=at_least(0.2, 0.6),
             coverage=at_least(0.02, 0.1),
             entities=at_least(-0.1, 0.1),
@@ -161,7 +167,7 @@ TLDR_SCALE = Scale(
             cohesion=at_least(0.0, 0.3),
             extracted=at_most(0.7, 1.2),
         ),
-        Depth(
+        GroundingIntervals(
             words=at_least(0.2, 0.6),
             coverage=at_least(0.08, 0.28),
             entities=at_least(0.0, 0.25),
@@ -175,12 +181,12 @@ TLDR_SCALE = Scale(
 )
 
 ARXIV_SCALE = Scale(
-    tokens=Band(0, 128, 256, 384),
-    length=Band(0.8, 1.3, 1.6, 2.0),
-    vocabulary=Band(0.5, 0.7, 1.3, 1.7),
-    overlap=Band(0.0, 0.06, 0.5, 1.0),
+    tokens=Interval(0, 128, 256, 384),
+    length=Interval(0.8, 1.3, 1.6, 2.0),
+    vocabulary=Interval(0.5, 0.7, 1.3, 1.7),
+    overlap=Interval(0.0, 0.06, 0.5, 1.0),
     depths=(
-        Depth(
+        GroundingIntervals(
             words=at_least(0.1, 0.25),
             coverage=at_least(0.1, 0.3),
             entities=at_least(-1.0, 0.0),
@@ -189,7 +195,7 @@ ARXIV_SCALE = Scale(
             cohesion=at_least(0.2, 0.4),
             extracted=at_most(0.2, 0.6),
         ),
-        Depth(
+        GroundingIntervals(
             words=at_least(0.15, 0.5),
             coverage=at_least(0.2, 0.7),
             entities=at_least(0.0, 0.8),
@@ -209,7 +215,7 @@ class Assessment:
     """All measures of a pair of texts and its source."""
 
     source: str
-    pair: Pair
+    pair: TextPair
     scale: Scale
 
     @cached_property

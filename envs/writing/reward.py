@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.tasks import WritingTask
-from llm_decpomdp.envs.writing.text_measures import Band, Pair, count_tokens, transitions
+from llm_decpomdp.envs.writing.text_measures import Interval, TextPair, count_tokens, transitions
 from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
@@ -60,24 +60,28 @@ MAX_REWARD = (
 
 
 @dataclass(frozen=True)
-class Knots:
+class LevelIntervals:
     """Bands of one genre's levels."""
 
     tokens: tuple[int, int]
     """Fewest and most tokens of each text."""
-    length: Band
-    vocabulary: Band
+    length: Interval
+    vocabulary: Interval
     overlap: float
     """Least Jaccard index with full points."""
     joins: bool
     """True if transitions of both texts count, false for those of the second alone."""
 
 
-TLDR_KNOTS = Knots(
-    (8, 256), Band(1.1, 1.6, 3.2, 5.0), Band(1.3, 2.0, math.inf, math.inf), 0.03, joins=False
+TLDR_KNOTS = LevelIntervals(
+    (8, 256),
+    Interval(1.1, 1.6, 3.2, 5.0),
+    Interval(1.3, 2.0, math.inf, math.inf),
+    0.03,
+    joins=False,
 )
-ARXIV_KNOTS = Knots(
-    (128, 256), Band(0.8, 1.3, 1.6, 2.0), Band(0.5, 0.7, 1.3, 1.7), 0.23, joins=True
+ARXIV_KNOTS = LevelIntervals(
+    (128, 256), Interval(0.8, 1.3, 1.6, 2.0), Interval(0.5, 0.7, 1.3, 1.7), 0.23, joins=True
 )
 
 
@@ -86,7 +90,7 @@ class LevelReward:
     """Judges the form of a pair of texts."""
 
     team: WritingTeam
-    knots: Knots
+    knots: LevelIntervals
     matching: str = "substring"
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAX_REWARD
@@ -97,7 +101,7 @@ class LevelReward:
         verdict = Verdict(points, False)
         return Verdict(points, verdict.reward >= MAX_REWARD - 1e-9)
 
-    def points(self, pair: Pair) -> dict[str, float]:
+    def points(self, pair: TextPair) -> dict[str, float]:
         """Return the points of every component; see the table above."""
         points = dict.fromkeys(COMPONENTS, 0.0)
         fewest, most = self.knots.tokens

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.writing.tasks import WritingTask
-from llm_decpomdp.envs.writing.text_measures import Pair
+from llm_decpomdp.envs.writing.text_measures import TextPair
 
 MAX_READ = 20_000
 """Characters of each text that are read; the longest text with full points has 384 words."""
@@ -158,11 +158,11 @@ class WritingTeam:
     def __iter__(self) -> Iterator[WriterRole | SoloRole]:
         return iter(self.roles)
 
-    def read(self, completions: Mapping[str, str]) -> Pair:
+    def read(self, completions: Mapping[str, str]) -> TextPair:
         """Return the two texts of a joint completion, each cut to `MAX_READ`."""
         texts = [completions[role.agent] for role in self.roles]
-        pair = paragraphs(texts[0]) if len(texts) == 1 else Pair(*texts)
-        return Pair(pair.first[:MAX_READ], pair.second[:MAX_READ])
+        pair = paragraphs(texts[0]) if len(texts) == 1 else TextPair(*texts)
+        return TextPair(pair.first[:MAX_READ], pair.second[:MAX_READ])
 
     def places(self, agent: str) -> tuple[int, ...]:
         """Return the indices of the texts that an agent writes: 0, 1 or both."""
@@ -188,7 +188,7 @@ def _prompt(opening: str, heading: str, task: WritingTask, rules: tuple[str, ...
     return f"{opening}\n\n{heading}\n{task.prompt.strip()}\n\nIMPORTANT INSTRUCTIONS:\n{listed}"
 
 
-def paragraphs(text: str) -> Pair:
+def paragraphs(text: str) -> TextPair:
     """Divide a completion into two paragraphs, equal texts alike.
 
     The first delimiter divides it, and later ones are left out. Without any, the first `Paragraph 2:` does, and
@@ -198,9 +198,9 @@ def paragraphs(text: str) -> Pair:
     for mark in (DELIMITER, SECOND):
         if mark in text:
             first, _, second = text.partition(mark)
-            return Pair(_bare(first), _bare(second.replace(DELIMITER, " ")))
+            return TextPair(_bare(first), _bare(second.replace(DELIMITER, " ")))
     third = len(text) // 3
-    return Pair(_bare(text[:third]), _bare(text[third:]))
+    return TextPair(_bare(text[:third]), _bare(text[third:]))
 
 
 def _bare(text: str) -> str:

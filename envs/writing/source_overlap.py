@@ -85,10 +85,10 @@ class WordOrder:
         """Return the classes of tokens, after a `STOP`."""
         result = [STOP]
         for token in sequence:
-            result.append(self.class_of(token, begins=result[-1] == STOP))
+            result.append(self.token_class(token, begins=result[-1] == STOP))
         return result
 
-    def class_of(self, token: str, begins: bool) -> str:
+    def token_class(self, token: str, begins: bool) -> str:
         """Return the class of a token; `begins` is true for the first one of a sentence."""
         word = token.lower()
         if word in self.frequent or word in (COMMA, STOP):
@@ -170,10 +170,10 @@ class Grounding:
     extracted: float
     unfounded: tuple[str, ...]
     copied: float
-    repeated: float
+    repetition: float
 
 
-class Source:
+class SourceText:
     """A source, with its words, stems, names, numbers and runs."""
 
     def __init__(self, text: str) -> None:
@@ -209,10 +209,10 @@ class Source:
             phrases=self._phrases(lower),
             order=english().mean(sequence, self.pairs),
             cohesion=self._cohesion(shared),
-            extracted=self._extracted(lower),
+            extracted=self._extracted_share(lower),
             unfounded=tuple(sorted(numbers(text) - self.numbers)),
-            copied=self._copied(shared) / len(text_content) if text_content else 0.0,
-            repeated=repeated(spoken),
+            copied=self._copied_words(shared) / len(text_content) if text_content else 0.0,
+            repetition=repetition(spoken),
         )
 
     def _phrases(self, sequence: Sequence[str]) -> float:
@@ -225,7 +225,7 @@ class Source:
         pairs = [pair for pair in pairwise(shared) if pair[0] != pair[1]]
         return _mean(not self.sentences[a].isdisjoint(self.sentences[b]) for a, b in pairs)
 
-    def _extracted(self, sequence: Sequence[str]) -> float:
+    def _extracted_share(self, sequence: Sequence[str]) -> float:
         """Return the share of words that have a neighbor which they have in the source."""
         hits = [pair in self.pairs and MARKS.isdisjoint(pair) for pair in pairwise(sequence)]
         sides = zip(
@@ -233,7 +233,7 @@ class Source:
         )  # of none, there are none
         return _mean(before or behind for token, before, behind in sides if token not in MARKS)
 
-    def _copied(self, shared: Sequence[str]) -> int:
+    def _copied_words(self, shared: Sequence[str]) -> int:
         """Count the words that lie in a run which the source has too."""
         inside, end = 0, 0
         for start, run in enumerate(_runs(shared, RUN)):
@@ -244,9 +244,9 @@ class Source:
 
 
 @lru_cache(maxsize=1024)
-def source(text: str) -> Source:
+def source(text: str) -> SourceText:
     """Read a source, once for equal texts."""
-    return Source(text)
+    return SourceText(text)
 
 
 def stem(word: str) -> str:
@@ -286,7 +286,7 @@ def names(text: str) -> set[str]:
     return result
 
 
-def repeated(spoken: Sequence[str]) -> float:
+def repetition(spoken: Sequence[str]) -> float:
     """Return the share of runs of three words that occurred before in the text."""
     runs = list(_runs(spoken, 3))
     return 1.0 - len(set(runs)) / len(runs) if runs else 0.0

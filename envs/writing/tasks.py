@@ -140,7 +140,7 @@ def load_texts(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> 
     return replace(task_set, tasks=valid, excluded=reasons)
 
 
-def _split_of(row: Row) -> str | None:
+def _find_split(row: Row) -> str | None:
     """Return the split that a row belongs to; None for all."""
     split = row.get("split")
     return split if isinstance(split, str) else None
@@ -157,7 +157,7 @@ def _texts(
         to_task=to_task,
         stand_in=True,
         splits=splits,
-        split_of=_split_of,
+        find_split=_find_split,
     )
 
 

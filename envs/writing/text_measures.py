@@ -122,7 +122,7 @@ CLOSING = "\"')]*\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
 
 
 @dataclass(frozen=True)
-class Band:
+class Interval:
     """A measure's credit: 0 at `low`, rising to 1 at `full`, 1 up to `most`, falling to 0 at `high`."""
 
     low: float
@@ -143,7 +143,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TextPair:
     """The two texts of a team."""
 
     first: str

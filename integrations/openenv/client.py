@@ -20,10 +20,10 @@ from pettingzoo import ParallelEnv
 
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions, task_of
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions, requested_task
 
 
-def client(base_url: str, *, agent: str = "agent_0") -> Client:
+def client(base_url: str, *, agent: str = "agent_0") -> OpenEnvClient:
     """Connect to a server of `app`.
 
     Args:
@@ -33,10 +33,10 @@ def client(base_url: str, *, agent: str = "agent_0") -> Client:
     Raises:
         ConnectionError: If nobody answers there.
     """
-    return Client(base_url, agent=agent)
+    return OpenEnvClient(base_url, agent=agent)
 
 
-class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
+class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
     """An environment that is played over a connection; `client` makes it."""
 
     metadata: ClassVar[dict[str, Any]] = {"name": "openenv_client_v0", "render_modes": []}
@@ -48,7 +48,7 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
         self._first: dict[str, str] = {}
         self._played: tuple[tuple[dict[str, Any], dict[str, str]], ...] = ()
         self._rng: np.random.Generator = seeding.np_random()[0]
-        observation = self._connected().reset(seed=0).observation
+        observation = self._connect().reset(seed=0).observation
         self._team = "prompts" in observation
         self.possible_agents = list(observation["prompts"]) if self._team else [agent]
         self.agents: list[str] = []
@@ -79,7 +79,7 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
             KeyError: If options have another key.
             RuntimeError, ConnectionError, TimeoutError: If the server refuses or is lost.
         """
-        task_id = task_of(options)
+        task_id = requested_task(options)
         self.agents = []
         if seed is not None:
             self._rng = seeding.np_random(seed)[0]
@@ -88,7 +88,7 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
             self._start["task_id"] = task_id
         self._played = ()
         with self._closed_if_it_fails():
-            result = self._connected().reset(**self._start)
+            result = self._connect().reset(**self._start)
         self.agents = list(self.possible_agents)
         self._first = self._texts(result)
         return dict(self._first), self._infos(result)
@@ -115,7 +115,7 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
             {"actions": texts} if self._team else {"message": texts.popitem()[1]}
         )
         with self._closed_if_it_fails():
-            result = self._resumed().step(action)
+            result = self._resume().step(action)
         prompts = self._texts(result)
         self._played += ((action, prompts),)
         if result.done:
@@ -123,13 +123,13 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
         truncated = bool(result.observation["truncated"])
         return (
             dict(prompts),
-            self._of_all(float(result.reward)),
-            self._of_all(bool(result.done) and not truncated),
-            self._of_all(truncated),
+            self._for_all_agents(float(result.reward)),
+            self._for_all_agents(bool(result.done) and not truncated),
+            self._for_all_agents(truncated),
             self._infos(result),
         )
 
-    def fork(self) -> Client:
+    def fork(self) -> OpenEnvClient:
         """Return an independent environment in the same state, which plays it again when it is stepped."""
         return copy.deepcopy(self)
 
@@ -146,18 +146,18 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
         if vars(self).get("_session") is not None and not sys.is_finalizing():
             self.close()
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         """Return the session, a new one if there is none."""
         if self._session is None:
             self._session = GenericEnvClient(base_url=self.base_url).sync()
             self._session.connect()
         return self._session
 
-    def _resumed(self) -> Any:
+    def _resume(self) -> Any:
         """Return a session in which the episode so far has been played."""
         if self._session is not None:
             return self._session
-        session = self._connected()
+        session = self._connect()
         self._compare(session.reset(**(self._start or {})), self._first)
         for action, prompts in self._played:
             self._compare(session.step(action), prompts)
@@ -186,12 +186,16 @@ class Client(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo ha
             return dict(observation["prompts"])
         return dict.fromkeys(self.possible_agents, observation["prompt"])
 
-    def _of_all(self, value: Any) -> dict[str, Any]:
+    def _for_all_agents(self, value: Any) -> dict[str, Any]:
         return {agent: copy.copy(value) for agent in self.possible_agents}
 
     def _infos(self, result: Any) -> dict[str, Any]:
         """Return the numbers of each agent's infos; a seat's stand in the metadata."""
-        infos = result.observation["infos"] if self._team else self._of_all(result.metadata or {})
+        infos = (
+            result.observation["infos"]
+            if self._team
+            else self._for_all_agents(result.metadata or {})
+        )
         numbers = (int, float)
         return {
             agent: {key: value for key, value in info.items() if isinstance(value, numbers)}

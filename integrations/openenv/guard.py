@@ -70,7 +70,7 @@ class Guard:
             return
         self.requests += 1
         try:
-            messages = await asyncio.wait_for(_messages_of(receive), BODY_SECONDS)
+            messages = await asyncio.wait_for(_guarded_messages(receive), BODY_SECONDS)
             await self.app(scope, _again(messages, receive), send)
         except asyncio.TimeoutError:  # another class than TimeoutError in Python 3.10
             await _refuse(
@@ -109,7 +109,7 @@ async def _refuse(send: Send, status: int, text: str) -> None:
     await send({"type": "http.response.body", "body": text.encode()})
 
 
-async def _messages_of(receive: Receive) -> list[Message]:
+async def _guarded_messages(receive: Receive) -> list[Message]:
     """Receive a request to the end of its body, which is at most `MAX_BODY` bytes long."""
     messages = [await receive()]
     while messages[-1].get("more_body", False):
@@ -126,7 +126,7 @@ def _again(messages: list[Message], receive: Receive) -> Receive:
     return receive_again
 
 
-def server_of(application: Any, max_sessions: int, **options: Any) -> uvicorn.Server:
+def make_server(application: Any, max_sessions: int, **options: Any) -> uvicorn.Server:
     """Return a server of an application with a limit of connections, which closes silent connections.
 
     Args:

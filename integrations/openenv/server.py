@@ -29,7 +29,7 @@ from llm_decpomdp.integrations.openenv.messages import (
 )
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.registry import make
-from llm_decpomdp.validation import task_of
+from llm_decpomdp.validation import requested_task
 from llm_decpomdp.wrappers.single_agent_view import seat as seat_of
 
 MAX_SESSIONS = 64
@@ -90,7 +90,7 @@ def app(
     return application
 
 
-class Session(Environment):  # type: ignore[misc]  # openenv has no types
+class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
     """An episode after the other for one client, in an environment of its own.
 
     Args:
@@ -123,7 +123,7 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
     ) -> Observation:
         """Start an episode; raise a `KeyError` for an argument that is not known."""
         self._check_open()
-        task_of(others)
+        requested_task(others)
         if episode_id is not None and len(episode_id) > MAX_NAME:
             raise ValueError(f"an episode_id may have {MAX_NAME} characters, got {len(episode_id)}")
         self._running = False
@@ -163,11 +163,11 @@ class Session(Environment):  # type: ignore[misc]  # openenv has no types
         """Step the environment."""
 
 
-def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[Session]:
+def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[ServerSession]:
     """Return the class of sessions in which a client plays all agents."""
-    turn = _turn_of(env)
+    turn = _env_lock(env)
 
-    class TeamSession(Session):
+    class TeamSession(ServerSession):
         def __init__(self) -> None:
             super().__init__(turn)
             self.env = branch(env)
@@ -193,11 +193,11 @@ def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[Session]:
 
 def seat_sessions(
     env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
-) -> type[Session]:
+) -> type[ServerSession]:
     """Return the class of sessions in which a client plays one agent beside policies."""
-    view, turn = seat_of(env, agent, partners), _turn_of(env)
+    view, turn = seat_of(env, agent, partners), _env_lock(env)
 
-    class SeatSession(Session):
+    class SeatSession(ServerSession):
         def __init__(self) -> None:
             super().__init__(turn)
             self.view = view.fork()
@@ -219,6 +219,6 @@ def seat_sessions(
     return SeatSession
 
 
-def _turn_of(env: ParallelEnv[str, Any, Any]) -> AbstractContextManager[Any]:
+def _env_lock(env: ParallelEnv[str, Any, Any]) -> AbstractContextManager[Any]:
     """Return a lock of the sessions of an environment whose branches may share something; or none."""
     return nullcontext() if branches_in_threads(env) else threading.Lock()

@@ -61,7 +61,7 @@ def dataset(
     return Dataset.from_list(rows)
 
 
-def text_of(completion: Any) -> str:
+def completion_text(completion: Any) -> str:
     """Return the text of a completion: TRL gives one message of a conversation where the prompt is one."""
     if isinstance(completion, str):
         return completion

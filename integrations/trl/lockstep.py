@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.integrations.games import play_once
-from llm_decpomdp.integrations.trl.data import dataset, text_of
+from llm_decpomdp.integrations.trl.data import completion_text, dataset
 from llm_decpomdp.integrations.trl.rewards import RewardFunc
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Table:
         except BaseException as error:  # of another library, in a thread: the main one raises it
             self.failures.append(error)
         self._ended.append(agent)
-        self._pass_on(agent)
+        self._forward(agent)
 
     def reward(self, agent: str) -> RewardFunc:
         """Return the reward function of an agent's trainer, which waits for the completions of the others."""
@@ -114,11 +114,11 @@ class Table:
         ) -> list[float]:
             self._check(agent, list(task_id))
             rounds = self._rounds
-            self._texts[agent] = [text_of(completion) for completion in completions]
+            self._texts[agent] = [completion_text(completion) for completion in completions]
             self._tasks[agent] = list(task_id)
             if agent == self.agents[-1]:
                 self._play()
-            self._pass_on(agent)
+            self._forward(agent)
             self._wait(agent)
             if self._rounds == rounds:
                 self._check(agent, list(task_id))
@@ -149,7 +149,7 @@ class Table:
         self._rewards = play_once(self.env, plays)
         self._rounds += 1
 
-    def _pass_on(self, agent: str) -> None:
+    def _forward(self, agent: str) -> None:
         following = self.agents[(self.agents.index(agent) + 1) % len(self.agents)]
         self._turns[following].release()
 

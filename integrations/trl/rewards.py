@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.integrations.games import play_once
-from llm_decpomdp.integrations.trl.data import text_of
+from llm_decpomdp.integrations.trl.data import completion_text
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.wrappers.single_agent_view import check_team
 
@@ -37,7 +37,7 @@ def seat_reward(
     def seat(
         prompts: Sequence[Any], completions: Sequence[Any], task_id: Sequence[str], **_: Any
     ) -> list[float]:
-        texts = [{agent: text_of(completion)} for completion in completions]
+        texts = [{agent: completion_text(completion)} for completion in completions]
         rewards = play_once(env, list(zip(task_id, texts, strict=True)), partners)
         return [float(by_agent[agent]) for by_agent in rewards]
 
@@ -65,7 +65,10 @@ def team_reward(env: ParallelEnv[str, Any, Any]) -> RewardFunc:
     ) -> list[float]:
         joint = whole_teams(list(zip(task_id, agent, strict=True)), agents)
         plays = [
-            (task_id[rows[agents[0]]], {name: text_of(completions[i]) for name, i in rows.items()})
+            (
+                task_id[rows[agents[0]]],
+                {name: completion_text(completions[i]) for name, i in rows.items()},
+            )
             for rows in joint
         ]
         rewards = [0.0] * len(completions)

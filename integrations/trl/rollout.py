@@ -130,7 +130,11 @@ class _Sequence:
             self.prompt = self._chat(self._conversation, prompt) if chat else self._text(prompt)
             return
         # Behind an answer, before which the template writes the system's message too.
-        ids = self._chat(self._behind_answer, prompt) if chat else self._text(prompt, begins=False)
+        ids = (
+            self._chat(self._prompt_after_answer, prompt)
+            if chat
+            else self._text(prompt, begins=False)
+        )
         if (
             chat and ids[:1] == self.rest[-1:]
         ):  # the end of the message, which the model has written
@@ -158,7 +162,7 @@ class _Sequence:
             ).input_ids
         ]
 
-    def _behind_answer(self, prompt: str) -> str:
+    def _prompt_after_answer(self, prompt: str) -> str:
         return self._conversation("question", ANSWER, prompt).partition(ANSWER)[2]
 
     def _conversation(self, *texts: str) -> str:

@@ -21,7 +21,7 @@ from llm_decpomdp.branching import Restorable
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.testing.copies import check_branches, check_copies, check_snapshots, copied
 from llm_decpomdp.testing.decentralization import check_decentralisation
-from llm_decpomdp.testing.player import Record, Secrets, TextEnv, Trial, difference
+from llm_decpomdp.testing.player import Secrets, StepRecord, TextEnv, Trial, difference
 from llm_decpomdp.testing.rules import ConformanceError, check_all, require, short
 
 __all__ = ["HOSTILE_TEXTS", "ConformanceError", "check_env"]
@@ -242,7 +242,7 @@ def _check_lockstep(trial: Trial) -> None:
         episode += 1
 
 
-def _require_equal(first: Record, second: Record, where: str) -> None:
+def _require_equal(first: StepRecord, second: StepRecord, where: str) -> None:
     for name, value in vars(first).items():
         require(
             value == vars(second)[name],

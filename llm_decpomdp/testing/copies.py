@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from llm_decpomdp.branching import Restorable, branch
-from llm_decpomdp.testing.player import Record, TextEnv, Trial, difference
+from llm_decpomdp.testing.player import StepRecord, TextEnv, Trial, difference
 from llm_decpomdp.testing.rules import ConformanceError, require, short
 
 
@@ -20,7 +20,7 @@ def check_copies(trial: Trial) -> None:
             original = trial.make()
             if is_reset:
                 original.reset(seed=trial.seed)
-            twin = copied(original, method, "after reset()" if is_reset else "before reset()")
+            twin = make_copy(original, method, "after reset()" if is_reset else "before reset()")
             if not is_reset:
                 original.reset(seed=trial.seed)
                 twin.reset(seed=trial.seed)
@@ -34,7 +34,7 @@ COPIES: Mapping[str, Callable[[TextEnv], TextEnv]] = {
 """Methods to copy an environment, by name."""
 
 
-def copied(env: TextEnv, method: str, when: str) -> TextEnv:
+def make_copy(env: TextEnv, method: str, when: str) -> TextEnv:
     """Copy an environment, or raise a `ConformanceError` that says when it was tried."""
     try:
         return COPIES[method](env)
@@ -49,7 +49,7 @@ def copied(env: TextEnv, method: str, when: str) -> TextEnv:
 def check_snapshots(trial: Trial) -> None:
     """Check that a snapshot survives JSON and continues the same episode in a new environment."""
     for turns in (0, 1):
-        env = _restorable(_advanced(trial, turns))
+        env = _restorable(_play_turns(trial, turns))
         snapshot = env.snapshot()
         try:
             state = json.loads(json.dumps(snapshot, allow_nan=False))
@@ -83,7 +83,7 @@ def check_branches(trial: Trial) -> None:
     A branch is a fork where the environment's class has `fork`, and else a copy.
     """
     for turns in (0, 1):
-        env = _advanced(trial, turns)
+        env = _play_turns(trial, turns)
         try:
             twin, spare = branch(env), branch(env)
         except TypeError as error:
@@ -96,7 +96,7 @@ def check_branches(trial: Trial) -> None:
             f"the same object, or a {type(twin).__name__}",
             "Let fork() return a new environment of the same class; a wrapper needs none.",
         )
-        expected = _course(trial, _advanced(trial, turns))
+        expected = _course(trial, _play_turns(trial, turns))
         _require_continues(trial, expected, twin, "a fork")
         for relative in (env, spare):
             course = _course(trial, relative)
@@ -108,7 +108,7 @@ def check_branches(trial: Trial) -> None:
             )
 
 
-def _advanced(trial: Trial, turns: int) -> Any:
+def _play_turns(trial: Trial, turns: int) -> Any:
     env = trial.make()
     env.reset(seed=trial.seed)
     for turn in range(turns):
@@ -121,7 +121,7 @@ def _canonical(env: Any) -> str:
     return json.dumps(env.snapshot(), sort_keys=True)
 
 
-def _require_continues(trial: Trial, expected: list[Record], twin: TextEnv, name: str) -> None:
+def _require_continues(trial: Trial, expected: list[StepRecord], twin: TextEnv, name: str) -> None:
     """Check that `twin` continues, and starts its next episodes, exactly as expected."""
     course = _course(trial, twin)
     require(
@@ -132,7 +132,7 @@ def _require_continues(trial: Trial, expected: list[Record], twin: TextEnv, name
     )
 
 
-def _course(trial: Trial, env: TextEnv) -> list[Record]:
+def _course(trial: Trial, env: TextEnv) -> list[StepRecord]:
     """Play the rest of an episode, and reset three times; return the records."""
     watched = trial.watch(env)
     return [*trial.play(watched, 1), *(watched.reset() for _ in range(3))]

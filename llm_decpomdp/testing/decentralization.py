@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from llm_decpomdp.branching import message_turns
-from llm_decpomdp.testing.player import Record, TextEnv, Trial, references
+from llm_decpomdp.testing.player import StepRecord, TextEnv, Trial, references
 from llm_decpomdp.testing.rules import require, short
 
 PROSE = "I would sort the numbers first and return the middle one."
@@ -59,10 +59,10 @@ def _versions(text: str, canary: str) -> Iterator[tuple[str, str]]:
         ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    yield _with_variable(text, "x" * len(canary)), _with_variable(text, canary)
+    yield _add_variable(text, "x" * len(canary)), _add_variable(text, canary)
 
 
-def _with_variable(code: str, name: str) -> str:
+def _add_variable(code: str, name: str) -> str:
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
@@ -117,7 +117,7 @@ def _check_listeners(trial: Trial, writer: str) -> None:
             _check_prompt(agent, writer, record, word)
 
 
-def _same_signals(agent: str, first: Record, second: Record) -> bool:
+def _same_signals(agent: str, first: StepRecord, second: StepRecord) -> bool:
     return (
         first.infos[agent] == second.infos[agent]
         and first.rewards == second.rewards
@@ -125,7 +125,7 @@ def _same_signals(agent: str, first: Record, second: Record) -> bool:
     )
 
 
-def _check_prompt(agent: str, writer: str, record: Record, canary: str) -> None:
+def _check_prompt(agent: str, writer: str, record: StepRecord, canary: str) -> None:
     prompt = record.observations[agent]
     require(
         canary not in prompt,
@@ -136,7 +136,7 @@ def _check_prompt(agent: str, writer: str, record: Record, canary: str) -> None:
     )
 
 
-def _check_equal_prompts(agent: str, writer: str, first: Record, second: Record) -> None:
+def _check_equal_prompts(agent: str, writer: str, first: StepRecord, second: StepRecord) -> None:
     prompts = first.observations[agent], second.observations[agent]
     require(
         prompts[0] == prompts[1],

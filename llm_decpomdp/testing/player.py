@@ -31,7 +31,7 @@ Secrets: TypeAlias = Callable[[Any], Iterable[str]]
 
 
 @dataclass(frozen=True)
-class Record:
+class StepRecord:
     """Copy of the values that one `reset` or `step` returned, with the agents and state afterwards."""
 
     observations: Mapping[str, str]
@@ -60,7 +60,7 @@ class Watched:
         self._returned: dict[int, object] = {}
         self._info_keys: dict[str, set[str]] = {}
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Record:
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> StepRecord:
         """Call and check `reset`."""
         with _parts_checked():
             result = self.env.reset(seed=seed, options=options)
@@ -81,10 +81,10 @@ class Watched:
         self._check_texts("reset()", observations, infos, agents)
         return self._record(observations, infos)
 
-    def step(self, actions: dict[str, str]) -> Record:
+    def step(self, actions: dict[str, str]) -> StepRecord:
         """Call and check `step`."""
         acting = list(self.env.agents)
-        result = _stepped(self.env, actions)
+        result = _call_step(self.env, actions)
         observations, rewards, terminations, truncations, infos = result
         for name, values in zip(
             ("rewards", "terminations", "truncations"), result[1:4], strict=True
@@ -107,10 +107,10 @@ class Watched:
         for agent, prompt in observations.items():
             check_observation(agent, prompt, self.env.observation_space(agent), secrets)
 
-    def _record(self, observations: Any, infos: Any, *values: Any) -> Record:
+    def _record(self, observations: Any, infos: Any, *values: Any) -> StepRecord:
         """Copy what was returned, and see that no dictionary of it was returned before."""
         copies = copy.deepcopy((observations, infos))
-        record = Record(*copies, tuple(self.env.agents), self._state(), *map(dict, values))
+        record = StepRecord(*copies, tuple(self.env.agents), self._state(), *map(dict, values))
         boxes = [observations, *values, infos, *infos.values()]
         check_fresh(boxes, self._returned)
         if self.spoil:
@@ -144,7 +144,7 @@ def _parts_checked() -> Iterator[None]:
         ) from error
 
 
-def _stepped(env: TextEnv, actions: dict[str, str]) -> tuple[Any, ...]:
+def _call_step(env: TextEnv, actions: dict[str, str]) -> tuple[Any, ...]:
     """Return what `step` returns, if it is five values."""
     try:
         with _parts_checked():
@@ -209,7 +209,7 @@ class Trial:
         sampler.seed(int(stream(self.seed, "check", agent, turn).integers(2**31)))
         return str(sampler.sample())
 
-    def play(self, watched: Watched, turn: int = 0) -> Iterator[Record]:
+    def play(self, watched: Watched, turn: int = 0) -> Iterator[StepRecord]:
         """Play to the end of the episode, beginning with the actions of `turn`.
 
         Raises:
@@ -233,7 +233,7 @@ def references(env: TextEnv) -> dict[str, str]:
     return dict(completions) if set(env.possible_agents) <= set(completions) else {}
 
 
-def difference(first: list[Record], second: list[Record]) -> str:
+def difference(first: list[StepRecord], second: list[StepRecord]) -> str:
     """Describe the first difference between two courses of an episode."""
     for turn, records in enumerate(zip(first, second, strict=False)):
         for name, value in vars(records[0]).items():

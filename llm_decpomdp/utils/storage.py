@@ -168,7 +168,7 @@ class RunFolder:
         self._locked = False
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def exclusive_access(self) -> Iterator[None]:
         """Keep other processes from writing to the folder in this context; within another one it changes nothing.
 
         Raises:

@@ -14,7 +14,17 @@ from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH, DecPOMDPEnv
-from llm_decpomdp.interfaces import Info, Mode, Reward, Role, TaskSet, Turn, Verdict, judge, notes
+from llm_decpomdp.interfaces import (
+    Info,
+    Mode,
+    Reward,
+    Role,
+    TaskSet,
+    Turn,
+    Verdict,
+    evaluate_reward,
+    notes,
+)
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import check_flags
 
@@ -162,7 +172,9 @@ class JointReward:
         """Judge the parts; those without tags are empty, and counted."""
         parts = read_parts(completions[TEAM], self.agents)
         missing = sum(text is None for text in parts.values())
-        verdict = judge(self.reward, task, {agent: text or "" for agent, text in parts.items()})
+        verdict = evaluate_reward(
+            self.reward, task, {agent: text or "" for agent, text in parts.items()}
+        )
         counts = {UNTAGGED: int(missing == len(parts)), MISSING: missing}
         return replace(verdict, details={**verdict.details, **counts})
 

@@ -23,13 +23,13 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 from llm_decpomdp.branching import Restorable, branch
 from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.options import names
-from llm_decpomdp.oracle import Answers, answers
+from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.utils.text import visible
 from llm_decpomdp.validation import read_actions, unknown
-from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox, size_of, transcript
+from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox, message_bytes, transcript
 
 COST = "reward/messages"
 """Info with the price of the messages of a turn, which is not positive."""
@@ -142,7 +142,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         self.messages, self._turn, self.speaking = (), 1, True
         self._prompts, self._infos = dict(prompts), infos
         self._show()
-        return self._observations(self.env.agents), self._priced(self._infos, 0.0)
+        return self._observations(self.env.agents), self._add_price(self._infos, 0.0)
 
     def step(self, actions: Mapping[str, str]) -> Outcome:
         """Deliver messages, or let the environment judge answers.
@@ -166,14 +166,14 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         observations = self._observations(self.env.agents)
         texts = {agent: observations.get(agent, "") for agent in agents}
         self._show()
-        return texts, rewards, terminations, truncations, self._priced(infos, 0.0)
+        return texts, rewards, terminations, truncations, self._add_price(infos, 0.0)
 
     def _speak(self, actions: Mapping[str, str]) -> Outcome:
-        texts = {agent: self.options.passed(text) for agent, text in actions.items()}
-        self.messages += tuple(self._delivered(agent, text) for agent, text in texts.items())
+        texts = {agent: self.options.clean_message(text) for agent, text in actions.items()}
+        self.messages += tuple(self._deliver(agent, text) for agent, text in texts.items())
         self.speaking = False
         self._show()
-        cost = 0.0 - self.options.price * sum(map(size_of, texts.values()))
+        cost = 0.0 - self.options.price * sum(map(message_bytes, texts.values()))
         silent = {
             agent: {key: 0.0 if key.startswith("reward/") else n for key, n in info.items()}
             for agent, info in self._infos.items()
@@ -183,10 +183,10 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
             dict.fromkeys(texts, cost),
             dict.fromkeys(texts, False),
             dict.fromkeys(texts, False),
-            self._priced(silent, cost),
+            self._add_price(silent, cost),
         )
 
-    def _delivered(self, sender: str, text: str) -> dict[str, Any]:
+    def _deliver(self, sender: str, text: str) -> dict[str, Any]:
         arrivals = {}
         for listener in self.listeners(sender):
             rng = stream(self._key, self._turn, sender, listener)
@@ -194,7 +194,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
                 arrivals[listener] = self.options.noise(rng) if self.options.scramble else text
         return {"turn": self._turn, "sender": sender, "text": text, "heard": arrivals}
 
-    def _priced(self, infos: Mapping[str, Mapping[str, float]], cost: float) -> Infos:
+    def _add_price(self, infos: Mapping[str, Mapping[str, float]], cost: float) -> Infos:
         has_parts = any(key.startswith("reward/") for info in infos.values() for key in info)
         extra = {COST: cost} if has_parts else {}
         return {agent: {**info, **extra} for agent, info in infos.items()}
@@ -214,7 +214,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         inbox, prompt = self.inbox(agent), self._prompts[agent]
         if self.options.wording == "bare":
             return inbox.bare(prompt)
-        return inbox.in_sentences(prompt, self.options.bandwidth if self.speaking else None)
+        return inbox.word_prompt(prompt, self.options.bandwidth if self.speaking else None)
 
     # The state as a value
 
@@ -312,7 +312,7 @@ def add_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> Channe
 
 
 @answers.register
-def _(env: ChannelEnv) -> Answers:
+def _(env: ChannelEnv) -> Oracle:
     inner = answers(env.env)
     references = dict.fromkeys(inner.references, "") if env.speaking else inner.references
-    return Answers(references, inner.secrets, inner.where)
+    return Oracle(references, inner.secrets, inner.where)

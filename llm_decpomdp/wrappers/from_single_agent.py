@@ -16,9 +16,9 @@ from pettingzoo import ParallelEnv
 
 from llm_decpomdp.branching import branch
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
-from llm_decpomdp.oracle import Answers, answers
+from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions, task_of
+from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions, requested_task
 
 Step = tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
 
@@ -29,7 +29,7 @@ def solo(
     *,
     replay: bool = False,
     info_keys: Sequence[str] = (),
-) -> Solo:
+) -> FromSingleAgent:
     """Return an environment with Gymnasium's interface and texts as a team of one agent.
 
     Args:
@@ -41,10 +41,10 @@ def solo(
             seeds and actions to give equal everything, and time.
         info_keys: Numbers of its infos to keep; 0 where it tells none.
     """
-    return Solo(make, agent, replay=replay, info_keys=info_keys)
+    return FromSingleAgent(make, agent, replay=replay, info_keys=info_keys)
 
 
-class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
+class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
     """A team of one agent, who plays a foreign environment; `solo` makes it.
 
     The foreign environment is always reset with a seed: `reset()` without one draws the next from a generator of
@@ -110,7 +110,7 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(_wrong(self._env, "reset(seed=...)", "(text, info)", result))
         self.agents = list(self.possible_agents)
-        return self._of_agent(self._text(result[0])), self._of_agent(self._info(result[1]))
+        return self._by_agent_id(self._text(result[0])), self._by_agent_id(self._info(result[1]))
 
     def step(self, actions: dict[str, str]) -> Step:
         """Play a turn.
@@ -130,7 +130,7 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
                 raise ResetNeeded("no episode is running: call reset() before step()")
             return {}, {}, {}, {}, {}
         (text,) = read_actions(actions, self.agents).values()
-        result = self._opened().step(text)
+        result = self._open_env().step(text)
         self._texts += (text,)
         if not (isinstance(result, tuple) and len(result) == 5):
             five = "(text, reward, terminated, truncated, info)"
@@ -139,14 +139,14 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         if terminated or truncated:
             self.agents = []
         return (
-            self._of_agent(self._text(prompt)),
-            self._of_agent(float(reward)),
-            self._of_agent(bool(terminated)),
-            self._of_agent(bool(truncated) and not terminated),
-            self._of_agent(self._info(info)),
+            self._by_agent_id(self._text(prompt)),
+            self._by_agent_id(float(reward)),
+            self._by_agent_id(bool(terminated)),
+            self._by_agent_id(bool(truncated) and not terminated),
+            self._by_agent_id(self._info(info)),
         )
 
-    def fork(self) -> Solo:
+    def fork(self) -> FromSingleAgent:
         """Return an independent environment in the same state, with a branch of the foreign one unless it replays.
 
         Raises:
@@ -175,7 +175,7 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         if state.get("_replay") and state.get("_env") is not None and not sys.is_finalizing():
             self.close()
 
-    def _opened(self) -> Any:
+    def _open_env(self) -> Any:
         """Return the foreign environment, built and played to the same point if this is a copy that replays."""
         if self._env is None:
             self._env = self._make()
@@ -200,12 +200,12 @@ class Solo(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has 
         parameters = inspect.signature(self._env.reset).parameters
         if "options" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             return {"options": options}
-        task_id, name = task_of(options), type(self._env).__name__
+        task_id, name = requested_task(options), type(self._env).__name__
         if task_id is not None:
             raise KeyError(f"{name} takes no options, so no task {task_id!r}: use seeds")
         return {}
 
-    def _of_agent(self, value: Any) -> dict[str, Any]:
+    def _by_agent_id(self, value: Any) -> dict[str, Any]:
         return dict.fromkeys(self.possible_agents, value)
 
     def _text(self, prompt: object) -> str:
@@ -226,5 +226,5 @@ def _wrong(env: object, what: str, expected: str, value: object) -> str:
 
 
 @answers.register
-def _(env: Solo) -> Answers:
-    return answers(env._opened())
+def _(env: FromSingleAgent) -> Oracle:
+    return answers(env._open_env())

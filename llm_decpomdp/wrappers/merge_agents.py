@@ -9,10 +9,10 @@ from pettingzoo import ParallelEnv
 
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.wrappers.centralized import MISSING, UNTAGGED, join_prompts, read_parts
-from llm_decpomdp.wrappers.single_agent_view import View
+from llm_decpomdp.wrappers.single_agent_view import TeamView
 
 
-def joint(env: ParallelEnv[str, Any, Any]) -> Joint:
+def joint(env: ParallelEnv[str, Any, Any]) -> MergedAgents:
     """Return the view of one player who stands for all agents, as a Gymnasium environment.
 
     The problem is another one than the team's, since its player knows all that the agents know: an upper bound.
@@ -25,10 +25,10 @@ def joint(env: ParallelEnv[str, Any, Any]) -> Joint:
     Raises:
         TypeError: If the environment is none of texts.
     """
-    return Joint(env)
+    return MergedAgents(env)
 
 
-class Joint(View):
+class MergedAgents(TeamView):
     """The view of one player who stands for all agents; `joint` makes it.
 
     Its infos are those of the first agent, and say how much of the last completion had no tags: `untagged` and

@@ -49,7 +49,7 @@ class ChannelOptions(Options):
             return (hub,)
         return tuple(agent for agent in agents if agent != sender)
 
-    def passed(self, text: str) -> str:
+    def clean_message(self, text: str) -> str:
         """Return a message as it may pass: one line without the markup of chats, no longer than the bandwidth."""
         line, letters = " ".join(_BRACKET.sub(" ", text).split()), self.alphabet
         line = "".join(c for c in line if c.isprintable() and (c in letters or not letters))
@@ -63,7 +63,7 @@ class ChannelOptions(Options):
         return _cut(text, self.bandwidth)
 
 
-def size_of(message: str) -> int:
+def message_bytes(message: str) -> int:
     """Count the bytes of a message in UTF-8."""
     return len(message.encode())
 
@@ -88,7 +88,7 @@ class Inbox:
         """Return what was heard, and then a prompt of the environment."""
         return "".join(text for _, text in self.incoming) + prompt
 
-    def in_sentences(self, prompt: str, bandwidth: int | None) -> str:
+    def word_prompt(self, prompt: str, bandwidth: int | None) -> str:
         """Return the messages, a prompt, and the request for a message of a bandwidth, if one is to be written."""
         lines = [*self._lines(bandwidth is not None), "", prompt]
         if bandwidth is not None:

@@ -25,7 +25,7 @@ from llm_decpomdp.validation import unknown
 Value = TypeVar("Value")
 
 
-class View(gymnasium.Env[str, str]):
+class TeamView(gymnasium.Env[str, str]):
     """One player's view of a team environment.
 
     No public attribute leads to the environment or to another agent's policy, and so to answers, hidden tests or
@@ -137,7 +137,9 @@ _ANSWERING = threading.RLock()
 """Lock of the policies, which seats in several threads share, and which need not be safe there."""
 
 
-def seat(env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]) -> Seat:
+def seat(
+    env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
+) -> SingleAgentView:
     """Return one agent's view of a team environment, as a Gymnasium environment.
 
     What learns in it learns a best response to its partners, which do not change.
@@ -151,10 +153,10 @@ def seat(env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Pol
         KeyError: If there is no such agent, a partner is missing or there is one too many; names it.
         TypeError: If a partner is no policy, or the environment is none of texts.
     """
-    return Seat(env, agent, partners)
+    return SingleAgentView(env, agent, partners)
 
 
-class Seat(View):
+class SingleAgentView(TeamView):
     """One agent's view; `seat` makes it.
 
     Equal seeds and actions give equal episodes: a partner with a random stream begins it anew in every turn, from

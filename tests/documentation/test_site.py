@@ -9,7 +9,7 @@ import re
 import pytest
 import yaml
 
-from llm_decpomdp.registry import registered, spec
+from llm_decpomdp.registry import registered_ids, spec
 from tests.support.processes import ROOT
 from tools.site import gallery, reference, sources
 
@@ -48,7 +48,7 @@ def test_an_environment_without_an_answer_for_each_agent_is_played_by_one() -> N
 
 def test_the_gallery_has_every_environment_of_this_package() -> None:
     table = (DOCS / "environments.md").read_text(encoding="utf-8")
-    ours = [i for i in registered() if spec(i).entry_point.startswith("llm_decpomdp.")]
+    ours = [i for i in registered_ids() if spec(i).entry_point.startswith("llm_decpomdp.")]
     for env_id in ours:
         family = "probe-*-v0" if env_id.startswith("probe-") else env_id.replace("-v0", "")
         assert family in table or env_id in ("tldr-v0", "arxiv-v0"), env_id

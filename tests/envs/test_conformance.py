@@ -27,7 +27,7 @@ CYCLES = 6
 
 
 OTHERS = ("probe-", "tldr-", "arxiv-")
-CODING = [env_id for env_id in registry.registered() if not env_id.startswith(OTHERS)]
+CODING = [env_id for env_id in registry.registered_ids() if not env_id.startswith(OTHERS)]
 
 
 SIZES = (1, 2)

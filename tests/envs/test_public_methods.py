@@ -8,7 +8,7 @@ import json
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.registry import registered
+from llm_decpomdp.registry import registered_ids
 
 METHODS = {
     "action_space",
@@ -32,7 +32,7 @@ def told(env) -> list[str]:
     return [env.state(), env.render(), json.dumps(env.snapshot()), str(env), repr(env.fork())]
 
 
-@pytest.mark.parametrize("id", registered())
+@pytest.mark.parametrize("id", registered_ids())
 def test_the_public_methods_of_an_environment_are_these(id):
     found = inspect.getmembers(type(llm_decpomdp.make(id)), inspect.isroutine)
     assert {name for name, _ in found if not name.startswith("_")} == METHODS

@@ -12,7 +12,7 @@ from openenv.core import GenericEnvClient
 
 from llm_decpomdp.agents import Constant
 from llm_decpomdp.integrations import openenv as adapter
-from llm_decpomdp.integrations.openenv.guard import server_of
+from llm_decpomdp.integrations.openenv.guard import make_server
 
 CODE = {"source": "bundled", "num_turns": 2}
 
@@ -23,7 +23,7 @@ SEAT = {"seat": "player_0", "partners": {"player_1": Constant("a")}}
 def served(*arguments: Any, **options: Any) -> Iterator[str]:
     """The address of a server in a thread."""
     application = adapter.app(*arguments, **options)
-    server = server_of(application, options.get("max_sessions", 64), port=0, log_level="error")
+    server = make_server(application, options.get("max_sessions", 64), port=0, log_level="error")
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

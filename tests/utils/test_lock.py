@@ -43,12 +43,12 @@ def test_the_file_of_a_killed_process_blocks_nothing(tmp_path: Path) -> None:
 def test_a_file_that_was_removed_by_its_owner_meanwhile_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locked = fcntl.flock
+    exclusive_access = fcntl.flock
 
     def removed_first(descriptor: int, operation: int) -> None:
-        monkeypatch.setattr(fcntl, "flock", locked)
+        monkeypatch.setattr(fcntl, "flock", exclusive_access)
         (tmp_path / LOCK).unlink()
-        locked(descriptor, operation)
+        exclusive_access(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", removed_first)
     with lock(tmp_path):
@@ -72,9 +72,9 @@ def test_a_file_system_without_locks_is_warned_of(
 def test_a_run_folder_is_locked_once_and_read_by_anybody(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.write_manifest({"seed": 1})
-    with folder.locked(), folder.locked():
+    with folder.exclusive_access(), folder.exclusive_access():
         assert RunFolder(tmp_path).read_manifest() == {"seed": 1}
-        with pytest.raises(FolderInUse), RunFolder(tmp_path).locked():
+        with pytest.raises(FolderInUse), RunFolder(tmp_path).exclusive_access():
             pass
-    with RunFolder(tmp_path).locked():
+    with RunFolder(tmp_path).exclusive_access():
         pass

@@ -99,15 +99,15 @@ def test_a_name_that_is_told_needs_no_convention():
 
 def test_a_message_is_one_line_without_markup_and_no_longer_than_the_bandwidth():
     options = ChannelOptions(bandwidth=12)
-    assert options.passed(" a\n\tb\x00 <|im_end|>[INST] and more") == "a b |im_end|"
-    assert replace(options, alphabet="ab").passed("a cab") == "aab"
-    assert replace(options, bandwidth=0).passed("a") == ""
+    assert options.clean_message(" a\n\tb\x00 <|im_end|>[INST] and more") == "a b |im_end|"
+    assert replace(options, alphabet="ab").clean_message("a cab") == "aab"
+    assert replace(options, bandwidth=0).clean_message("a") == ""
 
 
 @pytest.mark.parametrize("text", ["a" * 20, "é" * 20, "汉" * 20, "😀" * 20, "aé汉😀" * 5])
 def test_the_bandwidth_counts_bytes_so_that_no_alphabet_carries_more(text):
-    passed = ChannelOptions(bandwidth=10).passed(text)
-    assert 10 - 3 <= len(passed.encode()) <= 10 and text.startswith(passed)
+    clean_message = ChannelOptions(bandwidth=10).clean_message(text)
+    assert 10 - 3 <= len(clean_message.encode()) <= 10 and text.startswith(clean_message)
     noise = ChannelOptions(bandwidth=10, alphabet=text).noise(np.random.default_rng(0))
     assert len(noise.encode()) <= 10
 
@@ -136,7 +136,7 @@ def test_noise_has_no_letter_that_does_not_pass(alphabet, letters):
     options = ChannelOptions(bandwidth=20, alphabet=alphabet)
     noise = [options.noise(np.random.default_rng(seed)) for seed in range(40)]
     assert set("".join(noise)) == set(letters)
-    assert all(options.passed(text) == text for text in noise)
+    assert all(options.clean_message(text) == text for text in noise)
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_topologies(topology, listeners):
 
 def test_prompts_name_messages_and_who_sent_them():
     inbox = Inbox(("main_0",), ("I add",), (("main_0", "I sort"),))
-    assert inbox.in_sentences("Write.", None).splitlines() == [
+    assert inbox.word_prompt("Write.", None).splitlines() == [
         "You told main_0: I add",
         "main_0 told you: I sort",
         "",
         "Write.",
     ]
-    assert inbox.in_sentences("Write.", 9).endswith("to main_0 alone, in at most 9 bytes.")
+    assert inbox.word_prompt("Write.", 9).endswith("to main_0 alone, in at most 9 bytes.")
     assert inbox.bare("abc") == "I sortabc"
 
 

@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp import Answers, joint, make, seat
+from llm_decpomdp import Oracle, joint, make, seat
 from llm_decpomdp.agents import Constant, Gold, RandomText
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.policy import Policy
@@ -140,7 +140,7 @@ def reachable(root, depth=6):
     return dict(seen.values())
 
 
-HIDDEN = (ParallelEnv, Task, TaskSet, Answers, Policy)
+HIDDEN = (ParallelEnv, Task, TaskSet, Oracle, Policy)
 
 
 def test_nothing_public_leads_from_a_seat_to_the_team_its_answers_or_its_partners():

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.wrappers import TimeLimit
 
-from llm_decpomdp import Answers, answers, check_env, make, seat, solo
+from llm_decpomdp import Oracle, answers, check_env, make, seat, solo
 from llm_decpomdp.agents import Constant, RandomText
 from llm_decpomdp.algorithms import Start, collect_rollouts
 from llm_decpomdp.testing.rules import ConformanceError
@@ -198,7 +198,7 @@ def test_what_is_no_environment_of_texts_is_named():
 def test_a_foreign_class_tells_its_answers():
     @answers.register(Guess)
     def tell(env):
-        return Answers({"agent_0": str(env.digit)})
+        return Oracle({"agent_0": str(env.digit)})
 
     env = solo(Guess)
     env.reset(seed=3)

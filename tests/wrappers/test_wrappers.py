@@ -9,7 +9,7 @@ import pytest
 from pettingzoo.utils import aec_to_parallel, parallel_to_aec
 from pettingzoo.utils.wrappers import BaseParallelWrapper, MultiEpisodeParallelEnv
 
-from llm_decpomdp import Answers, answers, check_env, make
+from llm_decpomdp import Oracle, answers, check_env, make
 from llm_decpomdp.branching import Forkable, branch, branches_in_threads, record
 from llm_decpomdp.policy import EnginePolicy, Policy, TrainablePolicy
 from llm_decpomdp.testing.rules import ConformanceError
@@ -160,12 +160,12 @@ def test_a_class_of_somebody_else_tells_its_own_answers():
 
     @answers.register(Mine)
     def tell(env):
-        return Answers(dict.fromkeys(env.possible_agents, env.word), [env.word.upper()])
+        return Oracle(dict.fromkeys(env.possible_agents, env.word), [env.word.upper()])
 
     @answers.register(Shouting)
     def tell_loudly(env):
         found = answers(env.env)
-        return Answers({agent: text.upper() for agent, text in found.references.items()})
+        return Oracle({agent: text.upper() for agent, text in found.references.items()})
 
     env = Shouting(Greeting(Mine()))
     env.reset(seed=0)
@@ -173,7 +173,7 @@ def test_a_class_of_somebody_else_tells_its_own_answers():
     assert answers(env).reference("left_0") == env.word.upper()
     with pytest.raises(LookupError, match="no reference for agent 'nobody_0'"):
         answers(env).reference("nobody_0")
-    assert answers(Rendezvous()) == Answers(where=answers(Rendezvous()).where)
+    assert answers(Rendezvous()) == Oracle(where=answers(Rendezvous()).where)
 
 
 # check_env

@@ -10,7 +10,7 @@ from typing import Any
 
 import llm_decpomdp
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.registry import registered, spec, takes
+from llm_decpomdp.registry import accepts_argument, registered_ids, spec
 
 SECTION = re.compile(r"^(Args|Raises|Options):$", re.MULTILINE)
 """Head of a section of a docstring that is no Markdown."""
@@ -21,7 +21,7 @@ SEED = 0
 
 def gallery() -> dict[str, str]:
     """Return a page for each registered environment, as Markdown by its id."""
-    return {env_id: page(env_id) for env_id in registered()}
+    return {env_id: page(env_id) for env_id in registered_ids()}
 
 
 def page(env_id: str) -> str:
@@ -64,7 +64,9 @@ def played(env_id: str) -> DecPOMDPEnv:
 
 
 def _has_bundled(env_id: str) -> bool:
-    return takes(env_id, "source") and env_id != "humaneval-v0"  # which has a package of its own
+    return (
+        accepts_argument(env_id, "source") and env_id != "humaneval-v0"
+    )  # which has a package of its own
 
 
 def _documentation(env_id: str) -> tuple[str, str]:

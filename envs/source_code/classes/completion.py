@@ -46,7 +46,7 @@ _IMPORT = re.compile(r"(import|from)\b")
 
 
 @dataclass(frozen=True)
-class Piece:
+class CodeSegment:
     """A definition or an import, without indentation."""
 
     name: str
@@ -62,9 +62,9 @@ class ClassReading:
     """Definitions in a completion; of equal names the last one counts, except in properties."""
 
     imports: tuple[str, ...]
-    functions: tuple[Piece, ...]
+    functions: tuple[CodeSegment, ...]
     """Functions beside the class, and what else the methods read."""
-    methods: tuple[Piece, ...]
+    methods: tuple[CodeSegment, ...]
     broken: tuple[tuple[str, SyntaxProblem], ...]
     """Methods that do not parse, and the reasons; lines count from the method's own first line."""
     fallbacks: Mapping[str, int] = field(default_factory=dict, compare=False)
@@ -89,10 +89,10 @@ def read_class(
         prompt: Code that the prompt shows: a method that is the same there counts where there is no other.
     """
     answer = find_answer(completion)
-    reader = _Reader(outline, fingerprints(prompt) if prompt else frozenset())
+    reader = _ClassReader(outline, fingerprints(prompt) if prompt else frozenset())
     blocks = split_blocks(answer.text, reader.parses) if len(answer.text) <= MAX_CHARACTERS else []
     for reader.fenced, text in sorted(((b.fenced, b.text) for b in blocks), key=lambda b: not b[0]):
-        source, tree = _parsed(text, reader.parse)
+        source, tree = _parse_class(text, reader.parse)
         if tree is not None:
             reader.collect(source, tree.body)
         else:
@@ -102,7 +102,7 @@ def read_class(
     if opening and not (reader.methods or reader.broken):
         body = reader.continue_opening(opening, [block.text for block in blocks])
     methods = tuple(reader.chosen_methods())
-    beside = reader.needed([*methods, *reader.functions.values()])
+    beside = reader.needed_statements([*methods, *reader.functions.values()])
     names = {piece.name for piece in methods}
     stubs = sum(p.weak for p in reader.methods) - sum(p.weak for p in methods)
     return ClassReading(
@@ -124,12 +124,12 @@ def read_class(
     )
 
 
-def _is_bound(piece: Piece) -> bool:
+def _is_bound(piece: CodeSegment) -> bool:
     """Check whether a piece is no function."""
     return re.match(r"@|(?:async\s+)?def\b", piece.code) is None
 
 
-def _parsed(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
+def _parse_class(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
     """Return the source that parses, if need be with a class header, and its tree."""
     body = text.strip("\n")
     first = body.lstrip(" \t")
@@ -148,16 +148,16 @@ class _Beside(NamedTuple):
 
 
 @dataclass
-class _Reader:
+class _ClassReader:
     """Collects the definitions of a completion."""
 
     outline: Outline
     quotations: frozenset[str] = frozenset()
     """Fingerprints of methods that the prompt shows."""
     imports: dict[str, None] = field(default_factory=dict)
-    functions: dict[str, Piece] = field(default_factory=dict)
-    methods: list[Piece] = field(default_factory=list)
-    block: dict[Piece, str] = field(default_factory=dict)
+    functions: dict[str, CodeSegment] = field(default_factory=dict)
+    methods: list[CodeSegment] = field(default_factory=list)
+    block: dict[CodeSegment, str] = field(default_factory=dict)
     """Methods of the block that is read, with their fingerprints."""
     beside: list[_Beside] = field(default_factory=list)
     broken: dict[str, SyntaxProblem] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class _Reader:
 
     def parses(self, text: str) -> bool:
         """Check whether a text is code."""
-        return _parsed(text, self.parse)[1] is not None
+        return _parse_class(text, self.parse)[1] is not None
 
     def collect(self, source: str, body: list[ast.stmt], in_class: bool = False) -> None:
         """Collect the definitions of a block that parses, and those of the class in it."""
@@ -183,7 +183,9 @@ class _Reader:
                     self.collect(source, statement.body, in_class=True)
             elif isinstance(statement, FunctionNode):
                 weak = bindings.is_stub(statement)
-                piece = Piece(statement.name, segment(source, statement), is_stub(statement), weak)
+                piece = CodeSegment(
+                    statement.name, segment(source, statement), is_stub(statement), weak
+                )
                 if self._is_taken(piece.name):
                     continue  # the skeleton has it complete
                 if in_class or _is_method(statement, self.outline):
@@ -203,11 +205,11 @@ class _Reader:
         if len(methods) > 1 or len(statement.bound.intersection(self.outline.names)) > 1:
             return  # the methods may be of several agents
         if methods:
-            self.block[Piece(methods[0], segment(source, node))] = ""
+            self.block[CodeSegment(methods[0], segment(source, node))] = ""
         elif not in_class:
             self.beside.append(_Beside(statement, segment(source, node)))
         elif statement.bound and not any(map(self._is_taken, statement.bound)):
-            self.block[Piece(min(statement.bound), segment(source, node))] = ""
+            self.block[CodeSegment(min(statement.bound), segment(source, node))] = ""
 
     def _is_taken(self, name: str) -> bool:
         return name in self.outline.taken and name not in self.outline.names
@@ -223,39 +225,39 @@ class _Reader:
                 self.methods.append(replace(piece, weak=weak))
         self.block.clear()
 
-    def chosen_methods(self) -> Iterator[Piece]:
+    def chosen_methods(self) -> Iterator[CodeSegment]:
         """Yield the definition of each method that counts, and after it those that build on it."""
-        groups: dict[str, list[Piece]] = {}
+        groups: dict[str, list[CodeSegment]] = {}
         for piece in self.methods:
             groups.setdefault(piece.name, []).append(piece)
         for group in groups.values():
-            parts: dict[str, list[Piece]] = {}
+            parts: dict[str, list[CodeSegment]] = {}
             for piece in group:
-                parts.setdefault(_builds_by(piece), []).append(piece)
+                parts.setdefault(_extending_decorator(piece), []).append(piece)
             yield from parts.pop(OVERLOAD, ())
             for part in sorted(parts, key=bool):
                 yield ([p for p in parts[part] if not p.weak] or parts[part])[-1]
 
-    def needed(self, pieces: Sequence[Piece]) -> list[Piece]:
+    def needed_statements(self, pieces: Sequence[CodeSegment]) -> list[CodeSegment]:
         """Return the statements beside the class that bind names which these pieces read, and what they need."""
         if not self.beside:
             return []
         bound = {*self.outline.taken, *(piece.name for piece in self.functions.values())}
         pending = {name for piece in pieces for name in needed_names(piece.code)}
-        pieces_at: dict[int, Piece] = {}
+        pieces_at: dict[int, CodeSegment] = {}
         while names := pending - bound:
             bound |= names
             pending = set()
             for index, (statement, code) in enumerate(self.beside):
-                match = names & (statement.bound | statement.changed)
+                match = names & (statement.bound | statement.changed_names)
                 if match and index not in pieces_at:
-                    pieces_at[index] = Piece(min(match), code)
+                    pieces_at[index] = CodeSegment(min(match), code)
                     pending |= needed_names(code)
-        whole: dict[str, Piece] = {}
+        whole: dict[str, CodeSegment] = {}
         for _, piece in sorted(pieces_at.items()):
             before = whole.get(piece.name)
             code = piece.code if before is None else f"{before.code}\n{piece.code}"
-            whole[piece.name] = Piece(piece.name, code)
+            whole[piece.name] = CodeSegment(piece.name, code)
         return list(whole.values())
 
     def continue_opening(self, opening: str, texts: Sequence[str]) -> int:
@@ -275,7 +277,7 @@ class _Reader:
             if _IMPORT.match(line) and isinstance(tree := self.parse(line), ast.Module):
                 self.collect(line, tree.body)
         starts = _outer_headers(lines)
-        begins = [_with_decorators(lines, n, match[1]) for n, match in starts]
+        begins = [_include_decorators(lines, n, match[1]) for n, match in starts]
         ends = [*begins, len(lines)][1:]
         for begin, end, (_, match) in zip(begins, ends, starts, strict=True):
             problem = self._salvage_method(lines[begin:end])
@@ -325,7 +327,7 @@ def _is_method(function: FunctionNode, outline: Outline) -> bool:
     return decorated or (bool(parameters) and parameters[0].arg in ("self", "cls"))
 
 
-def _builds_by(piece: Piece) -> str:
+def _extending_decorator(piece: CodeSegment) -> str:
     """Return the decorator by which a definition builds on another one of its name; empty if it does not."""
     decorator = piece.code.partition("\n")[0]
     if decorator.startswith(("@overload", "@typing.overload")):
@@ -333,7 +335,7 @@ def _builds_by(piece: Piece) -> str:
     return decorator if decorator.startswith(f"@{piece.name}.") else ""
 
 
-def _with_decorators(lines: list[str], number: int, indent: str) -> int:
+def _include_decorators(lines: list[str], number: int, indent: str) -> int:
     while number and lines[number - 1].startswith(f"{indent}@"):
         number -= 1
     return number

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from llm_decpomdp.envs.source_code.classes.completion import Piece, inside_strings, shift
+from llm_decpomdp.envs.source_code.classes.completion import CodeSegment, inside_strings, shift
 from llm_decpomdp.envs.source_code.classes.skeleton import Outline, Unit
-from llm_decpomdp.envs.source_code.parsing import SyntaxProblem, parsed
+from llm_decpomdp.envs.source_code.parsing import SyntaxProblem, parse_or_none
 
 FUTURE = "from __future__ import"
 """Beginning of imports that must precede all other code."""
@@ -34,10 +34,10 @@ class Contribution:
     agent: str
     assigned: tuple[str, ...]
     imports: tuple[str, ...]
-    functions: tuple[Piece, ...]
-    own: tuple[Piece, ...]
+    functions: tuple[CodeSegment, ...]
+    own: tuple[CodeSegment, ...]
     """Methods assigned to it, and helpers that it added."""
-    foreign: tuple[Piece, ...]
+    foreign: tuple[CodeSegment, ...]
     """Methods assigned to others."""
     broken: Mapping[str, SyntaxProblem] = field(default_factory=dict)
     """Methods assigned to it that do not parse."""
@@ -61,7 +61,7 @@ class Contribution:
         names = {piece.name for piece in self.own if not piece.stub}
         return tuple(name for name in self.assigned if name in names)
 
-    def line_of(self, part: str) -> int:
+    def first_line_number(self, part: str) -> int:
         """Return the line on which a part of `code` begins, from 1."""
         before = self.parts[: self.parts.index(part)]
         return 1 + sum(text.count("\n") + 2 for text in before)
@@ -127,7 +127,9 @@ def _writers(unit: Unit, team: tuple[Contribution, ...]) -> list[str]:
     ]
 
 
-def _definitions(unit: Unit, team: tuple[Contribution, ...]) -> list[tuple[Contribution, Piece]]:
+def _definitions(
+    unit: Unit, team: tuple[Contribution, ...]
+) -> list[tuple[Contribution, CodeSegment]]:
     """Return the definitions of a method that count."""
     writers = _writers(unit, team)
     for member in sorted(team, key=lambda member: unit.name not in member.assigned):
@@ -138,14 +140,14 @@ def _definitions(unit: Unit, team: tuple[Contribution, ...]) -> list[tuple[Contr
 
 
 def _lines(
-    member: Contribution, piece: Piece, indent: str, decorators: tuple[str, ...] = ()
+    member: Contribution, piece: CodeSegment, indent: str, decorators: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Origin]]:
     """Yield the lines of a method as they stand in the class, with their origins."""
     if piece.code.startswith(("def ", "async ")):
         yield from ((indent + line, None) for line in decorators)
-    module = parsed(piece.code)
+    module = parse_or_none(piece.code)
     fixed = inside_strings(module) if module is not None else set()
-    begin = member.line_of(piece.code) if piece in member.own else 0
+    begin = member.first_line_number(piece.code) if piece in member.own else 0
     for number, line in enumerate(shift(piece.code.split("\n"), 1, fixed, "", indent).split("\n")):
         yield line, (member.agent, begin + number) if begin else None
     yield "", None
@@ -164,7 +166,7 @@ def _around(team: tuple[Contribution, ...]) -> Iterator[tuple[str, Origin]]:
     for member in team:
         for piece in member.functions:
             if piece.name not in names:
-                begin = member.line_of(piece.code)
+                begin = member.first_line_number(piece.code)
                 for number, line in enumerate(piece.code.split("\n")):
                     yield line, (member.agent, begin + number)
                 yield "", None

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.source_code import statements as bindings
-from llm_decpomdp.envs.source_code.parsing import parsed
+from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.envs.source_code.statements import first_line
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -64,7 +64,7 @@ def outline(code: str, class_name: str) -> Outline:
     Raises:
         ValueError: If the code does not parse or has no such class with something to write.
     """
-    module = parsed(code)
+    module = parse_or_none(code)
     node = find_class(module, class_name) if module is not None else None
     if module is None or node is None:
         raise ValueError(f"no class {class_name!r} in code that parses")
@@ -146,19 +146,19 @@ def _bound(statement: ast.stmt) -> frozenset[str]:
 # Skeletons of the real data that do not parse
 
 
-def repaired(code: str, class_name: str) -> str:
+def repair_skeleton(code: str, class_name: str) -> str:
     """Repair a skeleton with curly quotes, in a string, or with a docstring left open.
 
     Returns:
         A skeleton that parses, or the code itself if it cannot be repaired.
     """
-    module = parsed(code)
+    module = parse_or_none(code)
     if module is None:
         code = code.translate(CURLY_QUOTES)
-        module = parsed(code)
+        module = parse_or_none(code)
     if module is None:
-        code = _with_closed_docstrings(code)
-        module = parsed(code)
+        code = _close_docstrings(code)
+        module = parse_or_none(code)
     if module is not None and find_class(module, class_name) is None and len(module.body) == 1:
         text = ast.get_docstring(module, clean=False)
         if text is not None:
@@ -166,7 +166,7 @@ def repaired(code: str, class_name: str) -> str:
     return code
 
 
-def _with_closed_docstrings(code: str) -> str:
+def _close_docstrings(code: str) -> str:
     """Close the docstrings that are left open."""
     chunks: list[list[str]] = [[]]
     for line in code.split("\n"):
@@ -177,7 +177,7 @@ def _with_closed_docstrings(code: str) -> str:
     parts = ["\n".join(chunks[0])]
     for chunk in chunks[1:]:
         text = "\n".join(chunk)
-        if parsed(f"class _:\n{text}") is None:
+        if parse_or_none(f"class _:\n{text}") is None:
             indent = chunk[0][: len(chunk[0]) - len(chunk[0].lstrip())]
             text = f'{text.rstrip()}\n{indent}    """\n'
         parts.append(text)

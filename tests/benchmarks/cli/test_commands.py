@@ -13,7 +13,7 @@ from llm_decpomdp.benchmarks.cli.main import spread
 from llm_decpomdp.benchmarks.config.catalogue import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.oracle import answers
-from llm_decpomdp.registry import make, registered
+from llm_decpomdp.registry import make, registered_ids
 from tests.support.commands import call
 from tests.support.processes import ROOT, python
 
@@ -81,7 +81,7 @@ def test_list_names_every_environment_and_configuration(
 ) -> None:
     assert call("list") == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in (*registered(), *shipped()))
+    assert all(name in shown for name in (*registered_ids(), *shipped()))
 
 
 @pytest.mark.parametrize(

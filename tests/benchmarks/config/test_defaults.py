@@ -30,7 +30,7 @@ from llm_decpomdp.benchmarks.evaluation.request import Request
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export
 from llm_decpomdp.benchmarks.report.document import report
-from llm_decpomdp.registry import defaults, registered, takes
+from llm_decpomdp.registry import accepts_argument, defaults, registered_ids
 
 DATA = {"split": "", "source": ""}
 
@@ -43,12 +43,12 @@ def named(env_id: str) -> list[str]:
     return [f"env.id={env_id}", *splits, *["algorithm.name=grpo"] * alone]
 
 
-@pytest.mark.parametrize("env_id", registered())
+@pytest.mark.parametrize("env_id", registered_ids())
 def test_a_configuration_that_names_an_environment_plays_what_make_builds(env_id: str) -> None:
     config, own = load_config(None, named(env_id)), defaults(env_id)
     env, built = config.make_env(config.dataset.eval_split), llm_decpomdp.make(env_id)
     for key, argument in ARGUMENTS.items():
-        if takes(env_id, argument):
+        if accepts_argument(env_id, argument):
             assert attrgetter(key)(config) == own[argument] == env.spec_kwargs[argument], key
     assert (env.num_turns, env.discount, env.stop_when_solved) == (
         built.num_turns,

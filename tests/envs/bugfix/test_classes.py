@@ -68,13 +68,16 @@ def env(tmp_path):
 def as_it_is(env):
     """Everybody's methods without a change."""
     return {
-        role.agent: "\n\n".join(env.task.given[name] for name in role.owned(env.task))
+        role.agent: "\n\n".join(env.task.given[name] for name in role.owned_functions(env.task))
         for role in env.roles
     }
 
 
 def test_methods_are_dealt_out_and_shown_in_their_class(env):
-    assert [role.owned(env.task) for role in env.roles] == [("__init__", "left"), ("put",)]
+    assert [role.owned_functions(env.task) for role in env.roles] == [
+        ("__init__", "left"),
+        ("put",),
+    ]
     assert env.task.faulty == ("put",)
     prompt = env.reset(options={"task_id": BUG})[0]["fixer_1"]
     assert "if width < self.left():" in prompt and "Failed case: ShelfTest.test_put -> " in prompt

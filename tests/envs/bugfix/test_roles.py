@@ -22,7 +22,7 @@ def programs(tmp_path):
 def test_every_agent_owns_a_function_and_every_function_has_one_owner(num_agents):
     env = llm_decpomdp.make("bugfix-v0", num_agents=num_agents, split="all")
     for task in sample(env.tasks.tasks, 100):
-        shares = [role.owned(task) for role in env.roles]
+        shares = [role.owned_functions(task) for role in env.roles]
         assert all(shares)
         assert sorted(name for share in shares for name in share) == sorted(task.functions)
         assert max(map(len, shares)) - min(map(len, shares)) <= 1

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.bugfix.programs import Source, bundled_faults, bundled_sources, counts
-from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, counted
+from llm_decpomdp.envs.bugfix.programs import ProgramSource, bundled_faults, bundled_sources, counts
+from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, limit_steps
 from llm_decpomdp.envs.sandbox import Sandbox
 
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"
 
 
 def executed(body):
-    source = Source("Own/0", "", f"def square(x):\n{body}", "square", TEST)
+    source = ProgramSource("Own/0", "", f"def square(x):\n{body}", "square", TEST)
     (execution,) = source.run(Sandbox(), [source.code])
     return execution
 
@@ -40,7 +40,7 @@ def test_the_steps_of_all_tests_count_together():
 
 def test_only_the_code_of_these_names_is_counted():
     code = "import math\n\ndef f(x):\n    return g(x)\n\ndef g(x):\n    return x\n"
-    text = counted(code, {"f"})
+    text = limit_steps(code, {"f"})
     assert text.startswith("import math") and text.count("    __step__()") == 1
 
 

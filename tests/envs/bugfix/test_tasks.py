@@ -69,7 +69,7 @@ def test_bugs_lie_with_one_agent_or_with_several(num_agents):
     for spread, possible in (("one", {1}), ("across", {2})):
         env = llm_decpomdp.make("bugfix-v0", num_agents=num_agents, bugs=2, spread=spread)
         holders = {
-            sum(bool(set(role.owned(task)) & set(task.faulty)) for role in env.roles)
+            sum(bool(set(role.owned_functions(task)) & set(task.faulty)) for role in env.roles)
             for task in env.tasks.tasks
         }
         assert holders == possible

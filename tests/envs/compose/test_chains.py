@@ -8,7 +8,7 @@ import pytest
 
 from llm_decpomdp import make
 from llm_decpomdp.envs.compose.alone import best_alone
-from llm_decpomdp.envs.compose.chains import MAX_EQUAL, is_held_out, is_task, run, split_of
+from llm_decpomdp.envs.compose.chains import MAX_EQUAL, find_split, is_held_out, is_task, run
 from llm_decpomdp.envs.compose.steps import INPUTS, pair_steps, steps
 from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows
 
@@ -128,4 +128,4 @@ def test_the_bound_is_reached_by_the_best_guess():
 
 
 def test_splits_differ_by_chains():
-    assert {split_of(row["chain"]) for row in ROWS["long"]} == {"train", "test"}
+    assert {find_split(row["chain"]) for row in ROWS["long"]} == {"train", "test"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from llm_decpomdp.envs.coding.feedback import lost_results, names
 from llm_decpomdp.envs.source_code.completion import read
 from llm_decpomdp.envs.source_code.extraction import ATTEMPT, MAX_READ
-from llm_decpomdp.envs.source_code.parsing import find_function, syntax_tree, without_definition
+from llm_decpomdp.envs.source_code.parsing import find_function, remove_function, syntax_tree
 from llm_decpomdp.envs.source_code.statements import signature
 
 SQ = "def sq(x):\n    y = aux(x)\n    return y + 1"
@@ -424,10 +424,8 @@ def test_a_signature_is_the_entry_points_own(prompt, header):
 
 def test_a_preamble_is_the_prompt_without_the_entry_point():
     prompt = 'from typing import (\n    List,\n)\n\ndef poly(x):\n    return x\n\ndef f(x):\n    """import y"""\n'
-    assert (
-        without_definition(prompt, "f") == "from typing import List\n\ndef poly(x):\n    return x\n"
-    )
-    assert without_definition('def f(x):\n    """import duties are taxed"""\n', "f") == ""
+    assert remove_function(prompt, "f") == "from typing import List\n\ndef poly(x):\n    return x\n"
+    assert remove_function('def f(x):\n    """import duties are taxed"""\n', "f") == ""
 
 
 # Any text is legal

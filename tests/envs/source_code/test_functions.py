@@ -9,15 +9,15 @@ import pytest
 
 from llm_decpomdp.envs.source_code import functions as program_text
 from llm_decpomdp.envs.source_code.functions import (
-    added,
+    count_added_tokens,
     distance,
     edits,
     excerpt,
     function_text,
     functions,
-    statement_of,
+    header_and_docstring,
+    remove_docstring,
     statements,
-    without_docstring,
 )
 
 PROGRAM = '''import math
@@ -62,9 +62,9 @@ def test_all_line_ends_are_understood():
 
 def test_a_docstring_is_the_statement_and_can_be_cut_out():
     code = 'def f(\n    x,\n):\n    """Do.\n\n    >>> f(1)\n    """\n    return x\n'
-    assert statement_of(code, "f").endswith('>>> f(1)\n    """')
-    assert without_docstring(code, "f") == "def f(\n    x,\n):\n    return x\n"
-    assert without_docstring('def f():\n    """Do."""\n', "f") == 'def f():\n    """Do."""\n'
+    assert header_and_docstring(code, "f").endswith('>>> f(1)\n    """')
+    assert remove_docstring(code, "f") == "def f(\n    x,\n):\n    return x\n"
+    assert remove_docstring('def f():\n    """Do."""\n', "f") == 'def f():\n    """Do."""\n'
 
 
 @pytest.mark.parametrize(
@@ -156,22 +156,35 @@ def test_a_huge_change_is_measured_quickly():
 
 
 def test_what_is_written_beside_the_functions_counts_unless_the_program_has_it():
-    assert added(PROGRAM, statements(PROGRAM), ["one", "two"]) == 0
-    assert added("LIMIT = 4\n" + PROGRAM, statements(PROGRAM), ["one", "two"]) == 3
-    assert added("def help():\n    return 1\n", statements(PROGRAM), ["one", "two"]) > 5
+    assert count_added_tokens(PROGRAM, statements(PROGRAM), ["one", "two"]) == 0
+    assert count_added_tokens("LIMIT = 4\n" + PROGRAM, statements(PROGRAM), ["one", "two"]) == 3
+    assert (
+        count_added_tokens("def help():\n    return 1\n", statements(PROGRAM), ["one", "two"]) > 5
+    )
 
 
 def test_each_statement_counts_once_however_many_stand_on_a_line():
     lines = "import re\nimport math\nx = 'é'  # why\n"
     line = "import re; import math; x = 'é'\n"
-    assert added(lines, statements(""), []) == added(line, statements(""), []) > 4
-    assert added(line, statements(lines), []) == added(lines, statements(line), []) == 0
-    assert added("def f(): return 1", statements(""), ["f"]) == 0
-    assert added("import re; y = 1", statements(lines), []) == 3
-    assert added("a = 1;" * 1900, statements(""), []) == 5700
+    assert (
+        count_added_tokens(lines, statements(""), [])
+        == count_added_tokens(line, statements(""), [])
+        > 4
+    )
+    assert (
+        count_added_tokens(line, statements(lines), [])
+        == count_added_tokens(lines, statements(line), [])
+        == 0
+    )
+    assert count_added_tokens("def f(): return 1", statements(""), ["f"]) == 0
+    assert count_added_tokens("import re; y = 1", statements(lines), []) == 3
+    assert count_added_tokens("a = 1;" * 1900, statements(""), []) == 5700
 
 
 def test_a_decorated_helper_counts_with_its_decorators():
     plain, decorated = "def f():\n    return 1\n", "@cache\n@other\ndef f():\n    return 1\n"
-    assert added(decorated, statements(""), []) == added(plain, statements(""), []) + 4
-    assert added(decorated, statements(decorated), []) == 0
+    assert (
+        count_added_tokens(decorated, statements(""), [])
+        == count_added_tokens(plain, statements(""), []) + 4
+    )
+    assert count_added_tokens(decorated, statements(decorated), []) == 0

@@ -14,12 +14,18 @@ from llm_decpomdp.envs.writing.grounded_reward import (
     MAX_REWARD,
     TLDR_SCALE,
     Assessment,
-    Depth,
+    GroundingIntervals,
     at_least,
     at_most,
 )
-from llm_decpomdp.envs.writing.source_overlap import Source, names, numbers, repeated, stem
-from llm_decpomdp.envs.writing.text_measures import Band, Pair, finished, visible_length, words
+from llm_decpomdp.envs.writing.source_overlap import SourceText, names, numbers, repeated, stem
+from llm_decpomdp.envs.writing.text_measures import (
+    Interval,
+    TextPair,
+    finished,
+    visible_length,
+    words,
+)
 
 SOURCE = (
     "Yesterday Petra from Millbrook said that the fence costs $1,450. I paid three bills and called Oskar "
@@ -28,7 +34,7 @@ SOURCE = (
 
 
 def ground(text: str):
-    return Source(SOURCE).ground(text)
+    return SourceText(SOURCE).ground(text)
 
 
 # A band
@@ -39,7 +45,7 @@ def ground(text: str):
     [(-1, 0.0), (0, 0.0), (1, 0.5), (2, 1.0), (3, 1.0), (4, 1.0), (6, 0.5), (8, 0.0), (9, 0.0)],
 )
 def test_a_band_rises_and_falls(value, credit):
-    assert Band(0, 2, 4, 8).credit(value) == credit
+    assert Interval(0, 2, 4, 8).credit(value) == credit
 
 
 def test_a_band_without_an_upper_end_stays_full():
@@ -62,15 +68,15 @@ def test_a_word_counts_by_its_stem():
 
 
 def test_coverage_is_the_share_of_the_sources_words():
-    source = Source("Oskar mended fences. Petra slept.")
+    source = SourceText("Oskar mended fences. Petra slept.")
     assert source.ground("mended").coverage == pytest.approx(1 / 5)
     assert source.ground("mended fence sleep").coverage == pytest.approx(2 / 5)
 
 
 def test_entities_are_names_and_numbers():
-    assert Source(SOURCE).entities == {"Petra", "Millbrook", "Oskar", "1450"}
+    assert SourceText(SOURCE).entities == {"Petra", "Millbrook", "Oskar", "1450"}
     assert ground("petra wants 1450 now").entities == pytest.approx(2 / 4)
-    assert Source("nothing here").ground("x").entities == 1.0
+    assert SourceText("nothing here").ground("x").entities == 1.0
 
 
 def test_a_name_has_a_capital_letter_inside_of_a_sentence():
@@ -129,7 +135,9 @@ def test_cohesion_is_the_share_of_neighbors_from_the_same_sentence():
     assert ground("Petra and the posts").cohesion == 0.0
     assert ground("the fence, the unknown posts, the road").cohesion == pytest.approx(1 / 2)
     assert ground("fence, fence").cohesion == ground("").cohesion == 0.0
-    assert Source("Rain\nsun").ground("rain, sun").cohesion == 0.0  # a line ends a sentence, too
+    assert (
+        SourceText("Rain\nsun").ground("rain, sun").cohesion == 0.0
+    )  # a line ends a sentence, too
 
 
 def test_extracted_words_stand_beside_a_neighbor_of_the_source():
@@ -175,16 +183,19 @@ def test_endless_words_end_somewhere():
 
 def test_a_wider_second_text_is_no_longer_one():
     first, second = "One two three.", "Four five six seven."
-    plain, wide = Pair(first, second), Pair(first, second.replace(" ", " " * 20) + "\u200b" * 99)
+    plain, wide = (
+        TextPair(first, second),
+        TextPair(first, second.replace(" ", " " * 20) + "\u200b" * 99),
+    )
     assert plain.visible_ratio == plain.length_ratio == wide.visible_ratio == 20 / 14
     assert wide.length_ratio > 5  # what v0 looks at, as upstream does
-    assert Pair("\u200b", "text").visible_ratio == 0.0
+    assert TextPair("\u200b", "text").visible_ratio == 0.0
 
 
 # The credit of a text
 
 
-DEPTH = Depth(*[at_least(0.0, 1.0)] * 6, at_most(0.0, 1.0))
+DEPTH = GroundingIntervals(*[at_least(0.0, 1.0)] * 6, at_most(0.0, 1.0))
 
 
 def test_the_grounding_of_a_text_is_the_documented_formula():
@@ -205,7 +216,7 @@ def test_the_grounding_of_a_text_is_the_documented_formula():
 
 
 def assess(first: str, second: str, source: str = SOURCE) -> Assessment:
-    return Assessment(source, Pair(first, second), TLDR_SCALE)
+    return Assessment(source, TextPair(first, second), TLDR_SCALE)
 
 
 def test_the_points_are_the_credits_through_their_gates():
@@ -281,7 +292,7 @@ def test_an_empty_text_earns_nothing():
 def test_transitions_are_whole_words_and_arxiv_joins_with_a_gap():
     assert assess("x", "soap ashes butter").kinds == []
     assert assess("x", "so, overall").kinds == ["cause_effect", "summary"]
-    joined = Assessment(SOURCE, Pair("it is the", "refore"), ARXIV_SCALE)
+    joined = Assessment(SOURCE, TextPair("it is the", "refore"), ARXIV_SCALE)
     assert joined.kinds == []
 
 

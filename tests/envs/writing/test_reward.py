@@ -15,7 +15,7 @@ from llm_decpomdp.envs.writing.reward import (
     LevelReward,
 )
 from llm_decpomdp.envs.writing.roles import ARXIV, TLDR, writing_team
-from llm_decpomdp.envs.writing.text_measures import STOP_WORDS, TRANSITIONS, Pair, transitions
+from llm_decpomdp.envs.writing.text_measures import STOP_WORDS, TRANSITIONS, TextPair, transitions
 
 TLDR_REWARD = LevelReward(writing_team(TLDR, 2), TLDR_KNOTS)
 ARXIV_REWARD = LevelReward(writing_team(ARXIV, 2), ARXIV_KNOTS)
@@ -31,7 +31,7 @@ def text(tokens: int, length: int, unique: int, letter: str = "q") -> str:
 
 
 def points(reward: LevelReward, first: str, second: str) -> dict[str, float]:
-    return reward.points(Pair(first, second))
+    return reward.points(TextPair(first, second))
 
 
 def test_the_lists_have_the_sizes_of_the_system_that_they_come_from() -> None:
@@ -120,7 +120,7 @@ def test_the_vocabulary_ratio_earns_points(genre: str, unique: int, earns: float
 
 
 def test_stop_words_count_as_different_words() -> None:
-    pair = Pair("the and of", "the and of on in is")
+    pair = TextPair("the and of", "the and of on in is")
     assert pair.vocabulary_ratio == 2.0
 
 
@@ -170,7 +170,7 @@ def fitting(reward: LevelReward, phrases: str) -> tuple[str, str]:
 def test_tldr_wants_a_jaccard_index_of_three_percent(shared: int, earns: float) -> None:
     first = text(20, 120, 20)
     second = " ".join([*first.split()[:shared], *text(80, 399, 80, letter="z").split()])
-    pair = Pair(first, second)
+    pair = TextPair(first, second)
     assert pair.overlap == pytest.approx(shared / 100)
     assert points(TLDR_REWARD, first, second)["overlap"] == pytest.approx(earns)
 
@@ -184,14 +184,14 @@ def test_arxiv_wants_a_jaccard_index_of_23_percent(shared: int, earns: float) ->
     common = [f"b{number:03d}" for number in range(shared)]
     first = " ".join(([*common, *text(own, 500, own, "q").split()] * 4)[:140])
     second = " ".join(([*common, *text(rest, 500, rest, "z").split()] * 4)[:196])
-    pair = Pair(first, second)
+    pair = TextPair(first, second)
     assert pair.overlap == pytest.approx(shared / 100)
     assert points(ARXIV_REWARD, first, second)["overlap"] == pytest.approx(earns)
 
 
 def test_two_texts_of_stop_words_overlap_in_full() -> None:
-    assert Pair("the and of", "is it").overlap == 1.0
-    assert Pair("!!", "??").overlap == 1.0
+    assert TextPair("the and of", "is it").overlap == 1.0
+    assert TextPair("!!", "??").overlap == 1.0
 
 
 # Transitions

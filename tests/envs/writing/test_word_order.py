@@ -35,7 +35,7 @@ def test_classes_are_frequent_words_numbers_names_and_endings():
     assert order.classes(tokens(text)) == [
         ".", "ing", "the", "<number>", "<name>", ",", "ed", "ly", "<name>", "<other>", ".",
     ]  # fmt: skip
-    assert order.class_of("red", begins=False) == "<other>"  # too short for an ending
+    assert order.token_class("red", begins=False) == "<other>"  # too short for an ending
 
 
 def test_pairs_of_the_source_do_not_count_and_few_pairs_count_little():

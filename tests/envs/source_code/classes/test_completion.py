@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.envs.source_code.classes.completion import read_class
-from llm_decpomdp.envs.source_code.classes.skeleton import is_stub, outline, repaired
-from llm_decpomdp.envs.source_code.parsing import parsed
+from llm_decpomdp.envs.source_code.classes.skeleton import is_stub, outline, repair_skeleton
+from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from tests.envs.class_examples import shape_task
 
 AREA = "def area(self):\n    # of a rectangle\n    return self.width * self.height"
@@ -241,7 +241,7 @@ def test_what_holds_no_method_is_no_method(completion, shape):
     ],
 )
 def test_a_body_that_does_nothing_is_a_stub(body, stub):
-    tree = parsed(f"def f(self):\n    {body}\n")
+    tree = parse_or_none(f"def f(self):\n    {body}\n")
     assert is_stub(tree.body[0]) is stub
 
 
@@ -262,7 +262,7 @@ def test_a_bare_constructor_is_complete_and_a_documented_one_is_not():
     ids=["quotes", "string", "open"],
 )
 def test_broken_skeletons_are_repaired(code):
-    assert "f" in outline(repaired(code, "A"), "A").names
+    assert "f" in outline(repair_skeleton(code, "A"), "A").names
 
 
 def test_what_is_no_class_is_refused():
