@@ -18,7 +18,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import collect
 
 from llm_decpomdp.branching import branch
-from llm_decpomdp.integrations.games import shared, task_ids
+from llm_decpomdp.integrations.games import shared_env, task_ids
 from llm_decpomdp.validation import unknown
 
 RETURN = "return"
@@ -38,7 +38,7 @@ def team(env_id: str = "coophumaneval-v0", seed: int = 0, **env_options: Any) ->
         KeyError, ValueError: As `llm_decpomdp.make`.
         TypeError: If the environment has no tasks.
     """
-    env = shared(env_id, env_options)
+    env = shared_env(env_id, env_options)
     samples = [Sample(id=task_id, input=task_id) for task_id in task_ids(env)]
     return Task(
         dataset=MemoryDataset(samples, name=env_id),
@@ -56,7 +56,7 @@ def play(env_id: str, seed: int, env_options: dict[str, Any]) -> Solver:
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        env = branch(shared(env_id, env_options))
+        env = branch(shared_env(env_id, env_options))
         for name in model_roles():
             if name not in env.possible_agents:
                 raise ValueError(unknown("model role", name, env.possible_agents))

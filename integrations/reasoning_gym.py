@@ -15,7 +15,7 @@ from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import MAX_ACTION_LENGTH, requested_task
-from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, solo
+from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 
 def questions(
@@ -36,7 +36,7 @@ def questions(
         ValueError: If there is no such data set.
         TypeError: If it has no such field.
     """
-    return solo(
+    return from_single_agent(
         partial(Questions, dataset, agent, instructions, {"seed": 0, **config}),
         agent,
         info_keys=("task_index",),

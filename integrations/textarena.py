@@ -17,7 +17,7 @@ import textarena
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import MAX_ACTION_LENGTH, requested_task
-from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, solo
+from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 _GLOBAL_GENERATORS = threading.Lock()
 
@@ -34,7 +34,7 @@ def game(game_id: str, *, agent: str = "player_0", **options: Any) -> FromSingle
         ValueError: If there is no such game; or, from `reset`, if it is one for several players.
         TypeError: If it has no such option.
     """
-    return solo(partial(Game, game_id, options), agent)
+    return from_single_agent(partial(Game, game_id, options), agent)
 
 
 class Game(gymnasium.Env[str, str]):

@@ -9,14 +9,20 @@ __version__ = "0.1.0"
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import Episode, Turn, Verdict
-from llm_decpomdp.oracle import Answers, answers
+from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.policy import Completion, Policy
 from llm_decpomdp.registry import make, pprint_registry, register, spec
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.testing.checker import check_env
-from llm_decpomdp.wrappers.from_single_agent import solo
-from llm_decpomdp.wrappers.merge_agents import joint
-from llm_decpomdp.wrappers.single_agent_view import seat
+from llm_decpomdp.wrappers.from_single_agent import from_single_agent
+from llm_decpomdp.wrappers.merge_agents import merge_agents
+from llm_decpomdp.wrappers.single_agent_view import single_agent_view
+
+# Former names, which go on working.
+Answers = Oracle
+seat = single_agent_view
+solo = from_single_agent
+joint = merge_agents
 
 try:
     import llm_decpomdp.envs  # noqa: F401  isort: skip  (registers the ids)
@@ -34,6 +40,7 @@ __all__ = [
     "Completion",
     "DecPOMDPEnv",
     "Episode",
+    "Oracle",
     "Policy",
     "Turn",
     "UnicodeText",
@@ -41,11 +48,14 @@ __all__ = [
     "__version__",
     "answers",
     "check_env",
+    "from_single_agent",
     "joint",
     "make",
+    "merge_agents",
     "pprint_registry",
     "register",
     "seat",
+    "single_agent_view",
     "solo",
     "spec",
 ]

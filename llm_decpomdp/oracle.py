@@ -39,8 +39,8 @@ def answers(env: object) -> Oracle:
     A wrapper's are those of the environment in it. An environment of another class tells its own by a function:
 
         @llm_decpomdp.answers.register(MyEnv)
-        def tell(env: MyEnv) -> llm_decpomdp.Answers:
-            return llm_decpomdp.Answers({"writer_0": env.solution}, secrets=[env.test])
+        def tell(env: MyEnv) -> llm_decpomdp.Oracle:
+            return llm_decpomdp.Oracle({"writer_0": env.solution}, secrets=[env.test])
 
     The class decides, so a wrapper can tell others in the same way. There are none where nothing is registered.
 

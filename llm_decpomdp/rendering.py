@@ -33,7 +33,7 @@ def transcript(env: DecPOMDPEnv) -> str:
         for agent, prompt in turn.prompts.items():
             parts.append(f"--- {agent} sees ---\n{prompt}")
             parts.append(f"--- {agent} answers ---\n{turn.completions[agent]}")
-        parts.append(f"--- verdict ---\n{judgement(env.reward, turn.verdict)}")
+        parts.append(f"--- verdict ---\n{format_verdict(env.reward, turn.verdict)}")
     for agent, prompt in episode.prompts.items():
         if prompt:
             parts.append(f"--- {agent} sees now ---\n{prompt}")

@@ -93,7 +93,10 @@ def idlers(task: Task, roles: Sequence[Role]) -> Iterator[Subject]:
 
 def _unrepaired(task: BugTask, roles: Sequence[Role]) -> dict[str, str]:
     fixers = [role for role in roles if isinstance(role, FixerRole)]
-    texts = {f.agent: [function_text(task.buggy, name) for name in f.owned(task)] for f in fixers}
+    texts = {
+        f.agent: [function_text(task.buggy, name) for name in f.owned_functions(task)]
+        for f in fixers
+    }
     return {agent: "\n\n".join(parts) for agent, parts in texts.items()}
 
 

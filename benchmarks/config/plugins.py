@@ -40,7 +40,7 @@ def origins_of(names: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def _origin(kind: str, name: str) -> str | None:
     """Return the installed package that a name is of, and its version; `None` for a path."""
-    if kind == "environment" and name in registry.registered():
+    if kind == "environment" and name in registry.registered_ids():
         return registry.origin(name)
     return plugin_origin(kind, name, BUILT_IN.get(kind, ()))
 

@@ -27,7 +27,7 @@ from llm_decpomdp.validation import check_whole
 
 def submission(
     completion: str,
-    owned_functions: tuple[str, ...],
+    owned: tuple[str, ...],
     others: tuple[str, ...],
     given: Collection[str] = (),
     opening: str = "",
@@ -45,7 +45,7 @@ def submission(
             count where there are no others.
     """
     reader = CompletionReader(completion, {*others, *given}, opening, prompt)
-    readings = {name: reader.read(name) for name in owned_functions}
+    readings = {name: reader.read(name) for name in owned}
     defined = {name: reading for name, reading in readings.items() if reading.defined}
     broken = next((reading for reading in defined.values() if reading.problem), None)
     whole = [name for name, reading in defined.items() if not reading.problem]
@@ -54,7 +54,7 @@ def submission(
     fallbacks = {**reader.fallbacks, **counts}
     if broken is not None:
         return Submission(broken.code, submitted, broken.problem, fallbacks=fallbacks)
-    kept = set(functions(code)) - set(others) - (set(owned_functions) - set(whole))
+    kept = set(functions(code)) - set(others) - (set(owned) - set(whole))
     text = remove_bindings(excerpt(code, kept, rest=True), others)
     return Submission(text, submitted, fallbacks=fallbacks)
 
@@ -81,13 +81,13 @@ class FixerRole(Writer):
 
     def read(self, task: BugTask, completion: str) -> Submission:
         """Read the agent's completion."""
-        owned_functions = self.owned_functions(task)
+        owned = self.owned_functions(task)
         if task.known is not None:
-            return task.known.read(self.agent, completion, owned_functions)
-        others = tuple(name for name in task.functions if name not in owned_functions)
-        given = bound_names(task.buggy).difference(owned_functions)
-        opening = f"{signature(task.buggy, owned[0])}:\n" if len(owned_functions) == 1 else ""
-        return submission(completion, owned_functions, others, given, opening, task.buggy)
+            return task.known.read(self.agent, completion, owned)
+        others = tuple(name for name in task.functions if name not in owned)
+        given = bound_names(task.buggy).difference(owned)
+        opening = f"{signature(task.buggy, owned[0])}:\n" if len(owned) == 1 else ""
+        return submission(completion, owned, others, given, opening, task.buggy)
 
     def reference(self, task: BugTask) -> str:
         """Return the agent's functions without bugs."""
@@ -95,7 +95,7 @@ class FixerRole(Writer):
 
     def instructions(self, task: BugTask, feedback: Sequence[str] = ()) -> str:
         """Return the program, the purpose of its entry function, feedback about its tests, and the rules."""
-        owned_functions = ", ".join(f"`{name}`" for name in self.owned_functions(task))
+        owned = ", ".join(f"`{name}`" for name in self.owned_functions(task))
         return "\n".join(
             [
                 "The Python program below has one or more bugs. Repair it."
@@ -111,11 +111,11 @@ class FixerRole(Writer):
                 "",
                 *feedback,
                 "Rules:",
-                *(f"- {rule}" for rule in self._rules(owned_functions)),
+                *(f"- {rule}" for rule in self._rules(owned)),
             ]
         )
 
-    def _rules(self, owned_functions: str) -> tuple[str, ...]:
+    def _rules(self, owned: str) -> tuple[str, ...]:
         again = f"Write {owned} again, complete and with the same name and parameters"
         mates = (
             ("The bugs may all lie in functions of team-mates. Do not write these functions.",)

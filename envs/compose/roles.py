@@ -123,7 +123,7 @@ class HelperRole(Writer):
 
         The references of one task have the same name. Over many tasks all names are equally frequent.
         """
-        return f"def {self.drawn_name(task)}(x):\n    return {nested(self.share(task), 'x')}\n"
+        return f"def {self.drawn_name(task)}(x):\n    return {nest_steps(self.share(task), 'x')}\n"
 
     def drawn_name(self, task: ComposeTask) -> str:
         """Return the name of its function in the references of a task."""

@@ -41,7 +41,8 @@ def level_feedback(assessment: Assessment, places: Places) -> list[str]:
     where = "both texts" if scale.joins else "the second text"
     return [
         *lines,
-        f"- Length ratio (second / first text): {pair.visible_ratio:.2f}, wanted {_describe_interval(scale.length)}",
+        f"- Length ratio (second / first text): {pair.visible_ratio:.2f}, wanted "
+        f"{_describe_interval(scale.length)}",
         f"- Vocabulary ratio (different words, second / first text): {pair.vocabulary_ratio:.2f}, wanted "
         f"{_describe_interval(scale.vocabulary)}",
         f"- Shared content words of both texts: {pair.overlap:.1%}, wanted {scale.overlap.full:.0%} to "

@@ -170,7 +170,7 @@ class Grounding:
     extracted: float
     unfounded: tuple[str, ...]
     copied: float
-    repetition: float
+    repeated: float
 
 
 class SourceText:
@@ -212,7 +212,7 @@ class SourceText:
             extracted=self._extracted_share(lower),
             unfounded=tuple(sorted(numbers(text) - self.numbers)),
             copied=self._copied_words(shared) / len(text_content) if text_content else 0.0,
-            repetition=repetition(spoken),
+            repeated=repetition(spoken),
         )
 
     def _phrases(self, sequence: Sequence[str]) -> float:

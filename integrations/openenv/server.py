@@ -30,7 +30,7 @@ from llm_decpomdp.integrations.openenv.messages import (
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.registry import make
 from llm_decpomdp.validation import requested_task
-from llm_decpomdp.wrappers.single_agent_view import seat as seat_of
+from llm_decpomdp.wrappers.single_agent_view import single_agent_view
 
 MAX_SESSIONS = 64
 
@@ -66,7 +66,7 @@ def app(
         A FastAPI application. It asks nobody who they are: serve it where only friends reach it.
 
     Raises:
-        KeyError, TypeError, ValueError: As `llm_decpomdp.make` and `llm_decpomdp.seat`.
+        KeyError, TypeError, ValueError: As `llm_decpomdp.make` and `llm_decpomdp.single_agent_view`.
         ValueError: If there are partners without a seat.
     """
     if partners and seat is None:
@@ -195,7 +195,7 @@ def seat_sessions(
     env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
 ) -> type[ServerSession]:
     """Return the class of sessions in which a client plays one agent beside policies."""
-    view, turn = seat_of(env, agent, partners), _env_lock(env)
+    view, turn = single_agent_view(env, agent, partners), _env_lock(env)
 
     class SeatSession(ServerSession):
         def __init__(self) -> None:

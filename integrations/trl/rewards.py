@@ -30,7 +30,7 @@ def seat_reward(
         partners: A policy for each other agent.
 
     Raises:
-        KeyError, TypeError: As `llm_decpomdp.seat`.
+        KeyError, TypeError: As `llm_decpomdp.single_agent_view`.
     """
     check_team(env.possible_agents, agent, partners)
 

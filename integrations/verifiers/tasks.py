@@ -8,7 +8,7 @@ from typing import Any
 import verifiers.v1 as vf
 from pydantic import Field
 
-from llm_decpomdp.integrations.games import shared, task_ids
+from llm_decpomdp.integrations.games import shared_env, task_ids
 
 
 class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # verifiers has no types for mypy
@@ -28,7 +28,7 @@ class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # verifiers ha
             ValueError: If there is no such environment or option.
         """
         try:
-            return shared(self.env_id, self.env_options)
+            return shared_env(self.env_id, self.env_options)
         except KeyError as error:  # which pydantic and the command line would show as a traceback
             raise ValueError(error.args[0]) from error
 

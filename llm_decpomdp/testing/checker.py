@@ -19,7 +19,7 @@ from pettingzoo import ParallelEnv
 from llm_decpomdp import registry
 from llm_decpomdp.branching import Restorable
 from llm_decpomdp.oracle import answers
-from llm_decpomdp.testing.copies import check_branches, check_copies, check_snapshots, copied
+from llm_decpomdp.testing.copies import check_branches, check_copies, check_snapshots, make_copy
 from llm_decpomdp.testing.decentralization import check_decentralisation
 from llm_decpomdp.testing.player import Secrets, StepRecord, TextEnv, Trial, difference
 from llm_decpomdp.testing.rules import ConformanceError, check_all, require, short
@@ -116,7 +116,7 @@ def _maker(env: Any, kwargs: Mapping[str, Any]) -> Callable[[], TextEnv]:
             f"check_env got a {type(env).__name__}, which is built already, and the arguments "
             f"{sorted(kwargs)}: give them with an id, or with a function that builds it"
         )
-    return partial(copied, env, "copy.deepcopy", "before it is played")
+    return partial(make_copy, env, "copy.deepcopy", "before it is played")
 
 
 def _secrets(env: TextEnv) -> Sequence[str]:

@@ -23,7 +23,7 @@ from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions, requested_t
 Step = tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
 
 
-def solo(
+def from_single_agent(
     make: Callable[[], Any],
     agent: str = "agent_0",
     *,
@@ -45,7 +45,7 @@ def solo(
 
 
 class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
-    """A team of one agent, who plays a foreign environment; `solo` makes it.
+    """A team of one agent, who plays a foreign environment; `from_single_agent` makes it.
 
     The foreign environment is always reset with a seed: `reset()` without one draws the next from a generator of
     its own, so that no global generator decides.

@@ -12,7 +12,7 @@ from llm_decpomdp.wrappers.centralized import MISSING, UNTAGGED, join_prompts, r
 from llm_decpomdp.wrappers.single_agent_view import TeamView
 
 
-def joint(env: ParallelEnv[str, Any, Any]) -> MergedAgents:
+def merge_agents(env: ParallelEnv[str, Any, Any]) -> MergedAgents:
     """Return the view of one player who stands for all agents, as a Gymnasium environment.
 
     The problem is another one than the team's, since its player knows all that the agents know: an upper bound.
@@ -29,7 +29,7 @@ def joint(env: ParallelEnv[str, Any, Any]) -> MergedAgents:
 
 
 class MergedAgents(TeamView):
-    """The view of one player who stands for all agents; `joint` makes it.
+    """The view of one player who stands for all agents; `merge_agents` makes it.
 
     Its infos are those of the first agent, and say how much of the last completion had no tags: `untagged` and
     `missing_parts`.

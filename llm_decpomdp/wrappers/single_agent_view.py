@@ -137,7 +137,7 @@ _ANSWERING = threading.RLock()
 """Lock of the policies, which seats in several threads share, and which need not be safe there."""
 
 
-def seat(
+def single_agent_view(
     env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
 ) -> SingleAgentView:
     """Return one agent's view of a team environment, as a Gymnasium environment.
@@ -157,7 +157,7 @@ def seat(
 
 
 class SingleAgentView(TeamView):
-    """One agent's view; `seat` makes it.
+    """One agent's view; `single_agent_view` makes it.
 
     Equal seeds and actions give equal episodes: a partner with a random stream begins it anew in every turn, from
     the episode's seed, the turn and its agent, and so it answers a prompt in forks as in the original. One whose
@@ -212,7 +212,7 @@ class SingleAgentView(TeamView):
 
 
 def check_team(agents: list[str], agent: str, partners: Mapping[str, Policy]) -> None:
-    """Check that there is a policy for each agent but one; errors as of `seat`."""
+    """Check that there is a policy for each agent but one; errors as of `single_agent_view`."""
     if agent not in agents:
         raise KeyError(unknown("agent", agent, agents))
     others = [mate for mate in agents if mate != agent]

@@ -7,7 +7,14 @@ from typing import Any
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.envs.probes.parts import Cues, Points, ProbeTask, Words, probe_env, probe_task
+from llm_decpomdp.envs.probes.parts import (
+    CueObservations,
+    Points,
+    ProbeTask,
+    Words,
+    probe_env,
+    probe_task,
+)
 from llm_decpomdp.wrappers.channel import ChannelEnv, add_channel
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
 from studies.hypotheses.training import every_start, team_of, train, value
@@ -33,7 +40,7 @@ def told(options: dict[str, Any]) -> ChannelEnv:
         probe_task(f"told/{secret}", place, [secret, ""], ["", secret])
         for place, secret in enumerate(SECRETS)
     ]
-    env = probe_env("told", tasks, Points(_second_says_it, 0.0), Cues(), 1, 1.0, None)
+    env = probe_env("told", tasks, Points(_second_says_it, 0.0), CueObservations(), 1, 1.0, None)
     return add_channel(env, {"bandwidth": 1, **options})
 
 
@@ -59,7 +66,9 @@ def channels(seed: int) -> Measures:
         measures[name] = value(env, team)
         episodes = play_episodes(env, team, every_start(env) * 16)
         texts = [episode.groups[0].completions["player_0"][0].text for episode in episodes]
-        measures[f"said, {name}"] = sum(env.options.passed(t) != "" for t in texts) / len(texts)
+        measures[f"said, {name}"] = sum(env.options.clean_message(t) != "" for t in texts) / len(
+            texts
+        )
     return measures
 
 

@@ -15,7 +15,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.env import GRADES
 from llm_decpomdp.envs.probes.parts import (
     LETTERS,
-    Cues,
+    CueObservations,
     Points,
     ProbeTask,
     Words,
@@ -177,7 +177,7 @@ def _written(split: bool, agents: int) -> DecPOMDPEnv:
         )
         for place, pair in enumerate(PAIRS)
     ]
-    return probe_env("written", tasks, Points(_right_letters, 0.0), Cues(), 1, 1.0, None)
+    return probe_env("written", tasks, Points(_right_letters, 0.0), CueObservations(), 1, 1.0, None)
 
 
 def _right_letters(task: ProbeTask, words: Words) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp import answers, check_env, make, seat, solo
+from llm_decpomdp import answers, check_env, from_single_agent, make, single_agent_view
 from llm_decpomdp.agents import Constant, RandomText
 from llm_decpomdp.integrations import openenv as adapter
 from tests.foreign_envs import Rendezvous
@@ -43,7 +43,7 @@ def test_a_client_of_openenv_plays_the_team_as_it_is_played_here() -> None:
 
 def test_a_client_of_openenv_plays_one_seat_and_sees_no_more() -> None:
     partners = {"player_1": RandomText()}
-    local = seat(make("probe-turns-v0"), "player_0", partners)
+    local = single_agent_view(make("probe-turns-v0"), "player_0", partners)
     options = {"seat": "player_0", "partners": partners}
     with served("probe-turns-v0", **options) as address, session(address) as env:
         first = env.reset(seed=7)
@@ -152,7 +152,11 @@ def test_a_tiny_model_learns_over_the_connection_what_it_learns_here() -> None:
         env = adapter.client(address)
         over_there = curve(env, tasks, updates=30)
         env.close()
-    here = curve(solo(lambda: seat(make("probe-halves-v0"), "player_0", partners)), tasks, 30)
+    here = curve(
+        from_single_agent(lambda: single_agent_view(make("probe-halves-v0"), "player_0", partners)),
+        tasks,
+        30,
+    )
     assert over_there == here and np.mean(here[:3]) < 0.3 < 0.4 < np.mean(here[-3:])
 
 

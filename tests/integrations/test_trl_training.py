@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp import make, seat
+from llm_decpomdp import make, single_agent_view
 from llm_decpomdp.agents import Constant, Gold, tiny_causal_lm
 from llm_decpomdp.integrations import trl as adapter
 from tests.support.processes import ROOT
@@ -158,7 +158,9 @@ class SeatWithOneTool:
     """A seat as `environment_factory` takes it: every public method but these three would be a tool too."""
 
     def __init__(self) -> None:
-        self._seat = seat(make("probe-turns-v0"), "player_0", {"player_1": Constant("a")})
+        self._seat = single_agent_view(
+            make("probe-turns-v0"), "player_0", {"player_1": Constant("a")}
+        )
         self._earned, self._over = 0.0, False
 
     def reset(self, task_id: str, **_: Any) -> None:

@@ -6,7 +6,7 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from llm_decpomdp import joint, make
+from llm_decpomdp import make, merge_agents
 from llm_decpomdp.wrappers.centralized import TEAM, join_parts
 from tests.foreign_envs import Rendezvous
 from tests.wrapper_cases import Paying
@@ -14,7 +14,7 @@ from tests.wrapper_cases import Paying
 
 @pytest.mark.parametrize("env_id", ["probe-turns-v0", "probe-halves-v0", "probe-relay-v0"])
 def test_a_joint_view_is_the_centralised_team(env_id):
-    team, view = make(env_id, centralized=True), joint(make(env_id))
+    team, view = make(env_id, centralized=True), merge_agents(make(env_id))
     agents = make(env_id).possible_agents
     texts = (join_parts(dict.fromkeys(agents, "a")), "a", join_parts({agents[0]: "b"}))
     for seed in range(50):
@@ -27,7 +27,7 @@ def test_a_joint_view_is_the_centralised_team(env_id):
 
 
 def test_a_wrapped_or_foreign_team_has_a_joint_view():
-    view = joint(Paying(Rendezvous()))
+    view = merge_agents(Paying(Rendezvous()))
     prompt, _ = view.reset(seed=0)
     word = prompt.rpartition("Write ")[2].rstrip(".")
     parts = join_parts({"left_0": word, "right_0": word})
@@ -41,7 +41,7 @@ def test_a_wrapped_or_foreign_team_has_a_joint_view():
 
 def test_what_is_no_team_has_no_joint_view():
     with pytest.raises(TypeError, match=r"of a pettingzoo.ParallelEnv, got a Env"):
-        joint(gymnasium.Env())
+        merge_agents(gymnasium.Env())
 
 
 def test_players_with_rewards_of_their_own_have_no_joint_view():
@@ -50,7 +50,7 @@ def test_players_with_rewards_of_their_own_have_no_joint_view():
             prompts, _, *rest = super().result(actions, found, over)
             return prompts, {"left_0": 1.0, "right_0": 0.0}, *rest
 
-    view = joint(Rivals())
+    view = merge_agents(Rivals())
     view.reset(seed=0)
     with pytest.raises(ValueError, match=r"one reward for all, got .*'right_0': 0.0"):
         view.step("")

@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp import Oracle, joint, make, seat
+from llm_decpomdp import Oracle, make, merge_agents, single_agent_view
 from llm_decpomdp.agents import Constant, Gold, RandomText
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.policy import Policy
@@ -26,7 +26,7 @@ TURNS = "probe-turns-v0"
 def told(agent, **kwargs):
     """A seat of the turns probe, whose partner is random."""
     partner = {"player_0": "player_1", "player_1": "player_0"}[agent]
-    return seat(make(TURNS, **kwargs), agent, {partner: RandomText()})
+    return single_agent_view(make(TURNS, **kwargs), agent, {partner: RandomText()})
 
 
 def play(env, texts, seed=None):
@@ -50,7 +50,7 @@ def play(env, texts, seed=None):
 def test_a_seat_plays_as_the_team_with_its_partners_texts_filled_in(env_id, options, agent):
     team, env = make(env_id, **options), make(env_id, **options)
     mates = {mate: Constant("b") for mate in team.possible_agents if mate != agent}
-    view = seat(env, agent, mates)
+    view = single_agent_view(env, agent, mates)
     for seed in range(50):
         prompts, infos = team.reset(seed=seed)
         assert view.reset(seed=seed) == (prompts[agent], infos[agent])
@@ -62,7 +62,7 @@ def test_a_seat_plays_as_the_team_with_its_partners_texts_filled_in(env_id, opti
 
 def test_a_gold_partner_answers_in_the_seats_own_task():
     env = make("coophumaneval-v0", source="bundled", num_turns=2)
-    view = seat(env, "main_0", {"aux_0": Gold()})
+    view = single_agent_view(env, "main_0", {"aux_0": Gold()})
     task = env.tasks.tasks[2]
     view.reset(options={"task_id": task.task_id})
     _, reward, terminated, truncated, info = view.step(env.roles[1].reference(task))
@@ -86,8 +86,8 @@ def test_gymnasiums_wrappers_and_vectors_take_seats():
 def test_equal_seeds_give_equal_episodes_with_a_random_partner():
     mates = {"right_0": RandomText()}
     first, second = (
-        seat(Echo(), "left_0", mates),
-        seat(Echo(), "left_0", {"right_0": RandomText(7)}),
+        single_agent_view(Echo(), "left_0", mates),
+        single_agent_view(Echo(), "left_0", {"right_0": RandomText(7)}),
     )
     assert play(first, "abc", seed=5) == play(second, "abc", seed=5)
     assert play(first, "abc", seed=5) != play(first, "abc", seed=6)
@@ -104,7 +104,7 @@ class Echo(Rendezvous):
 @pytest.mark.parametrize("wrapper", [lambda env: env, Greeting, Counting])
 @pytest.mark.parametrize("copy", ["fork", "pickle"])
 def test_a_copy_continues_as_the_original_and_changes_nothing_in_it(wrapper, copy):
-    view = seat(wrapper(Echo()), "left_0", {"right_0": RandomText()})
+    view = single_agent_view(wrapper(Echo()), "left_0", {"right_0": RandomText()})
     twin_of = (lambda v: v.fork()) if copy == "fork" else (lambda v: pickle.loads(pickle.dumps(v)))
     for played in (0, 1):
         play(view, "x" * played, seed=1)
@@ -145,7 +145,7 @@ HIDDEN = (ParallelEnv, Task, TaskSet, Oracle, Policy)
 
 def test_nothing_public_leads_from_a_seat_to_the_team_its_answers_or_its_partners():
     env = make("coophumaneval-v0", source="bundled", num_turns=2)
-    view = seat(env, "main_0", {"aux_0": Gold(env, "aux_0")})
+    view = single_agent_view(env, "main_0", {"aux_0": Gold(env, "aux_0")})
     result = view.reset(seed=0), view.step("def f(): pass")
     for root in (view, TimeLimit(view, 3), view.fork(), *result):
         found = {path: type(value) for path, value in reachable(root).items()}
@@ -175,16 +175,16 @@ def test_the_walk_finds_what_is_not_hidden():
 )
 def test_a_team_that_does_not_fit_is_refused(agent, partners, error, text):
     with pytest.raises(error, match=text):
-        seat(words(), agent, partners)
+        single_agent_view(words(), agent, partners)
 
 
 def test_what_is_no_team_of_texts_is_refused():
     with pytest.raises(TypeError, match=r"of a pettingzoo.ParallelEnv, got a TimeLimit"):
-        seat(TimeLimit(told("player_0"), 1), "player_0", {})
+        single_agent_view(TimeLimit(told("player_0"), 1), "player_0", {})
     env = Rendezvous()
     env.spaces["left_0"] = gymnasium.spaces.Discrete(2)
     with pytest.raises(TypeError, match=r"spaces of texts, and 'left_0' has Discrete\(2\)"):
-        seat(env, "right_0", {"left_0": Constant("")})
+        single_agent_view(env, "right_0", {"left_0": Constant("")})
 
 
 def test_steps_out_of_an_episode_and_actions_that_are_no_texts_are_refused():
@@ -211,7 +211,10 @@ def test_after_a_reset_that_failed_no_episode_is_running():
 def test_only_an_episode_that_the_view_began_is_stepped():
     env = make(TURNS)
     env.reset(seed=0)
-    for view in (seat(env, "player_0", {"player_1": Constant("a")}), joint(env)):
+    for view in (
+        single_agent_view(env, "player_0", {"player_1": Constant("a")}),
+        merge_agents(env),
+    ):
         with pytest.raises(ResetNeeded, match="call reset"):
             view.step("a")
 
@@ -230,7 +233,7 @@ class Careful(Constant):
 
 
 def test_partners_that_seats_share_are_asked_one_after_the_other():
-    view = seat(make(TURNS), "player_0", {"player_1": Careful("")})
+    view = single_agent_view(make(TURNS), "player_0", {"player_1": Careful("")})
     view.reset(seed=0)
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda twin: twin.step("a"), [view.fork() for _ in range(4)]))
@@ -250,7 +253,7 @@ class Leaving(Rendezvous):
 
 
 def test_the_episode_of_a_seat_ends_when_its_agent_leaves():
-    view = seat(Leaving(), "left_0", {"right_0": Constant("")})
+    view = single_agent_view(Leaving(), "left_0", {"right_0": Constant("")})
     view.reset(seed=0)
     assert view.step("a") == ("q", 1.0, True, False, {})
     with pytest.raises(ResetNeeded, match="call reset"):

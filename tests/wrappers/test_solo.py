@@ -12,7 +12,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.wrappers import TimeLimit
 
-from llm_decpomdp import Oracle, answers, check_env, make, seat, solo
+from llm_decpomdp import Oracle, answers, check_env, from_single_agent, make, single_agent_view
 from llm_decpomdp.agents import Constant, RandomText
 from llm_decpomdp.algorithms import Start, collect_rollouts
 from llm_decpomdp.testing.rules import ConformanceError
@@ -61,16 +61,16 @@ class Unsteady(Guess):
 
 def view():
     """A seat, which is a Gymnasium environment, under one of its wrappers."""
-    return TimeLimit(seat(make("probe-turns-v0"), "player_0", PARTNER), 2)
+    return TimeLimit(single_agent_view(make("probe-turns-v0"), "player_0", PARTNER), 2)
 
 
 @pytest.mark.parametrize(
     "build",
     [
-        partial(solo, Guess, info_keys=("tries",)),
-        partial(solo, Guess, agent="guesser_0", replay=True),
-        partial(solo, Session, replay=True),
-        partial(solo, view),
+        partial(from_single_agent, Guess, info_keys=("tries",)),
+        partial(from_single_agent, Guess, agent="guesser_0", replay=True),
+        partial(from_single_agent, Session, replay=True),
+        partial(from_single_agent, view),
     ],
 )
 def test_check_env_accepts_a_team_of_one(build):
@@ -79,14 +79,14 @@ def test_check_env_accepts_a_team_of_one(build):
 
 def test_what_cannot_be_copied_is_played_again():
     with pytest.raises(TypeError, match="a connection cannot be copied"):
-        branched(solo(Session))
-    twin = branched(solo(Session, replay=True))
+        branched(from_single_agent(Session))
+    twin = branched(from_single_agent(Session, replay=True))
     assert twin.step({"agent_0": "x"})[3] == {"agent_0": True}  # the third turn
 
 
 def test_copies_that_replay_open_a_session_when_stepped_and_close_it():
     before = Session.count
-    env = solo(Session, replay=True)
+    env = from_single_agent(Session, replay=True)
     twin = branched(env)
     assert Session.count == before + 1 and twin.metadata == env.metadata
     twin.step({"agent_0": "x"})
@@ -104,7 +104,7 @@ def test_copies_that_replay_open_a_session_when_stepped_and_close_it():
 
 def test_a_replay_that_fails_leaves_no_session_open():
     before = Session.count
-    env = solo(Session, replay=True)
+    env = from_single_agent(Session, replay=True)
     twin = branched(env)
     twin._texts += (3,)  # what the session cannot read
     with pytest.raises(AttributeError):
@@ -122,11 +122,11 @@ def branched(env):
 
 def test_check_env_names_an_environment_that_is_not_decided_by_its_seed():
     with pytest.raises(ConformanceError, match="equal seeds"):
-        check_env(lambda: solo(Unsteady))
+        check_env(lambda: from_single_agent(Unsteady))
 
 
 def test_ends_infos_and_unknown_tasks():
-    env = solo(Guess, info_keys=("tries", "score"))
+    env = from_single_agent(Guess, info_keys=("tries", "score"))
     assert str(env.metadata["name"]) == "Guess"
     _, infos = env.reset(seed=0, options={"options": 1})  # as PettingZoo's tests do
     assert infos == {"agent_0": {"tries": 0, "score": 0}}
@@ -150,11 +150,11 @@ def test_ends_infos_and_unknown_tasks():
 
 def test_an_info_to_keep_is_a_number():
     with pytest.raises(TypeError, match=r"the info 'note' of Guess must be a number, got 'text'"):
-        solo(Guess, info_keys=("note",)).reset(seed=0)
+        from_single_agent(Guess, info_keys=("note",)).reset(seed=0)
 
 
 def test_seeds_reach_the_environment_and_are_drawn_where_none_is_given():
-    env, same = solo(Guess), Guess()
+    env, same = from_single_agent(Guess), Guess()
     digits = []
     for seed in range(10):
         env.reset(seed=seed), same.reset(seed=seed)
@@ -165,7 +165,7 @@ def test_seeds_reach_the_environment_and_are_drawn_where_none_is_given():
 
 
 def test_options_reach_an_environment_that_takes_them():
-    env = solo(view)
+    env = from_single_agent(view)
     task = make("probe-turns-v0").tasks.tasks[1]
     prompts, _ = env.reset(options={"task_id": task.task_id})
     twin, _ = make("probe-turns-v0").reset(options={"task_id": task.task_id})
@@ -188,8 +188,8 @@ class Older(Guess):
 
 def test_what_is_no_environment_of_texts_is_named():
     with pytest.raises(TypeError, match=r"observation of Numbers must be a str .*, got 3"):
-        solo(Numbers).reset(seed=0)
-    env = solo(Older)
+        from_single_agent(Numbers).reset(seed=0)
+    env = from_single_agent(Older)
     env.reset(seed=0)
     with pytest.raises(TypeError, match=r"step\(text\) of Older must be \(text, reward"):
         env.step({"agent_0": "x"})
@@ -200,6 +200,6 @@ def test_a_foreign_class_tells_its_answers():
     def tell(env):
         return Oracle({"agent_0": str(env.digit)})
 
-    env = solo(Guess)
+    env = from_single_agent(Guess)
     env.reset(seed=3)
     assert env.step({"agent_0": answers(env).reference("agent_0")})[1] == {"agent_0": 1.0}

@@ -20,8 +20,8 @@ from itertools import combinations, starmap
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.envs.bugfix.methods import instrumented
-from llm_decpomdp.envs.bugfix.programs import Source, bundled_sources
+from llm_decpomdp.envs.bugfix.methods import test_cases_of_program
+from llm_decpomdp.envs.bugfix.programs import ProgramSource, bundled_sources
 from llm_decpomdp.envs.datasets.mbpp import MBPP, mbpp_task
 from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.sandbox import Sandbox
@@ -47,7 +47,7 @@ SAME_CODE = 0.9
 class Quality:
     """Measures of one problem."""
 
-    source: Source
+    source: ProgramSource
     tests: int
     examples: int
     """Number of examples in the problem's text."""
@@ -65,26 +65,26 @@ class Quality:
         return len(self.killed) / total if total else 1.0
 
 
-def ours() -> list[Source]:
+def ours() -> list[ProgramSource]:
     """Return the problems that we wrote, not those of HumanEval that we only divided."""
     bundled = [source for source in bundled_sources() if not source.name.startswith("HumanEval/")]
     return [*bundled, *starmap(_of_mbpp, enumerate(MBPP.bundled()))]
 
 
-def _of_mbpp(index: int, row: Row) -> Source:
+def _of_mbpp(index: int, row: Row) -> ProgramSource:
     task = mbpp_task(index, row)
     code = task.references["main_0"]
-    return Source(f"MBPP-like/{index}", task.prompt, code, task.entry_point, task.test)
+    return ProgramSource(f"MBPP-like/{index}", task.prompt, code, task.entry_point, task.test)
 
 
-def quality(source: Source, sandbox: Sandbox) -> Quality:
+def quality(source: ProgramSource, sandbox: Sandbox) -> Quality:
     """Run the mutants of a problem's reference, and the examples of its text.
 
     Raises:
         ValueError: If the reference fails a test, or a mutant that is listed as equivalent does not exist or
             fails one.
     """
-    tests = len(instrumented(source.code, source.test, source.entry_point).cases)
+    tests = len(test_cases_of_program(source.code, source.test, source.entry_point).cases)
     if not _passes(source, sandbox, [source.code])[0]:
         raise ValueError(f"the reference of {source.name} fails its tests")
     variants = mutants(source.code)
@@ -105,14 +105,14 @@ def quality(source: Source, sandbox: Sandbox) -> Quality:
     )
 
 
-def _passes(source: Source, sandbox: Sandbox, codes: Sequence[str]) -> list[bool]:
+def _passes(source: ProgramSource, sandbox: Sandbox, codes: Sequence[str]) -> list[bool]:
     return [
         execution.error is None and all(test.passed for test in execution.tests)
         for execution in source.run(sandbox, codes)
     ]
 
 
-def _examples(source: Source) -> tuple[int, int]:
+def _examples(source: ProgramSource) -> tuple[int, int]:
     """Return the numbers of examples in a problem's texts, and of those that its reference fulfils."""
     names: dict[str, Any] = {}
     exec(source.code, names)
@@ -131,7 +131,9 @@ def _examples(source: Source) -> tuple[int, int]:
 # Near-duplicates
 
 
-def near_duplicates(sources: Sequence[Source]) -> Iterator[tuple[Source, Source, float, float]]:
+def near_duplicates(
+    sources: Sequence[ProgramSource],
+) -> Iterator[tuple[ProgramSource, ProgramSource, float, float]]:
     """Yield pairs of problems with much the same words or code, and the shares of both in common."""
     words = [_words(source.statement) for source in sources]
     codes = [_anonymous(source.code) for source in sources]

@@ -18,9 +18,9 @@ def block(code):
     return f"{FENCE}python\n{code}{FENCE}\n"
 
 
-def submit(text, owned_functions=("low",), opening=""):
-    others = tuple(name for name in ("low", "mid") if name not in owned_functions)
-    return submission(text, owned_functions, others, ("LIMIT", *others), opening, PROGRAM)
+def submit(text, owned=("low",), opening=""):
+    others = tuple(name for name in ("low", "mid") if name not in owned)
+    return submission(text, owned, others, ("LIMIT", *others), opening, PROGRAM)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from llm_decpomdp.envs.writing.grounded_reward import (
     at_least,
     at_most,
 )
-from llm_decpomdp.envs.writing.source_overlap import SourceText, names, numbers, repeated, stem
+from llm_decpomdp.envs.writing.source_overlap import SourceText, names, numbers, repetition, stem
 from llm_decpomdp.envs.writing.text_measures import (
     Interval,
     TextPair,
@@ -148,9 +148,9 @@ def test_extracted_words_stand_beside_a_neighbor_of_the_source():
 
 
 def test_repetition_is_the_share_of_runs_of_three_words_seen_before():
-    assert repeated(words("a b c d e")) == 0.0
-    assert repeated(words("a b c a b c")) == pytest.approx(1 / 4)
-    assert repeated(words("a b")) == 0.0
+    assert repetition(words("a b c d e")) == 0.0
+    assert repetition(words("a b c a b c")) == pytest.approx(1 / 4)
+    assert repetition(words("a b")) == 0.0
 
 
 # Lengths
