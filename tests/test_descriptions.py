@@ -27,7 +27,9 @@ GOLD = {
 
 @pytest.mark.parametrize("env_id", registered_ids())
 def test_every_family_describes_itself(env_id: str) -> None:
-    source = {"source": "bundled"} if llm_decpomdp.registry.takes(env_id, "source") else {}
+    source = (
+        {"source": "bundled"} if llm_decpomdp.registry.accepts_argument(env_id, "source") else {}
+    )
     env = llm_decpomdp.make(env_id, **source)
     metadata = json.loads(json.dumps(env.metadata))
     text = metadata["description"]
@@ -41,7 +43,9 @@ def test_every_family_describes_itself(env_id: str) -> None:
 
 @pytest.mark.parametrize("env_id", GOLD)
 def test_the_maximum_is_what_the_reference_earns(env_id: str) -> None:
-    source = {"source": "bundled"} if llm_decpomdp.registry.takes(env_id, "source") else {}
+    source = (
+        {"source": "bundled"} if llm_decpomdp.registry.accepts_argument(env_id, "source") else {}
+    )
     env = llm_decpomdp.make(env_id, **source, **GOLD[env_id])
     env.reset(seed=7)
     _, rewards, *_ = env.step(

@@ -9,7 +9,7 @@ from typing import TypeVar
 from llm_decpomdp.envs.bugfix.methods import PROGRAM, Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner
-from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line, passed, plain
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line, pass_signal, plain
 from llm_decpomdp.envs.sandbox import Outcome
 
 Item = TypeVar("Item")
@@ -39,7 +39,7 @@ class RepairAnalysis:
         return [name for name in role.owned_functions(self.task) if name not in submitted]
 
     @property
-    def passed(self) -> bool:
+    def all_passed(self) -> bool:
         """True if everything is there, all parses and every shown test passes."""
         complete = not any(self.missing(role) for role in self.roles)
         return complete and self.parses and all(test.passed for test in self.tests)
@@ -98,7 +98,7 @@ def level_passed(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
 REPAIR_FEEDBACK: dict[str, Callable[[RepairAnalysis, FixerRole], list[str]]] = {
     "level_feedback": level_feedback,
     "level_passed": level_passed,
-    "passed": passed,
+    "passed": pass_signal,
     "plain": plain,
 }
 
@@ -112,7 +112,7 @@ class RepairMode(CodeMode):
 
     def first(self, task: BugTask) -> dict[str, str]:
         """Return the first prompt of each agent, with feedback about the program as they get it."""
-        tests = self.told(self.shown(task, self.runner.before(task).tests))
+        tests = self.sanitize(self.visible_tests(task, self.runner.run_unmodified(task).tests))
         lines = self._program_feedback(tests)
         return {role.agent: role.instructions(task, lines) for role in self.roles}
 
@@ -127,11 +127,11 @@ class RepairMode(CodeMode):
             return [f"Signal: {'All' if passed == len(tests) else 'Not all'} tests passed", ""]
         return []
 
-    def shown(self, task: BugTask, items: Sequence[Item]) -> tuple[Item, ...]:
+    def visible_tests(self, task: BugTask, items: Sequence[Item]) -> tuple[Item, ...]:
         """Return the tests that prompts may tell of, or what belongs to them, failing ones first."""
-        before = self.runner.before(task).tests
+        before = self.runner.run_unmodified(task).tests
         order = sorted(range(len(before)), key=lambda number: before[number].passed)
-        return self.options.shown([items[number] for number in order])
+        return self.options.visible_tests([items[number] for number in order])
 
     def public(self, task: BugTask) -> tuple[str, ...]:
         """Return the texts of a task that every prompt may contain."""

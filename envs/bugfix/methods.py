@@ -177,7 +177,7 @@ class KnownClass:
         whole = replace(part, assigned=tuple(submitted))
         return Submission(part.code, submitted, None, whole, reading.fallbacks)
 
-    def merged(self, kept: Collection[str], parts: Iterable[Contribution]) -> Merged:
+    def merge_methods(self, kept: Collection[str], parts: Iterable[Contribution]) -> Merged:
         """Return the class with the agents' methods, and those of `kept` as they are."""
         pieces = tuple(piece for piece in self.reading.methods if piece.name in kept)
         return merge(self.shape, (*parts, Contribution("", (), (), (), (), pieces)))

@@ -81,7 +81,7 @@ class RepairReward:
             tests = not_run(task.tests.cases, "the joint program does not parse")
             analysis = RepairAnalysis(task, self.roles, work, tests)
             return Verdict(points, False, {**details(tests), **readings}, analysis)
-        before = self.runner.before(task).tests
+        before = self.runner.run_unmodified(task).tests
         execution = self.runner.run(task, work)
         warn_about_endless_tests(task, completions, execution)
         pairs = list(zip(before, execution.tests, strict=True))
@@ -105,11 +105,11 @@ def _share(outcomes: list[bool]) -> float:
 
 def change(task: BugTask, work: Mapping[str, Submission], submitted: Mapping[str, str]) -> int:
     """Return the size of the agents' changes, in tokens."""
-    inside = sum(distance(task.given[name], text) for name, text in submitted.items())
+    inside = sum(distance(task.given_functions[name], text) for name, text in submitted.items())
     return inside + sum(_excess_tokens(task, part) for part in work.values())
 
 
 def _excess_tokens(task: BugTask, part: Submission) -> int:
-    if task.known is not None and part.contribution is not None:
-        return task.known.count_added_tokens(part.contribution)
+    if task.known_class is not None and part.contribution is not None:
+        return task.known_class.count_added_tokens(part.contribution)
     return count_added_tokens(part.code, task.statements, task.functions)

@@ -82,8 +82,8 @@ class FixerRole(Writer):
     def read(self, task: BugTask, completion: str) -> Submission:
         """Read the agent's completion."""
         owned = self.owned_functions(task)
-        if task.known is not None:
-            return task.known.read(self.agent, completion, owned)
+        if task.known_class is not None:
+            return task.known_class.read(self.agent, completion, owned)
         others = tuple(name for name in task.functions if name not in owned)
         given = bound_names(task.buggy).difference(owned)
         opening = f"{signature(task.buggy, owned[0])}:\n" if len(owned) == 1 else ""
@@ -91,7 +91,10 @@ class FixerRole(Writer):
 
     def reference(self, task: BugTask) -> str:
         """Return the agent's functions without bugs."""
-        return "\n\n\n".join(task.wanted[name] for name in self.owned_functions(task)) + "\n"
+        return (
+            "\n\n\n".join(task.correct_functions[name] for name in self.owned_functions(task))
+            + "\n"
+        )
 
     def instructions(self, task: BugTask, feedback: Sequence[str] = ()) -> str:
         """Return the program, the purpose of its entry function, feedback about its tests, and the rules."""

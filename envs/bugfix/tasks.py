@@ -47,14 +47,14 @@ class BugTask(Task):
     """Changes of the program: keys of `Mutation`, or the kind that the data names."""
 
     @cached_property
-    def known(self) -> KnownClass | None:
+    def known_class(self) -> KnownClass | None:
         """The entry point if it is a class."""
         return known_class(self.buggy, self.entry_point)
 
     @property
     def is_class(self) -> bool:
         """True if the entry point is a class."""
-        return self.known is not None
+        return self.known_class is not None
 
     @cached_property
     def statements(self) -> Statements:
@@ -77,29 +77,34 @@ class BugTask(Task):
         return repairable(self.buggy, self.test, self.entry_point)
 
     @cached_property
-    def given(self) -> Mapping[str, str]:
+    def given_functions(self) -> Mapping[str, str]:
         """The functions' text as the agents get it."""
         return pieces(self.buggy, self.entry_point)
 
     @cached_property
-    def wanted(self) -> Mapping[str, str]:
+    def correct_functions(self) -> Mapping[str, str]:
         """The functions' text without bugs."""
         return pieces(self.correct, self.entry_point)
 
     @cached_property
     def faulty(self) -> tuple[str, ...]:
         """The functions that hold bugs."""
-        return tuple(n for n in self.functions if self.given[n] != self.wanted[n])
+        return tuple(
+            n for n in self.functions if self.given_functions[n] != self.correct_functions[n]
+        )
 
     @cached_property
     def need(self) -> int:
         """The size of the smallest known repair, in tokens: undoing the changes."""
-        return sum(distance(self.given[name], self.wanted[name]) for name in self.faulty)
+        return sum(
+            distance(self.given_functions[name], self.correct_functions[name])
+            for name in self.faulty
+        )
 
     @cached_property
     def size(self) -> int:
         """The size of the functions that hold bugs, in tokens."""
-        return sum(len(tokens(self.given[name])) for name in self.faulty)
+        return sum(len(tokens(self.given_functions[name])) for name in self.faulty)
 
 
 def bug_task(index: int, row: Row) -> BugTask:
@@ -173,16 +178,16 @@ class ProgramRunner:
 
     sandbox: Sandbox
 
-    def before(self, task: BugTask) -> Execution:
+    def run_unmodified(self, task: BugTask) -> Execution:
         """Run the program as the agents get it."""
         return self.sandbox.run(task.program, self.tests(task))
 
     def run(self, task: BugTask, work: Mapping[str, Submission]) -> Execution:
         """Run the program with the agents' submissions; functions that nobody submitted stay."""
         kept = set(task.functions).difference(*(part.submitted for part in work.values()))
-        if task.known is not None:
+        if task.known_class is not None:
             parts = [part.contribution for part in work.values() if part.submitted]
-            merged = task.known.merged(kept, filter(None, parts))
+            merged = task.known_class.merge_methods(kept, filter(None, parts))
             program = Program(((PROGRAM, merged.code),), task.entry_point)
             return _attribute_lines(self.sandbox.run(program, self.tests(task)), merged)
         codes = {agent: part.code for agent, part in work.items() if part.submitted}

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from llm_decpomdp.envs.classeval.roles import ClassRole, skeleton_block
 from llm_decpomdp.envs.datasets.classeval import ClassTask, case_id
-from llm_decpomdp.envs.feedback.code_mode import foreign_line, passed, plain
+from llm_decpomdp.envs.feedback.code_mode import foreign_line, pass_signal, plain
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.classes.merge import Contribution, Merged
 
@@ -43,7 +43,7 @@ class ClassAnalysis:
 
     def complete(self, agent: str) -> bool:
         """Check whether an agent wrote all methods that it was asked for."""
-        return len(self.team[agent].written) == len(self.team[agent].assigned)
+        return len(self.team[agent].written_methods) == len(self.team[agent].assigned)
 
     @property
     def parses(self) -> bool:
@@ -51,7 +51,7 @@ class ClassAnalysis:
         return self.compiles and not any(part.broken for part in self.team.values())
 
     @property
-    def passed(self) -> bool:
+    def all_passed(self) -> bool:
         """True if every method is written, once, all parses, and every test that may be told of passes."""
         written = all(self.complete(agent) for agent in self.team)
         tests = bool(self.tests) and all(test.passed for test in self.tests)
@@ -76,7 +76,7 @@ def level_feedback(analysis: ClassAnalysis, role: ClassRole) -> list[str]:
 
 
 def _definition(analysis: ClassAnalysis, role: ClassRole, name: str) -> str:
-    if name in analysis.team[role.agent].written:
+    if name in analysis.team[role.agent].written_methods:
         return f"- `{name}`: FOUND"
     problem = analysis.team[role.agent].broken.get(name)
     if problem is None:
@@ -139,6 +139,6 @@ CLASS_FEEDBACK: dict[str, Callable[[ClassAnalysis, ClassRole], list[str]]] = {
     "code_feedback": code_feedback,
     "level_feedback": level_feedback,
     "level_passed": level_passed,
-    "passed": passed,
+    "passed": pass_signal,
     "plain": plain,
 }

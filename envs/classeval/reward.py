@@ -97,7 +97,7 @@ class ClassReward:
             analysis = ClassAnalysis(task, team, merged, compiles, tests)
             return Verdict(points, False, {**details(tests), **readings}, analysis)
         total = len(task.outline.units)
-        points["syntax"] = SYNTAX_POINTS * sum(len(part.written) for part in parts) / total
+        points["syntax"] = SYNTAX_POINTS * sum(len(part.written_methods) for part in parts) / total
         points["overlap"] -= OVERLAP_COST * len(merged.overlaps) / total
         split = not self.allow_forgeable or self.is_split(task)
         execution = self._run(task, merged.code, split)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from llm_decpomdp.envs.coding.roles import MainRole, Role
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.feedback.code_mode import foreign_line, passed, plain
+from llm_decpomdp.envs.feedback.code_mode import foreign_line, pass_signal, plain
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.completion import Reading
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
@@ -101,7 +101,7 @@ class CodeAnalysis:
         return not any(reading.problem for reading in self.readings.values() if reading.defined)
 
     @property
-    def passed(self) -> bool:
+    def all_passed(self) -> bool:
         """True if main is there, all parses and every shown test passes."""
         tests = bool(self.tests) and all(test.passed for test in self.tests)
         return self.main.complete and self.parses and tests
@@ -212,6 +212,6 @@ def _usage_signal(analysis: CodeAnalysis, helper: str) -> str:
 FEEDBACK: dict[str, Feedback] = {
     "level_feedback": level_feedback,
     "level_passed": level_passed,
-    "passed": passed,
+    "passed": pass_signal,
     "plain": plain,
 }

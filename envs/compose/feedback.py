@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from llm_decpomdp.envs.coding.feedback import NOT_CALLED, UNKNOWN, USED
 from llm_decpomdp.envs.compose.roles import EntryRole, Role
 from llm_decpomdp.envs.compose.tasks import ComposeTask
-from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line, passed, plain
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line, pass_signal, plain
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.completion import Reading
 
@@ -42,7 +42,7 @@ class ComposeAnalysis:
         return reading.complete and not reading.problem
 
     @property
-    def passed(self) -> bool:
+    def all_passed(self) -> bool:
         """True for full marks: tests alone do not show whether each function does its own steps."""
         return self.solved
 
@@ -97,6 +97,6 @@ def _uses(analysis: ComposeAnalysis, role: Role) -> list[str]:
 FEEDBACK: dict[str, Callable[[ComposeAnalysis, Role], list[str]]] = {
     "level_feedback": level_feedback,
     "level_passed": level_passed,
-    "passed": passed,
+    "passed": pass_signal,
     "plain": plain,
 }

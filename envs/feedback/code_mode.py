@@ -78,7 +78,7 @@ class Analysis(Protocol):
         ...
 
     @property
-    def passed(self) -> bool:
+    def all_passed(self) -> bool:
         """True if every level is passed, as far as the tests show."""
         ...
 
@@ -91,9 +91,9 @@ Feedback = Mapping[str, Callable[[Any, Any], list[str]]]
 """For each mode the function that writes the lines for a role, given the analysis of the turn."""
 
 
-def passed(analysis: Analysis, role: object) -> list[str]:
+def pass_signal(analysis: Analysis, role: object) -> list[str]:
     """Write one signal for everything."""
-    return [f"Signal: {'All levels passed' if analysis.passed else 'Not all levels passed'}"]
+    return [f"Signal: {'All levels passed' if analysis.all_passed else 'Not all levels passed'}"]
 
 
 def plain(analysis: object, role: object) -> list[str]:
@@ -167,7 +167,7 @@ class CodeMode:
 
     def _lines(self, task: Any, analysis: Any) -> tuple[dict[str, list[str]], Info]:
         """Return the feedback for each agent, about the tests that may be told of."""
-        visible = replace(analysis, tests=self.told(self.shown(task, analysis.tests)))
+        visible = replace(analysis, tests=self.sanitize(self.visible_tests(task, analysis.tests)))
         write = self.feedback[self.name]
         return {role.agent: write(visible, role) for role in self.roles}, {}
 
@@ -194,11 +194,11 @@ class CodeMode:
         extra = " with no extra text" if strict else ""
         return f"Revise your {role.request(task)} {condition}. Output ONLY {self.wanted}{extra}."
 
-    def shown(self, task: Any, items: Sequence[Item]) -> tuple[Item, ...]:
+    def visible_tests(self, task: Any, items: Sequence[Item]) -> tuple[Item, ...]:
         """Return the tests of a task that prompts may tell of, or what belongs to them."""
-        return tuple(items) if self.hides_tests else self.options.shown(items)
+        return tuple(items) if self.hides_tests else self.options.visible_tests(items)
 
-    def told(self, tests: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    def sanitize(self, tests: Sequence[Outcome]) -> tuple[Outcome, ...]:
         """Return outcomes as prompts may tell them."""
         return tuple(presentable(test, self.options.exception_text) for test in tests)
 
@@ -207,7 +207,7 @@ class CodeMode:
         cases = list(task.tests.cases)
         if self.hides_tests or self.expert is not None:
             return cases
-        public = (*self.public(task), *self.shown(task, cases))
+        public = (*self.public(task), *self.visible_tests(task, cases))
         return [case for case in cases if not any(case in text for text in public)]
 
     def public(self, task: Any) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class CodeOptions(Options):
         super().__post_init__()
         parse_slice(self.sandbox_slice)
 
-    def shown(self, tests: Sequence[Item]) -> tuple[Item, ...]:
+    def visible_tests(self, tests: Sequence[Item]) -> tuple[Item, ...]:
         """Return the part of the tests, or of what belongs to them, that prompts may tell of."""
         count = parse_slice(self.sandbox_slice)
         return tuple(tests[count:] if count < 0 else tests[: count or None])

@@ -192,7 +192,7 @@ class LocatedSource:
     tree: ast.Module
 
     @classmethod
-    def of(cls, source: str) -> LocatedSource:
+    def from_text(cls, source: str) -> LocatedSource:
         """Parse a text.
 
         Raises:

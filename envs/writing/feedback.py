@@ -60,10 +60,10 @@ def _own(assessment: Assessment, place: int, called: str) -> Iterator[str]:
     grounding: Grounding = assessment.groundings[place]
     length = count_tokens(assessment.pair.texts[place])
     yield f"- Length of {called}: {length} words, wanted {tokens.full} to {tokens.most}"
-    if not assessment.finished[place]:
+    if not assessment.ends_in_sentences[place]:
         yield "  It breaks off: end it with a whole sentence"
     yield (
-        f"- Grounding of {called}: {assessment.grounded[place]:.2f} of 1: {grounding.words:.0%} of its "
+        f"- Grounding of {called}: {assessment.grounding[place]:.2f} of 1: {grounding.words:.0%} of its "
         f"content words are the source's (wanted {depth.words.full:.0%}), it has {grounding.coverage:.0%} of "
         f"the source's content words (wanted {depth.coverage.full:.0%}) and {grounding.entities:.0%} of its "
         f"names and numbers (wanted {depth.entities.full:.0%})"
@@ -96,8 +96,8 @@ def level_passed(assessment: Assessment, places: Places) -> list[str]:
         name = _text_label(place, places)
         lines += [
             f"- Length of {name}: {_said(assessment.tokens[place])}",
-            f"- Ending of {name}: {_said(assessment.finished[place])}",
-            f"- Grounding of {name}: {_said(assessment.grounded[place])}",
+            f"- Ending of {name}: {_said(assessment.ends_in_sentences[place])}",
+            f"- Grounding of {name}: {_said(assessment.grounding[place])}",
         ]
     joint = {"length": "Length ratio", "vocabulary": "Vocabulary ratio"}
     joint |= {"overlap": "Shared content words", "transitions": "Transitions"}
@@ -110,10 +110,11 @@ def _said(credit: float) -> str:
     return "passed" if credit >= PASSED else "not passed"
 
 
-def passed(assessment: Assessment, places: Places) -> list[str]:
+def pass_signal(assessment: Assessment, places: Places) -> list[str]:
     """Return a single signal: all credits are high, and nothing is repeated."""
     everything = (
-        min(*assessment.credits.values(), *assessment.grounded, 1.0 - assessment.repeated) >= PASSED
+        min(*assessment.credits.values(), *assessment.grounding, 1.0 - assessment.repetition)
+        >= PASSED
     )
     return [f"Signal: {'All levels passed' if everything else 'Not all levels passed'}"]
 
@@ -126,7 +127,7 @@ def plain(assessment: Assessment, places: Places) -> list[str]:
 SIGNALS: dict[str, Signals] = {
     "level_feedback": level_feedback,
     "level_passed": level_passed,
-    "passed": passed,
+    "passed": pass_signal,
     "plain": plain,
 }
 

@@ -46,7 +46,7 @@ from llm_decpomdp.envs.writing.text_measures import (
     Interval,
     TextPair,
     count_tokens,
-    finished,
+    ends_with_sentence,
     transitions,
 )
 from llm_decpomdp.interfaces import Component, Verdict
@@ -140,41 +140,41 @@ class Scale:
     """True if transitions of both texts count, false for those of the second alone."""
 
 
-def at_most(most: float, high: float) -> Interval:
+def interval_up_to(most: float, high: float) -> Interval:
     """Return a band without a lower end."""
     return Interval(-math.inf, -math.inf, most, high)
 
 
-def at_least(low: float, full: float) -> Interval:
+def interval_from(low: float, full: float) -> Interval:
     """Return a band without an upper end."""
     return Interval(low, full, math.inf, math.inf)
 
 
-COPIED = at_most(0.5, 0.8)
+COPIED = interval_up_to(0.5, 0.8)
 
 TLDR_SCALE = Scale(
     tokens=Interval(0, 8, 256, 384),
     length=Interval(1.1, 1.6, 3.2, 5.0),
-    vocabulary=at_least(1.3, 2.0),
+    vocabulary=interval_from(1.3, 2.0),
     overlap=Interval(0.0, 0.03, 0.5, 1.0),
     depths=(
         GroundingIntervals(
-            words=at_least(0.2, 0.6),
-            coverage=at_least(0.02, 0.1),
-            entities=at_least(-0.1, 0.1),
-            phrases=at_least(0.0, 0.15),
-            order=at_least(-0.8, -0.4),
-            cohesion=at_least(0.0, 0.3),
-            extracted=at_most(0.7, 1.2),
+            words=interval_from(0.2, 0.6),
+            coverage=interval_from(0.02, 0.1),
+            entities=interval_from(-0.1, 0.1),
+            phrases=interval_from(0.0, 0.15),
+            order=interval_from(-0.8, -0.4),
+            cohesion=interval_from(0.0, 0.3),
+            extracted=interval_up_to(0.7, 1.2),
         ),
         GroundingIntervals(
-            words=at_least(0.2, 0.6),
-            coverage=at_least(0.08, 0.28),
-            entities=at_least(0.0, 0.25),
-            phrases=at_least(0.05, 0.2),
-            order=at_least(-0.7, -0.3),
-            cohesion=at_least(0.3, 0.55),
-            extracted=at_most(0.65, 0.9),
+            words=interval_from(0.2, 0.6),
+            coverage=interval_from(0.08, 0.28),
+            entities=interval_from(0.0, 0.25),
+            phrases=interval_from(0.05, 0.2),
+            order=interval_from(-0.7, -0.3),
+            cohesion=interval_from(0.3, 0.55),
+            extracted=interval_up_to(0.65, 0.9),
         ),
     ),
     joins=False,
@@ -187,22 +187,22 @@ ARXIV_SCALE = Scale(
     overlap=Interval(0.0, 0.06, 0.5, 1.0),
     depths=(
         GroundingIntervals(
-            words=at_least(0.1, 0.25),
-            coverage=at_least(0.1, 0.3),
-            entities=at_least(-1.0, 0.0),
-            phrases=at_least(0.0, 0.02),
-            order=at_least(-0.6, -0.05),
-            cohesion=at_least(0.2, 0.4),
-            extracted=at_most(0.2, 0.6),
+            words=interval_from(0.1, 0.25),
+            coverage=interval_from(0.1, 0.3),
+            entities=interval_from(-1.0, 0.0),
+            phrases=interval_from(0.0, 0.02),
+            order=interval_from(-0.6, -0.05),
+            cohesion=interval_from(0.2, 0.4),
+            extracted=interval_up_to(0.2, 0.6),
         ),
         GroundingIntervals(
-            words=at_least(0.15, 0.5),
-            coverage=at_least(0.2, 0.7),
-            entities=at_least(0.0, 0.8),
-            phrases=at_least(0.05, 0.3),
-            order=at_least(-0.6, -0.05),
-            cohesion=at_least(0.45, 0.7),
-            extracted=at_most(0.6, 0.9),
+            words=interval_from(0.15, 0.5),
+            coverage=interval_from(0.2, 0.7),
+            entities=interval_from(0.0, 0.8),
+            phrases=interval_from(0.05, 0.3),
+            order=interval_from(-0.6, -0.05),
+            cohesion=interval_from(0.45, 0.7),
+            extracted=interval_up_to(0.6, 0.9),
         ),
     ),
     joins=True,
@@ -225,7 +225,7 @@ class Assessment:
         return first, second
 
     @cached_property
-    def grounded(self) -> tuple[float, float]:
+    def grounding(self) -> tuple[float, float]:
         """Grounding of each text, in [0, 1]."""
         first, second = zip(self.scale.depths, self.groundings, strict=True)
         return first[0].credit(first[1]), second[0].credit(second[1])
@@ -237,9 +237,9 @@ class Assessment:
         return first, second
 
     @cached_property
-    def finished(self) -> tuple[bool, bool]:
+    def ends_in_sentences(self) -> tuple[bool, bool]:
         """True for each text that ends with a sentence."""
-        first, second = map(finished, self.pair.texts)
+        first, second = map(ends_with_sentence, self.pair.texts)
         return first, second
 
     @cached_property
@@ -249,7 +249,7 @@ class Assessment:
         return transitions(f"{first}\n{second}" if self.scale.joins else second, "word")
 
     @cached_property
-    def repeated(self) -> float:
+    def repetition(self) -> float:
         """Share of all points that repetition costs."""
         return max(REPEATED.credit(grounding.repeated) for grounding in self.groundings)
 
@@ -261,9 +261,9 @@ class Assessment:
         return {
             "structure": min(
                 tokens * (1.0 if whole else UNFINISHED)
-                for tokens, whole in zip(self.tokens, self.finished, strict=True)
+                for tokens, whole in zip(self.tokens, self.ends_in_sentences, strict=True)
             ),
-            "grounding": sum(self.grounded) / 2,
+            "grounding": sum(self.grounding) / 2,
             "length": scale.length.credit(pair.visible_ratio),
             "vocabulary": scale.vocabulary.credit(pair.vocabulary_ratio),
             "transitions": min(1.0, FIRST_KIND + OTHER_KIND * (kinds - 1)) if kinds else 0.0,
@@ -277,10 +277,10 @@ class Assessment:
         for level, credit in self.credits.items():
             points[level] = LEVELS[level] * credit * opening
             if level == "grounding":
-                opening *= _opening(min(self.grounded))
+                opening *= _opening(min(self.grounding))
             elif level not in ("transitions", "overlap"):
                 opening *= _opening(credit)
-        points["repetition"] = 0.0 - self.repeated * math.fsum(points.values())
+        points["repetition"] = 0.0 - self.repetition * math.fsum(points.values())
         return points
 
 

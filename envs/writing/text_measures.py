@@ -198,11 +198,11 @@ def visible_length(text: str) -> int:
     return sum(min(len(p), LONGEST_WORD if p[0].isalnum() else LONGEST_GAP) for p in pieces)
 
 
-def finished(text: str) -> bool:
+def ends_with_sentence(text: str) -> bool:
     """Check whether a text ends with a sentence: a mark, perhaps followed by quotes or brackets.
 
     Examples:
-        >>> finished('He said "no."'), finished("He said"), finished("")
+        >>> ends_with_sentence('He said "no."'), ends_with_sentence("He said"), ends_with_sentence("")
         (True, False, False)
     """
     return text.rstrip().rstrip(CLOSING).endswith((".", "!", "?", "…"))

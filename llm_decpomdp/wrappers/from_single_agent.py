@@ -110,7 +110,7 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(_wrong(self._env, "reset(seed=...)", "(text, info)", result))
         self.agents = list(self.possible_agents)
-        return self._by_agent_id(self._text(result[0])), self._by_agent_id(self._info(result[1]))
+        return self._keyed(self._text(result[0])), self._keyed(self._info(result[1]))
 
     def step(self, actions: dict[str, str]) -> Step:
         """Play a turn.
@@ -139,11 +139,11 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
         if terminated or truncated:
             self.agents = []
         return (
-            self._by_agent_id(self._text(prompt)),
-            self._by_agent_id(float(reward)),
-            self._by_agent_id(bool(terminated)),
-            self._by_agent_id(bool(truncated) and not terminated),
-            self._by_agent_id(self._info(info)),
+            self._keyed(self._text(prompt)),
+            self._keyed(float(reward)),
+            self._keyed(bool(terminated)),
+            self._keyed(bool(truncated) and not terminated),
+            self._keyed(self._info(info)),
         )
 
     def fork(self) -> FromSingleAgent:
@@ -205,7 +205,7 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
             raise KeyError(f"{name} takes no options, so no task {task_id!r}: use seeds")
         return {}
 
-    def _by_agent_id(self, value: Any) -> dict[str, Any]:
+    def _keyed(self, value: Any) -> dict[str, Any]:
         return dict.fromkeys(self.possible_agents, value)
 
     def _text(self, prompt: object) -> str:

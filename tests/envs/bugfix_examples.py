@@ -61,7 +61,9 @@ def three_fixers(tmp_path):
 def answers(env, **changed):
     """Everybody's functions as they are, but for some."""
     texts = {
-        role.agent: "\n\n".join(env.task.given[name] for name in role.owned_functions(env.task))
+        role.agent: "\n\n".join(
+            env.task.given_functions[name] for name in role.owned_functions(env.task)
+        )
         for role in env.roles
     }
     return {**texts, **changed}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.integrations.games import shared, task_ids
+from llm_decpomdp.integrations.games import shared_env, task_ids
 from tests.foreign_envs import Rendezvous
 from tests.support.processes import ROOT, python
 
@@ -12,9 +12,9 @@ FOREIGN = ("trl", "openenv", "verifiers", "inspect_ai", "reasoning_gym", "textar
 
 
 def test_equal_options_share_an_environment():
-    first = shared("probe-turns-v0", {"discount": 0.5, "offset": 1.0})
-    assert shared("probe-turns-v0", {"offset": 1.0, "discount": 0.5}) is first
-    assert shared("probe-turns-v0", {"offset": 1.0, "discount": 0.9}) is not first
+    first = shared_env("probe-turns-v0", {"discount": 0.5, "offset": 1.0})
+    assert shared_env("probe-turns-v0", {"offset": 1.0, "discount": 0.5}) is first
+    assert shared_env("probe-turns-v0", {"offset": 1.0, "discount": 0.9}) is not first
     assert task_ids(first) == [task.task_id for task in first.tasks.tasks]
 
 

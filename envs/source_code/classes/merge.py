@@ -56,7 +56,7 @@ class Contribution:
         return "\n\n".join(self.parts)
 
     @property
-    def written(self) -> tuple[str, ...]:
+    def written_methods(self) -> tuple[str, ...]:
         """Methods assigned to it that it wrote."""
         names = {piece.name for piece in self.own if not piece.stub}
         return tuple(name for name in self.assigned if name in names)

@@ -64,7 +64,7 @@ def mutations(source: str) -> tuple[Mutation, ...]:
     Raises:
         SyntaxError: If `source` does not parse.
     """
-    text = LocatedSource.of(source)
+    text = LocatedSource.from_text(source)
     locations = list(text.locations)
     edits = [
         (edit.start, edit.end, number, edit.text, kind)

@@ -68,7 +68,9 @@ def env(tmp_path):
 def as_it_is(env):
     """Everybody's methods without a change."""
     return {
-        role.agent: "\n\n".join(env.task.given[name] for name in role.owned_functions(env.task))
+        role.agent: "\n\n".join(
+            env.task.given_functions[name] for name in role.owned_functions(env.task)
+        )
         for role in env.roles
     }
 
@@ -142,7 +144,7 @@ def test_a_property_with_its_setter_is_one_method(tmp_path):
     env = llm_decpomdp.make("bugfix-v0", source=str(path), split="all")
     env.reset(seed=0)
     assert env.task.functions.count("name") == 1
-    assert env.task.given["name"].count("def name") == 2
+    assert env.task.given_functions["name"].count("def name") == 2
     for task in env.tasks.tasks:
         env.reset(options={"task_id": task.task_id})
         gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}

@@ -15,14 +15,11 @@ from llm_decpomdp.envs.writing.grounded_reward import (
     TLDR_SCALE,
     Assessment,
     GroundingIntervals,
-    at_least,
-    at_most,
 )
 from llm_decpomdp.envs.writing.source_overlap import SourceText, names, numbers, repetition, stem
 from llm_decpomdp.envs.writing.text_measures import (
     Interval,
     TextPair,
-    finished,
     visible_length,
     words,
 )
@@ -49,8 +46,8 @@ def test_a_band_rises_and_falls(value, credit):
 
 
 def test_a_band_without_an_upper_end_stays_full():
-    assert at_least(1.0, 2.0).credit(1e9) == 1.0
-    assert at_least(1.0, 2.0).credit(1.5) == 0.5
+    assert interval_from(1.0, 2.0).credit(1e9) == 1.0
+    assert interval_from(1.0, 2.0).credit(1.5) == 0.5
 
 
 # What is measured of one text
@@ -195,7 +192,7 @@ def test_a_wider_second_text_is_no_longer_one():
 # The credit of a text
 
 
-DEPTH = GroundingIntervals(*[at_least(0.0, 1.0)] * 6, at_most(0.0, 1.0))
+DEPTH = GroundingIntervals(*[interval_from(0.0, 1.0)] * 6, interval_up_to(0.0, 1.0))
 
 
 def test_the_grounding_of_a_text_is_the_documented_formula():
@@ -225,7 +222,7 @@ def test_the_points_are_the_credits_through_their_gates():
         "structure": 0.25, "grounding": 0.6, "length": 0.4, "vocabulary": 0.1, "transitions": 0.5, "overlap": 1.0,
     }  # fmt: skip
     found.__dict__["grounded"] = (0.3, 0.9)
-    found.__dict__["repeated"] = 0.5
+    found.__dict__["repetition"] = 0.5
     expected = {
         "structure": 0.5 * 0.25,
         "grounding": 1.0 * 0.6 * 0.5,
@@ -276,12 +273,12 @@ def test_a_text_that_breaks_off_keeps_half_of_the_structure_and_opens_the_rest(a
 
 @pytest.mark.parametrize("text", ["It ended.", 'She said "No!"', "Why? (Nobody knows.)\n", "So…"])
 def test_a_sentence_ends_with_a_mark_whatever_closes_behind_it(text):
-    assert finished(text)
+    assert ends_with_sentence(text)
 
 
 @pytest.mark.parametrize("text", ["", "It is the", "First:", "one, two,", '"'])
 def test_other_texts_break_off(text):
-    assert not finished(text)
+    assert not ends_with_sentence(text)
 
 
 def test_an_empty_text_earns_nothing():
