@@ -15,11 +15,14 @@ from llm_decpomdp.envs.writing.grounded_reward import (
     TLDR_SCALE,
     Assessment,
     GroundingIntervals,
+    interval_from,
+    interval_up_to,
 )
 from llm_decpomdp.envs.writing.source_overlap import SourceText, names, numbers, repetition, stem
 from llm_decpomdp.envs.writing.text_measures import (
     Interval,
     TextPair,
+    ends_with_sentence,
     visible_length,
     words,
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from llm_decpomdp.envs.bugfix.programs import Source
+from llm_decpomdp.envs.bugfix.programs import ProgramSource
 from llm_decpomdp.envs.sandbox import Sandbox
 from tools.quality.problems import (
     EQUIVALENT,
@@ -28,9 +28,9 @@ STATEMENT = '''def most(values):
 CODE = "def most(values):\n    return max(values, default=0)\n"
 
 
-def source(*asserts: str) -> Source:
+def source(*asserts: str) -> ProgramSource:
     test = "def check(candidate):\n" + "".join(f"    assert {one}\n" for one in asserts)
-    return Source("Own/0", STATEMENT, CODE, "most", test)
+    return ProgramSource("Own/0", STATEMENT, CODE, "most", test)
 
 
 def test_mutants_that_no_test_finds_lower_the_score():
