@@ -11,10 +11,9 @@ import gymnasium
 import reasoning_gym
 from reasoning_gym.utils import extract_answer
 
-from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
+from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, requested_task
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, requested_task
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 

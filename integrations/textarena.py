@@ -14,9 +14,8 @@ import gymnasium
 import numpy as np
 import textarena
 
-from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
+from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, requested_task
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, requested_task
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 _GLOBAL_GENERATORS = threading.Lock()

@@ -30,13 +30,10 @@ from llm_decpomdp.interfaces import (
 from llm_decpomdp.rendering import print_turn, transcript
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.utils.text import visible, warn
-from llm_decpomdp.validation import (
-    MAX_ACTION_LENGTH,
-    check_arguments,
-    read_actions,
-    requested_task,
-    unknown,
-)
+from llm_decpomdp.validation import check_flags, check_whole, unknown
+
+MAX_ACTION_LENGTH = 100_000
+"""Longest completion that is read, in code points; the rest is cut off."""
 
 MAX_OBSERVATION_LENGTH = 1_000_000
 """Bound of a prompt in code points: a problem, a previous response and bounded feedback fit with room to spare."""
@@ -90,7 +87,10 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         discount: float = 1.0,
         render_mode: str | None = None,
     ) -> None:
-        check_arguments(num_turns, stop_when_solved, discount)
+        check_whole("num_turns", num_turns, 1)
+        check_flags(stop_when_solved=stop_when_solved)
+        if not isinstance(discount, int | float) or not 0.0 <= discount <= 1.0:
+            raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
         if render_mode is not None and render_mode not in self.render_modes:
             raise ValueError(unknown("render_mode", render_mode, self.render_modes))
         self.name = name
@@ -336,3 +336,48 @@ def _generator(state: Any) -> np.random.Generator:
     bits = np.random.PCG64(0)
     bits.state = state
     return np.random.Generator(bits)
+
+
+def requested_task(options: object) -> object:
+    """Return the `task_id` of the options of `reset`; `None` if they choose no task.
+
+    The key `options` is ignored, because PettingZoo's API tests pass `options={"options": 1}`.
+
+    Raises:
+        TypeError: If the options are no mapping.
+        KeyError: If there is another key.
+    """
+    if options is None:
+        return None
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options must be a mapping such as {{'task_id': ...}}, got {options!r}")
+    for key in options:
+        if key not in ("task_id", "options"):
+            raise KeyError(unknown("option of reset", key, ["task_id"]))
+    return options.get("task_id")
+
+
+def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:
+    """Return the completions of all live agents, cut to `MAX_ACTION_LENGTH` and without lone surrogates.
+
+    Raises:
+        KeyError: If an agent's action is missing, or an unknown agent acts.
+        TypeError: If the actions are no mapping, or an action is not a string.
+    """
+    if not isinstance(actions, Mapping):
+        raise TypeError(
+            f"actions must be a mapping such as {{{agents[0] if agents else 'agent'!r}: 'text'}}, with a text for "
+            f"each agent, got a {type(actions).__name__}: a list in their order is dict(zip(env.agents, actions))"
+        )
+    for agent in actions:
+        if agent not in agents:
+            raise KeyError(unknown("agent", agent, agents))
+    completions = {}
+    for agent in agents:
+        if agent not in actions:
+            raise KeyError(f"no action for agent {agent!r}; live agents: {list(agents)}")
+        text = actions[agent]
+        if not isinstance(text, str):
+            raise TypeError(f"the action of {agent!r} must be a str, got {type(text).__name__}")
+        completions[agent] = text[:MAX_ACTION_LENGTH].encode("utf-8", "replace").decode()
+    return completions

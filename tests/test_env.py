@@ -9,9 +9,9 @@ import pickle
 import pytest
 from gymnasium.error import ResetNeeded
 
+from llm_decpomdp.env import MAX_ACTION_LENGTH
 from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.oracle import answers
-from llm_decpomdp.validation import MAX_ACTION_LENGTH
 
 WRONG = {"left_0": "no", "right_0": "idea"}
 

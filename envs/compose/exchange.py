@@ -38,7 +38,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
-from operator import eq
 from typing import Any
 
 from llm_decpomdp.envs.compose.chains import MAX_EQUAL, run, trace
@@ -82,7 +81,8 @@ def expected_results(
     def tells_apart(salt: str) -> bool:
         right = [*results(salt, functions)]
         return max(Counter(map(repr, right)).values()) <= MAX_EQUAL and not any(
-            any(map(eq, right, results(salt, names))) for names in mistakes
+            any(a == b for a, b in zip(right, results(salt, names), strict=False))
+            for names in mistakes
         )
 
     salts = [f"{number} " for number in range(SALTS)]
@@ -316,7 +316,7 @@ def _encoding(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> Skill:
     for backwards in (False, True):
         form = EncodingFormat(around, backwards)
         digits = [[*map(str, pair[::-1] if backwards else pair)] for pair in pairs]
-        right = [*map(eq, integers, digits)]
+        right = [found == wanted for found, wanted in zip(integers, digits, strict=False)]
         skills.append(Skill(sum(right) / len(right), form=form))
     best = max(skills, key=lambda skill: skill.share)
     try:  # is it a literal of Python?

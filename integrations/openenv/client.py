@@ -18,9 +18,8 @@ from gymnasium.utils import seeding
 from openenv.core import GenericEnvClient
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.env import MAX_OBSERVATION_LENGTH
+from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, read_actions, requested_task
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.validation import MAX_ACTION_LENGTH, read_actions, requested_task
 
 
 def client(base_url: str, *, agent: str = "agent_0") -> OpenEnvClient:

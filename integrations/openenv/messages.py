@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from openenv.core.env_server.types import Action, Observation
 from pydantic import Field
 
-from llm_decpomdp.validation import MAX_ACTION_LENGTH
+from llm_decpomdp.env import MAX_ACTION_LENGTH
 
 MAX_AGENTS = 64
 """Most texts of an action."""

@@ -20,6 +20,7 @@ from openenv.core.env_server.types import ConcurrencyConfig, Observation, State
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.branching import branch, branches_in_threads
+from llm_decpomdp.env import requested_task
 from llm_decpomdp.integrations.openenv.guard import Guard
 from llm_decpomdp.integrations.openenv.messages import (
     SeatAction,
@@ -29,7 +30,6 @@ from llm_decpomdp.integrations.openenv.messages import (
 )
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.registry import make
-from llm_decpomdp.validation import requested_task
 from llm_decpomdp.wrappers.single_agent_view import single_agent_view
 
 MAX_SESSIONS = 64

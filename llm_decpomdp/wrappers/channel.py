@@ -21,6 +21,7 @@ from gymnasium.utils import seeding
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch
+from llm_decpomdp.env import read_actions
 from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.options import names
 from llm_decpomdp.oracle import Oracle, answers
@@ -28,7 +29,7 @@ from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.utils.text import visible
-from llm_decpomdp.validation import read_actions, unknown
+from llm_decpomdp.validation import unknown
 from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox, message_bytes, transcript
 
 COST = "reward/messages"
