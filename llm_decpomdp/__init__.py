@@ -36,7 +36,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 __all__ = [
-    "Answers",
     "Completion",
     "DecPOMDPEnv",
     "Episode",
@@ -49,13 +48,10 @@ __all__ = [
     "answers",
     "check_env",
     "from_single_agent",
-    "joint",
     "make",
     "merge_agents",
     "pprint_registry",
     "register",
-    "seat",
     "single_agent_view",
-    "solo",
     "spec",
 ]

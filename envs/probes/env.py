@@ -160,7 +160,7 @@ def _work(task: ProbeTask, words: Words) -> float:
     return earned + (1 - WAGE if words[1][:1] == task.letters[1] else -DAMAGE)
 
 
-def delayed_reward(
+def delayed(
     *,
     num_agents: int = 2,
     offset: float = 0.0,

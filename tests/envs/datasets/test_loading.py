@@ -358,7 +358,7 @@ def test_a_slice_is_taken_before_known_issues_are_excluded(faulty):
 
 
 def test_a_wrong_flag_is_refused():
-    with pytest.raises(ValueError, match="exclude_known_issues must be True or False, got 'yes'"):
+    with pytest.raises(ValueError, match="exclude_known_issues must be true or false, got 'yes'"):
         llm_decpomdp.make("humaneval-v0", exclude_known_issues="yes")
 
 

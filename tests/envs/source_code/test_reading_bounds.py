@@ -91,7 +91,7 @@ def test_a_class_that_is_too_long_is_broken():
     env = llm_decpomdp.make("classeval-v0", source="bundled")
     env.reset(seed=1)
     (agent, *_), role = env.possible_agents, env.roles[0]
-    method = role.read(env.task, llm_decpomdp.answers(env).reference(agent)).written[0]
+    method = role.read(env.task, llm_decpomdp.answers(env).reference(agent)).written_methods[0]
     text = f"def {method}(self):\n    return " + "1, " * MAX_TOKENS
     assert list(role.read(env.task, text).broken) == [method]
 
