@@ -72,8 +72,8 @@ class Questions(gymnasium.Env[str, str]):
         """
         task_id = requested_task(options)
         super().reset(seed=seed)
-        drawn = self.np_random.integers(len(self._data))
-        position = str(drawn if task_id is None else task_id)
+        drawn_item = self.np_random.integers(len(self._data))
+        position = str(drawn_item if task_id is None else task_id)
         if not (position.isdecimal() and int(position) < len(self._data)):
             raise KeyError(f"no task_id {position!r}: give one from 0 to {len(self._data) - 1}")
         self._entry = self._data[int(position)]

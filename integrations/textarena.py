@@ -84,8 +84,8 @@ class Game(gymnasium.Env[str, str]):
         """Play a turn; the reward is 0 before the last."""
         self._texts += (action,)
         with self._own_stream():
-            ended, _ = self._game.step(action=action)
-            if ended:
+            episode_ended, _ = self._game.step(action=action)
+            if episode_ended:
                 rewards, _ = self._game.close()
                 return "", float(rewards[0]), True, False, {}
             return self._game.get_observation()[1], 0.0, False, False, {}

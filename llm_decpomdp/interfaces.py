@@ -304,10 +304,10 @@ def check_prompts(mode: Mode, prompts: object, agents: Sequence[str], task: Any)
     if isinstance(prompts, Mapping) and len(prompts) == len(agents):
         if all(isinstance(prompts.get(agent), str) for agent in agents):
             return
-    found = list(prompts) if isinstance(prompts, Mapping) else prompts
+    prompt_keys = list(prompts) if isinstance(prompts, Mapping) else prompts
     raise PartError(
         f"the mode {type(mode).__name__} must return a prompt (str) for each of the agents {list(agents)}, got "
-        f"{reprlib.repr(found)} on the task {task.task_id!r}"
+        f"{reprlib.repr(prompt_keys)} on the task {task.task_id!r}"
     )
 
 

@@ -125,8 +125,8 @@ def spec(id: str) -> EnvSpec:
 def _hint_of_own(name: str) -> str:
     """Return a hint at the nearest id of other packages, for errors; empty where none is near."""
     package = __name__.partition(".")[0]
-    own = [id for id, e in _registry.items() if not e.entry_point.startswith(f"{package}.")]
-    near = get_close_matches(name, own, cutoff=0.5)
+    foreign_ids = [id for id, e in _registry.items() if not e.entry_point.startswith(f"{package}.")]
+    near = get_close_matches(name, foreign_ids, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -207,8 +207,8 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
 
 def _is_custom_mode(id: str, mode: Any) -> bool:
     """Check whether a mode is of others: none of this library, nor the environment's default."""
-    own = (*MODES, defaults(id).get("external_mode"))
-    return mode not in own and is_added("mode", mode)
+    built_in_modes = (*MODES, defaults(id).get("external_mode"))
+    return mode not in built_in_modes and is_added("mode", mode)
 
 
 def replace_part(env: Any, kind: str, name: str) -> None:

@@ -50,18 +50,18 @@ def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
     from rich.console import Console
 
     console, episode = Console(highlight=False), env.episode
-    shown = [agent for agent in episode.prompts if viewer in (None, agent)]
+    visible_agents = [agent for agent in episode.prompts if viewer in (None, agent)]
     if not episode.turns:
         console.rule(plain(f"Task {episode.task_id}"))
     else:
         turn, number = episode.turns[-1], len(episode.turns)
         console.rule(f"turn {number} of {env.unwrapped.num_turns}")  # a channel's are more
-        for agent in shown:
+        for agent in visible_agents:
             _block(console, f"{agent} answers", turn.completions[agent], "green")
         verdict = turn.verdict
         text = format_verdict(env.reward, verdict) if viewer is None else format_reward(verdict)
         _block(console, "verdict", text, "yellow")
-    for agent in shown:
+    for agent in visible_agents:
         if episode.prompts[agent]:
             _block(console, f"{agent} sees", episode.prompts[agent], "cyan")
 

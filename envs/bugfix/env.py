@@ -139,8 +139,8 @@ def humanevalfix(options: FixOptions) -> DecPOMDPEnv:
     """
     split, source = options.split, options.source
     parse_split(split, HUMANEVALFIX.available_splits(source))
-    known, num_agents = options.exclude_known_issues, options.num_agents
-    tasks = partial(_load_fixes, split, source, known, num_agents)
+    exclude_known, num_agents = options.exclude_known_issues, options.num_agents
+    tasks = partial(_load_fixes, split, source, exclude_known, num_agents)
     return _repair_env("humanevalfix_v0", tasks, options)
 
 
@@ -187,13 +187,13 @@ def _repair_env(name: str, tasks: TaskLoader, options: CodeOptions) -> DecPOMDPE
     """Put the four parts together."""
     runner = ProgramRunner(Sandbox(isolation=options.isolation))
     roles = repair_team(options.num_agents)
-    wanted = "the code of your functions"
+    answer_content = "the code of your functions"
     return DecPOMDPEnv(
         name,
         tasks=tasks,
         roles=roles,
         reward=RepairReward(roles, runner),
-        mode=RepairMode(roles, REPAIR_FEEDBACK, options, wanted, runner=runner),
+        mode=RepairMode(roles, REPAIR_FEEDBACK, options, answer_content, runner=runner),
         num_turns=options.num_turns,
         stop_when_solved=options.stop_when_solved,
         discount=options.discount,

@@ -54,8 +54,8 @@ def submission(
     fallbacks = {**reader.fallbacks, **counts}
     if broken is not None:
         return Submission(broken.code, submitted, broken.problem, fallbacks=fallbacks)
-    kept = set(functions(code)) - set(others) - (set(owned) - set(whole))
-    text = remove_bindings(excerpt(code, kept, rest=True), others)
+    kept_names = set(functions(code)) - set(others) - (set(owned) - set(whole))
+    text = remove_bindings(excerpt(code, kept_names, rest=True), others)
     return Submission(text, submitted, fallbacks=fallbacks)
 
 

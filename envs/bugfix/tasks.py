@@ -184,14 +184,14 @@ class ProgramRunner:
 
     def run(self, task: BugTask, work: Mapping[str, Submission]) -> Execution:
         """Run the program with the agents' submissions; functions that nobody submitted stay."""
-        kept = set(task.functions).difference(*(part.submitted for part in work.values()))
+        kept_names = set(task.functions).difference(*(part.submitted for part in work.values()))
         if task.known_class is not None:
             parts = [part.contribution for part in work.values() if part.submitted]
-            merged = task.known_class.merge_methods(kept, filter(None, parts))
-            program = Program(((PROGRAM, merged.code),), task.entry_point)
-            return _attribute_lines(self.sandbox.run(program, self.tests(task)), merged)
+            merged_class = task.known_class.merge_methods(kept_names, filter(None, parts))
+            program = Program(((PROGRAM, merged_class.code),), task.entry_point)
+            return _attribute_lines(self.sandbox.run(program, self.tests(task)), merged_class)
         codes = {agent: part.code for agent, part in work.items() if part.submitted}
-        program = joint(task.buggy, task.entry_point, task.functions, kept, codes)
+        program = joint(task.buggy, task.entry_point, task.functions, kept_names, codes)
         return self.sandbox.run(program, self.tests(task))
 
     def tests(self, task: BugTask) -> Tests:
@@ -202,11 +202,11 @@ class ProgramRunner:
         return strict(self.sandbox, correct, task.tests)
 
 
-def _attribute_lines(execution: Execution, merged: Merged) -> Execution:
+def _attribute_lines(execution: Execution, merged_class: Merged) -> Execution:
     """Return an execution whose lines count in the code of the agents that wrote them."""
 
     def attribute_line(outcome: Outcome) -> Outcome:
-        place = merged.place(outcome.line) if outcome.origin == PROGRAM else None
+        place = merged_class.place(outcome.line) if outcome.origin == PROGRAM else None
         agent, line = place or ("", 0)
         return replace(outcome, origin=agent, line=line)
 

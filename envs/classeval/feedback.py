@@ -53,9 +53,9 @@ class ClassAnalysis:
     @property
     def all_passed(self) -> bool:
         """True if every method is written, once, all parses, and every test that may be told of passes."""
-        written = all(self.complete(agent) for agent in self.team)
+        all_written = all(self.complete(agent) for agent in self.team)
         tests = bool(self.tests) and all(test.passed for test in self.tests)
-        return written and self.parses and tests and not self.merged.overlaps
+        return all_written and self.parses and tests and not self.merged.overlaps
 
 
 def level_feedback(analysis: ClassAnalysis, role: ClassRole) -> list[str]:

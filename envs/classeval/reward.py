@@ -86,27 +86,29 @@ class ClassReward:
         """Judge one joint completion."""
         team = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
         parts = tuple(team.values())
-        merged = merge(task.outline, parts)
+        merged_class = merge(task.outline, parts)
         readings = reading_details({agent: part.fallbacks for agent, part in team.items()})
         points = dict.fromkeys(COMPONENTS, 0.0)
-        compiles = parse_or_none(merged.code) is not None
-        written = any(not piece.stub for part in parts for piece in (*part.own, *part.foreign))
-        if not (written and compiles):
-            reason = "the class does not compile" if written else "no method was written"
+        compiles = parse_or_none(merged_class.code) is not None
+        any_written = any(not piece.stub for part in parts for piece in (*part.own, *part.foreign))
+        if not (any_written and compiles):
+            reason = "the class does not compile" if any_written else "no method was written"
             tests = not_run(task.tests.cases, reason)
-            analysis = ClassAnalysis(task, team, merged, compiles, tests)
+            analysis = ClassAnalysis(task, team, merged_class, compiles, tests)
             return Verdict(points, False, {**details(tests), **readings}, analysis)
         total = len(task.outline.units)
         points["syntax"] = SYNTAX_POINTS * sum(len(part.written_methods) for part in parts) / total
-        points["overlap"] -= OVERLAP_COST * len(merged.overlaps) / total
+        points["overlap"] -= OVERLAP_COST * len(merged_class.overlaps) / total
         split = not self.allow_forgeable or self.is_split(task)
-        execution = self._run(task, merged.code, split)
+        execution = self._run(task, merged_class.code, split)
         warn_about_endless_tests(task, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = TEST_POINTS * passed / len(execution.tests)
-        tests = tuple(_attribute_line(test, merged) for test in execution.tests)
-        error = _attribute_line(execution.error, merged) if execution.error is not None else None
-        analysis = ClassAnalysis(task, team, merged, compiles, tests)
+        tests = tuple(_attribute_line(test, merged_class) for test in execution.tests)
+        error = (
+            _attribute_line(execution.error, merged_class) if execution.error is not None else None
+        )
+        analysis = ClassAnalysis(task, team, merged_class, compiles, tests)
         verdict = Verdict(points, False, {**details(tests, error), **readings}, analysis)
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
 
@@ -150,8 +152,8 @@ def _solution(task: ClassTask) -> str:
     return merge(task.outline, (alone.read(task, reference),)).code
 
 
-def _attribute_line(test: Outcome, merged: Merged) -> Outcome:
+def _attribute_line(test: Outcome, merged_class: Merged) -> Outcome:
     """Return an outcome with the agent whose line raised."""
-    place = merged.place(test.line) if test.origin == TEAM else None
+    place = merged_class.place(test.line) if test.origin == TEAM else None
     agent, line = place or ("", 0)
     return replace(test, origin=agent, line=line)

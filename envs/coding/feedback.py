@@ -42,13 +42,15 @@ def lost_results(code: str, helper: str) -> tuple[str, ...]:
         ):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        stored = [
+        stored_names = [
             name for target in targets if target is not None for name in _target_names(target)
         ]
         if isinstance(node, ast.Expr):
             lines.append((node.lineno, "the result is thrown away"))
-        elif stored and read.isdisjoint(stored):
-            lines.append((node.lineno, f"the result is assigned to {stored[0]} but never used"))
+        elif stored_names and read.isdisjoint(stored_names):
+            lines.append(
+                (node.lineno, f"the result is assigned to {stored_names[0]} but never used")
+            )
     return tuple(f"Line {line}: {reason}" for line, reason in sorted(lines))
 
 

@@ -125,15 +125,15 @@ class CodeReward:
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = passed / len(execution.tests)
         uses = self._uses(execution) if passed else {}
-        called = sum(use != NOT_CALLED for use in uses.values())
+        called_helpers = sum(use != NOT_CALLED for use in uses.values())
         wrapped = [
             helper
             for helper, suffices in zip(uses, execution.helpers_suffice, strict=False)
             if suffices and uses[helper] != NOT_CALLED
         ]
-        if called:
-            points["uses_aux"] = self._share(0.5, called)
-            points["not_wrapper"] = 0.0 if wrapped else self._share(1.0, called)
+        if called_helpers:
+            points["uses_aux"] = self._share(0.5, called_helpers)
+            points["not_wrapper"] = 0.0 if wrapped else self._share(1.0, called_helpers)
             points["aux_ignored"] = self._share(-0.5, [*uses.values()].count(IGNORED))
         analysis = CodeAnalysis(task, self.roles, readings, execution.tests, uses, tuple(wrapped))
         return self._verdict(points, analysis, execution.error)

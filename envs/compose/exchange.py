@@ -316,7 +316,7 @@ def _encoding(texts: Sequence[str], pairs: Sequence[Sequence[int]]) -> Skill:
     for backwards in (False, True):
         form = EncodingFormat(around, backwards)
         digits = [[*map(str, pair[::-1] if backwards else pair)] for pair in pairs]
-        right = [found == wanted for found, wanted in zip(integers, digits, strict=False)]
+        right = [value == digit for value, digit in zip(integers, digits, strict=False)]
         skills.append(Skill(sum(right) / len(right), form=form))
     best = max(skills, key=lambda skill: skill.share)
     try:  # is it a literal of Python?

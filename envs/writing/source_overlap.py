@@ -114,12 +114,12 @@ class WordOrder:
             source: Pairs of neighbors of the source, in lower case.
         """
         lower = [STOP, *(token.lower() for token in sequence)]
-        own = [
+        own_counts = [
             self.information(*classes)
             for classes, pair in zip(pairwise(self.classes(sequence)), pairwise(lower), strict=True)
             if pair not in source
         ]
-        return math.fsum(own) / (len(own) + FEW)
+        return math.fsum(own_counts) / (len(own_counts) + FEW)
 
 
 @lru_cache(maxsize=1)

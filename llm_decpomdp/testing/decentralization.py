@@ -83,9 +83,9 @@ def _compare(
         if not plain.env.agents or not canaried.env.agents:
             return
         actions = {agent: team[agent] for agent in plain.env.agents}
-        marked = actions if _is_speaking(plain.env) else {**actions, writer: marked_text}
+        marked_actions = actions if _is_speaking(plain.env) else {**actions, writer: marked_text}
         first = plain.step(actions)
-        second = canaried.step(dict(marked))
+        second = canaried.step(dict(marked_actions))
         for agent in second.observations:
             if agent != writer:
                 _check_prompt(agent, writer, second, canary)
@@ -107,13 +107,13 @@ def _check_listeners(trial: Trial, writer: str) -> None:
     if channel is None:
         return
     watched.reset(trial.seed)
-    allowed = {writer, *channel.listeners(writer)}
+    recipients = {writer, *channel.listeners(writer)}
     for _ in range(trial.max_turns):
         if not watched.env.agents:
             return
         texts = dict.fromkeys(watched.env.agents, PROSE)
         record = watched.step({**texts, writer: word} if channel.speaking else texts)
-        for agent in record.observations.keys() - allowed:
+        for agent in record.observations.keys() - recipients:
             _check_prompt(agent, writer, record, word)
 
 

@@ -72,8 +72,8 @@ def centralize(env: DecPOMDPEnv, enabled: bool = True) -> DecPOMDPEnv:
     joint.authors = agents
     joint.observation_spaces[TEAM] = UnicodeText((len(agents) + 1) * MAX_OBSERVATION_LENGTH)
     joint.spec_id, joint.spec_kwargs = env.spec_id, {**env.spec_kwargs, "centralized": True}
-    written = f"One policy writes the parts of all agents: {', '.join(agents)}."
-    joint.description = f"{env.description} {written}".strip()
+    author_note = f"One policy writes the parts of all agents: {', '.join(agents)}."
+    joint.description = f"{env.description} {author_note}".strip()
     return joint
 
 

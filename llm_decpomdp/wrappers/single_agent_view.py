@@ -215,15 +215,15 @@ def check_team(agents: list[str], agent: str, partners: Mapping[str, Policy]) ->
     """Check that there is a policy for each agent but one; errors as of `single_agent_view`."""
     if agent not in agents:
         raise KeyError(unknown("agent", agent, agents))
-    others = [mate for mate in agents if mate != agent]
-    for mate in others:
+    partner_ids = [mate for mate in agents if mate != agent]
+    for mate in partner_ids:
         if mate not in partners:
-            raise KeyError(f"no partner plays {mate!r}: give a policy for each of {others}")
+            raise KeyError(f"no partner plays {mate!r}: give a policy for each of {partner_ids}")
     for mate, policy in partners.items():
         if mate == agent:
-            raise KeyError(f"{agent!r} is the seat itself: drop it from the partners {others}")
-        if mate not in others:
-            raise KeyError(unknown("partner", mate, others))
+            raise KeyError(f"{agent!r} is the seat itself: drop it from the partners {partner_ids}")
+        if mate not in partner_ids:
+            raise KeyError(unknown("partner", mate, partner_ids))
         if not isinstance(policy, Policy):
             raise TypeError(
                 f"the partner {mate!r} must be a policy with generate and act, got a {type(policy).__name__}"

@@ -224,7 +224,7 @@ def test_the_points_are_the_credits_through_their_gates():
     found.__dict__["credits"] = {
         "structure": 0.25, "grounding": 0.6, "length": 0.4, "vocabulary": 0.1, "transitions": 0.5, "overlap": 1.0,
     }  # fmt: skip
-    found.__dict__["grounded"] = (0.3, 0.9)
+    found.__dict__["grounding"] = (0.3, 0.9)
     found.__dict__["repetition"] = 0.5
     expected = {
         "structure": 0.5 * 0.25,
