@@ -74,11 +74,13 @@ def branch(env: Env) -> Env:
     Raises:
         TypeError: If it cannot be deep-copied; says the remedy.
     """
+    # A fork shares loaded tasks and spaces; a deep copy would copy megabytes for every branch.
     if isinstance(env, Forkable):
         twin: Env = env.fork()
         return twin
     name = _attribute(env)
     if name is not None and _is_stateless(env, name):
+        # Without `__init__`, which may build another environment or open a connection.
         twin = object.__new__(type(env))
         vars(twin).update({**vars(env), name: branch(vars(env)[name])})
         return twin

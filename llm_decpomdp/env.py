@@ -198,6 +198,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             PartError: If the mode does not write a prompt for each agent.
         """
         task_id = requested_task(options)
+        # The seed also restarts the generator if a task is chosen, so that the following resets repeat, too.
         if seed is not None:
             self._rng, _ = seeding.np_random(seed)
         if task_id is not None:
@@ -231,17 +232,28 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             PartError: If the reward returns no `Verdict` with its components, or the mode no prompt of an agent.
         """
         episode = self.episode
+        # In PettingZoo's parallel API a step without live agents returns empty dictionaries.
         if not self.agents and not actions:
             return {}, {}, {}, {}, {}
         if not self.agents:
             raise ResetNeeded("the episode is over: call reset() before step()")
+        # Texts are cut and checked first: reward and mode then see the same, bounded texts.
         completions = read_actions(actions, self.agents)
         verdict = evaluate_reward(self.reward, self.task, completions)
         turn = Turn(dict(episode.prompts), completions, verdict)
+        # The analysis may hold syntax trees and code. It serves the next prompts alone: kept in the state, it
+        # would
+        # make snapshots large and not JSON-able.
         turns = (*episode.turns, replace(turn, verdict=replace(verdict, analysis=None)))
+        # Both ends terminate and never truncate: the horizon is part of the model, so nothing follows to
+        # bootstrap from.
         over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
+        # After the last turn the mode is not asked: an expert model would cost a request for prompts that
+        # nobody reads.
         last = (dict.fromkeys(self.possible_agents, ""), Info())
         prompts, mode_infos = last if over else self.mode(self.task, turn)
+        # The state changes only when reward and mode have succeeded: after an error the turn can be played
+        # again.
         check_prompts(self.mode, prompts, self.possible_agents, self.task)
         self._episode = Episode(episode.task_id, turns, prompts)
         if self.render_mode == "human":
@@ -263,6 +275,8 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             "turn": len(turns),
             "task_index": self.task.index,
             "solved": bool(verdict.solved),
+            # Keys are the same in every step, 0 where a verdict has none: vector environments and loggers need
+            # that.
             **{key: details.get(key, 0) for key in getattr(self.reward, "info_keys", ())},
             **{f"reward/{name}": float(points.get(name, 0.0)) for name in self.reward.components},
             **{key: mode_infos.get(key, 0.0) for key in self.mode.info_keys},
@@ -299,6 +313,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
                 "channel"
             )
         episode = Episode.from_json(snapshot["episode"])
+        # Raises here, before any state changes, if the task is of other data.
         self.tasks.find(episode.task_id)
         if set(episode.prompts) != set(self.possible_agents):
             raise ValueError(
@@ -379,5 +394,6 @@ def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str,
         text = actions[agent]
         if not isinstance(text, str):
             raise TypeError(f"the action of {agent!r} must be a str, got {type(text).__name__}")
+        # Lone surrogates cannot be written to files or sent to workers: they become question marks.
         completions[agent] = text[:MAX_ACTION_LENGTH].encode("utf-8", "replace").decode()
     return completions

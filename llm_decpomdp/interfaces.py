@@ -65,6 +65,7 @@ class Episode:
         """Return a JSON-able dictionary from which `from_json` rebuilds an equal episode."""
         data = asdict(self)
         for turn in data["turns"]:
+            # It is `None` here, as `step` drops it, and stored episodes have no such key.
             del turn["verdict"]["analysis"]
         return data
 
@@ -160,6 +161,7 @@ class TaskSet:
     @cached_property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits of a SHA-256 over the data of every task; our notes don't count."""
+        # A new note about a known issue must not make the data of old runs look changed.
         rows = [asdict(replace(task, known_issue=None)) for task in self.tasks]
         text = json.dumps(rows, sort_keys=True)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -275,6 +277,7 @@ def evaluate_reward(reward: Reward, task: Any, completions: Mapping[str, str]) -
     try:
         verdict = reward(task, completions)
     except Exception as error:
+        # A note, not another exception: its class and traceback stay those of the author's mistake.
         if hasattr(error, "add_note"):  # from Python 3.11 on
             error.add_note(f"raised by the reward {name} on the task {task.task_id!r}")
         raise
@@ -285,6 +288,7 @@ def evaluate_reward(reward: Reward, task: Any, completions: Mapping[str, str]) -
             "components"
         )
     declared, points = reward.components, verdict.components
+    # Undeclared components would be missing from the infos, and the reward would not be their sum.
     if len(points) != len(declared) or any(component not in points for component in declared):
         raise PartError(
             f"the reward {name} declares the components {list(declared)}, and its verdict on the task "

@@ -167,6 +167,7 @@ def import_by_name(module: str, id: str) -> ModuleType:
         ImportError: If there is no such module, or it fails; names the module and `id`.
     """
     if (folder := str(Path.cwd())) not in sys.path:
+        # Last, so that a file such as `random.py` in the folder hides no installed module.
         sys.path.append(folder)
     missing = ModuleNotFoundError(
         f"{id!r}: there is no module {module!r}, neither installed nor in {folder}; name it as `import` does"
@@ -176,6 +177,7 @@ def import_by_name(module: str, id: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except Exception as error:  # a module may do anything
+        # The module itself is missing, not something that it imports: that is a wrong name, not a broken module.
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise missing from None
         raise ImportError(

@@ -77,6 +77,7 @@ def register(id: str, entry_point: str, **kwargs: Any) -> None:
     entry = EnvSpec(id, entry_point, kwargs)
     if _registry.get(id, entry) != entry:
         raise ValueError(f"{id!r} is already registered to {_registry[id].entry_point!r}")
+    # PettingZoo refuses an id that it has: a module that is imported again registers here alone.
     if id not in _registry and hasattr(pettingzoo, "register"):  # PettingZoo 1.27 and later
         pettingzoo.register(
             "parallel",
@@ -106,6 +107,8 @@ def spec(id: str) -> EnvSpec:
                 fresh = EnvSpec(name, plugin.path)
                 entry = _registry.get(name, fresh)
                 return entry if entry.entry_point == plugin.path else fresh
+    # Entry points are read only for ids that are not built in: reading them takes a while in large
+    # installations.
     if name not in _registry:
         _register_entry_points()
     if name not in _registry:
@@ -181,6 +184,7 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
             parts to replace, or what replaces them is none.
         ValueError: If an argument has a bad value.
     """
+    # Configurations and run folders of before have the former spelling.
     kwargs = {OLD_ARGUMENTS.get(key, key): value for key, value in kwargs.items()}
     wrappers = {key: kwargs.pop(key) for key in WRAPPERS if key in kwargs}
     parts = {} if reward is None else {"reward": reward}
@@ -190,6 +194,7 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
         if not accepts_argument(id, key):
             valid = [*inspect.signature(_builder(id)).parameters, *WRAPPERS]
             raise TypeError(f"{id}: {unknown('argument', key, valid)}")
+    # What the caller says wins over the registered defaults; both are recorded, so that a run can be made again.
     arguments = {**spec(id).kwargs, **kwargs}
     env: DecPOMDPEnv = _builder(id)(**arguments)
     bare = env.unwrapped
@@ -198,6 +203,7 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
         arguments["external_mode" if kind == "mode" else kind] = name
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
     for key, value in wrappers.items():
+        # Configurations pass every argument, most of them at their defaults.
         if value is None or value is False or value == {}:  # off: its module need not exist
             continue
         module, _, function = WRAPPERS[key].partition(":")

@@ -19,5 +19,6 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     """
     if seed < 0:
         raise ValueError(f"seed must be at least 0, got {seed}")
+    # CRC-32 and not `hash`, which differs between processes. Seeds of all runs so far depend on it.
     keys = [zlib.crc32(name.encode()) if isinstance(name, str) else name for name in names]
     return np.random.default_rng(np.random.SeedSequence([seed, *keys]))

@@ -81,6 +81,7 @@ class RepairReward:
             tests = not_run(task.tests.cases, "the joint program does not parse")
             analysis = RepairAnalysis(task, self.roles, work, tests)
             return Verdict(points, False, {**details(tests), **readings}, analysis)
+        # The sandbox remembers the verdicts of the program as it was: asking for every turn costs little.
         before = self.runner.run_unmodified(task).tests
         execution = self.runner.run(task, work)
         warn_about_endless_tests(task, completions, execution)

@@ -152,6 +152,7 @@ def limit_steps(code: str, names: Collection[str]) -> str:
             _count(statement)
     kinds = ast.Expr | ast.Import | ast.ImportFrom
     head = [isinstance(statement, kinds) for statement in module.body]
+    # After docstring and imports: `from __future__` must stay first.
     place = (*head, False).index(False)
     module.body[place:place] = parse(COUNTER).body
     return ast.unparse(ast.fix_missing_locations(module))
@@ -196,6 +197,7 @@ class ProgramRunner:
 
     def tests(self, task: BugTask) -> Tests:
         """Return the task's tests, each to be reached as often as by the program without bugs."""
+        # Tests that run a fixed number of times need no count from the correct program.
         if not task.tests.vary:
             return task.tests
         correct = whole(task.correct, task.entry_point, task.functions)

@@ -89,6 +89,7 @@ class ClassReward:
         merged_class = merge(task.outline, parts)
         readings = reading_details({agent: part.fallbacks for agent, part in team.items()})
         points = dict.fromkeys(COMPONENTS, 0.0)
+        # The merged class is compiled, not the parts: two that parse alone may not parse together.
         compiles = parse_or_none(merged_class.code) is not None
         any_written = any(not piece.stub for part in parts for piece in (*part.own, *part.foreign))
         if not (any_written and compiles):
@@ -99,6 +100,8 @@ class ClassReward:
         total = len(task.outline.units)
         points["syntax"] = SYNTAX_POINTS * sum(len(part.written_methods) for part in parts) / total
         points["overlap"] -= OVERLAP_COST * len(merged_class.overlaps) / total
+        # Tests apart from the program cannot be forged, so they are the default even where some become
+        # impossible.
         split = not self.allow_forgeable or self.is_split(task)
         execution = self._run(task, merged_class.code, split)
         warn_about_endless_tests(task, completions, execution)

@@ -111,10 +111,12 @@ class CodeReward:
         main = readings[main_agent]
         complete = sum(readings[role.agent].complete for role in self.helpers)
         points["aux_defined"] = self._share(0.4, complete)
+        # Without an entry function nothing can run: the levels after it are not reached.
         if not main.complete:
             tests = not_run(task.tests.cases, "the entry function is missing")
             return self._verdict(points, CodeAnalysis(task, self.roles, readings, tests, {}))
         points["main_defined"] = 0.6
+        # Only code that defines its function takes part: other texts of an agent must not change the program.
         parts = {agent: reading for agent, reading in readings.items() if reading.defined}
         if any(reading.problem for reading in parts.values()):
             tests = not_run(task.tests.cases, "the joint program does not parse")
@@ -124,6 +126,7 @@ class CodeReward:
         warn_about_endless_tests(task, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = passed / len(execution.tests)
+        # Use shows in tests that pass: in one that fails, any change of the helper leaves the result wrong.
         uses = self._uses(execution) if passed else {}
         called_helpers = sum(use != NOT_CALLED for use in uses.values())
         wrapped = [
@@ -162,6 +165,7 @@ class CodeReward:
         tests = replace(task.tests, shown=self.shown)
         if not tests.vary or "main_0" not in task.references:
             return tests
+        # Sorted by id: `aux_0` comes before `main_0`, as in the joint program.
         segments = tuple((agent, task.references[agent]) for agent in sorted(task.references))
         reference = self.sandbox.run(Program(segments, task.entry_point, task.preamble), tests)
         pairs = zip(reference.reached, reference.tests, strict=True)
@@ -177,4 +181,5 @@ class CodeReward:
             "helpers": dict(analysis.uses),
         }
         verdict = Verdict(points, False, record, analysis)
+        # Shares of helpers add up with rounding errors.
         return replace(verdict, solved=verdict.reward >= self.maximum - 1e-9)

@@ -130,6 +130,7 @@ class AuxRole:
 
     def reference(self, task: CodeTask) -> str | None:
         """Return the data's helper; data divides its solutions between two only."""
+        # The data divides each solution between one helper and the entry function.
         return None if self.others else task.references.get(self.seat)
 
     def fields(self, task: CodeTask) -> dict[str, str]:
@@ -194,6 +195,8 @@ class MainRole:
     def read(self, task: CodeTask, completion: str) -> Reading:
         """Read the agent's completion."""
         given = {*bound_names(task.preamble), *self.helpers}
+        # Base models continue the prompt with a bare body; where the header is unknown there is nothing to
+        # continue.
         opening = "" if "(...)" in task.signature else f"{task.signature}:\n"
         return read(completion, task.entry_point, given, opening)
 

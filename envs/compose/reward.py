@@ -101,6 +101,7 @@ class ComposeReward:
         calls = [a for a, name in functions.items() if name in callees or uses.get(a) == USED]
         points["names_aux"] = self._share(NAMES_AUX, len(calls))
         agreed = [h.agent for h in authors if h.agrees(functions[h.agent], readings[main].code)]
+        # The exchange runs programs again for every helper: it is left out where it could not earn anything.
         if needed := [agent for agent in agreed if uses.get(agent) == USED]:
             role = self.roles[-1]
             assert isinstance(role, EntryRole)

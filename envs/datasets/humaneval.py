@@ -118,6 +118,7 @@ def _human_eval_rows() -> list[Row]:
 def _bundled_coop_rows() -> list[Row]:
     """Sixteen problems of HumanEval with a division of ours, then problems of ours."""
     real = {row["task_id"]: row for row in _human_eval_rows()}
+    # Rows about HumanEval's problems hold the division alone; text and tests are HumanEval's.
     return [{**real.get(row["task_id"], {}), **row} for row in bundled_rows("coophumaneval.jsonl")]
 
 

@@ -123,6 +123,7 @@ def load(
     """
     name, begin, end = parse_split(split, dataset.available_splits(source))
     found = _find(dataset, name, source)
+    # All rows are read before slicing, so that `index` is the row in the whole set.
     tasks = _tasks(dataset, found)
     sliced = tasks[slice(*(_position(bound, len(tasks), split) for bound in (begin, end)))]
     if not sliced:
@@ -135,6 +136,7 @@ def load(
         raise ValueError(
             f"split {split!r} of {dataset.name} ({found.source}) is empty: it has {len(tasks)} rows; {remedy}"
         )
+    # After slicing: `test[:50%]` are the same rows with and without the exclusion.
     excluded = {t.task_id: t.known_issue for t in sliced if t.known_issue and exclude_known_issues}
     tasks = tuple(task for task in sliced if task.task_id not in excluded)
     if not tasks:
@@ -201,6 +203,7 @@ def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> Split
         if local.is_file():
             return _file_rows(dataset, split, local)
         logger.warning("%s=%s has no %s", DATA_FOLDER, folder, dataset.filename)
+    # The package has the real rows (HumanEval): the hub would give the same ones, later.
     if not dataset.stand_in:
         return _package_rows(dataset, split)
     if hub_has(dataset.hub):

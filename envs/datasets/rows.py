@@ -167,5 +167,6 @@ def hub_rows(
         return list(load_dataset(repository, config, split=split)), ""
     from huggingface_hub import HfApi
 
+    # A branch may move between the two requests; rows and recorded commit must agree.
     commit = str(HfApi().dataset_info(repository, revision=revision).sha)
     return list(load_dataset(repository, config, split=split, revision=commit)), commit

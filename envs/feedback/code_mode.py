@@ -180,6 +180,7 @@ class CodeMode:
         except ExpertError as error:
             if self.options.on_expert_failure == "raise":
                 raise
+            # The run goes on: a failed request must not end hours of training if the user says so.
             logger.warning("no edits for %s: %s", task.task_id, error)
             return {}, {"expert_failed": 1.0}
         article = "an " if len(self.roles) == 1 else ""
@@ -204,6 +205,7 @@ class CodeMode:
 
     def secrets(self, task: Any) -> list[str]:
         """Return texts of the tests that no prompt may contain: of all of them where an expert edits."""
+        # Prompts may quote the data's own text, which sometimes contains a test as an example.
         cases = list(task.tests.cases)
         if self.hides_tests or self.expert is not None:
             return cases
@@ -260,6 +262,7 @@ def break_markup(text: str) -> str:
 
 def foreign_line(text: str) -> str:
     """Return a text as one line of at most `MAX_LINE` printable characters, without markup."""
+    # Cut before the work: an exception may hold megabytes. Four times, as white space shrinks.
     text = " ".join(text[: 4 * MAX_LINE].split())
     text = "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in text)
     text = break_markup(text)

@@ -136,6 +136,7 @@ class RemoteExpert:
         return f"RemoteExpert({self.model!r}, base_url={self.base_url!r})"
 
     def __getstate__(self) -> dict[str, Any]:
+        # Clients hold connections and locks, which other processes cannot use.
         return {**self.__dict__, "_client": None}
 
     @property

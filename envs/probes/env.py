@@ -186,6 +186,7 @@ def delayed(
         )
         for index, secret in enumerate(SECRETS)
     ]
+    # A guess is worth 0 on average, so that only asking first can pay.
     points = Points(partial(last_answer, SECRETS), offset)
     return probe_env(
         "delayed", tasks, points, CueObservations(password=ASK), 2, discount, render_mode
@@ -303,7 +304,8 @@ def _drawn_payoff(task: ProbeTask, words: Words) -> float:
     pair = words[0][:1] + words[1][:1]
     if pair not in PAYOFFS:
         return WORST
-    # Rows of a Hadamard matrix: each pair has either payoff in half of the tasks, and any two pairs independently.
+    # Rows of a Hadamard matrix: each pair has either payoff in half of the tasks, and any two pairs
+    # independently.
     position = 1 + list(PAYOFFS).index(pair)
     return PAYOFFS[pair][(position & task.index).bit_count() % 2]
 

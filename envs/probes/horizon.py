@@ -49,6 +49,7 @@ class Relay:
         agents = list(turn.prompts)
         prompts = dict.fromkeys(agents, self.letters)
         holders = [agent for agent in agents if turn.prompts[agent] != self.letters]
+        # The prompt that differs from the list of letters shows who holds the baton: no other state is needed.
         letter = turn.completions[holders[0]][:1] if holders else ""
         handed_on = bool(letter) and letter in self.letters
         if handed_on:

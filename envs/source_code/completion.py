@@ -235,6 +235,8 @@ class CompletionReader:
         self.fallbacks["fences"] = sum(block.fenced for block in blocks)
         texts = [(dedent(block.text), block.fenced) for block in blocks]
         whole = [(text, fenced, self._parse(text)) for text, fenced in texts]
+        # The rest of the budget is divided among the blocks, so that a hostile first block cannot starve the
+        # others.
         room = max(self._attempts.room, 0) // max(len(whole), 1)
         rest: dict[bool, list[str]] = {True: [], False: []}
         for text, fenced, tree in whole:
@@ -336,10 +338,12 @@ class CompletionReader:
             prose = self._prose(number) - dropped[number]
             counts["prose"] += len(prose)
             dropped[number] |= prose | self._empty_helpers(number, functions)
+        # Removed lines stay as blank ones: line numbers in feedback are those of the agent's own code.
         texts = [remove_statements(self.modules[number], dropped[number]) for number in bases]
         extra = self._needed_statements(texts, bases, dropped)
         counts["other_blocks"] = len(extra)
         code = join_code(extra, texts)
+        # Removing and joining statements may break the code, as with several statements on a line.
         if not isinstance(syntax_tree(code), ast.Module) and bases:
             code = self.modules[bases[-1]].text
         return code, counts

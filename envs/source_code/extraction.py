@@ -132,9 +132,12 @@ class Answer:
 
 def find_answer(completion: str) -> Answer:
     """Extract the answer of a completion, with line ends as on Unix. The time is linear in the length."""
+    # One kind of line end, so that patterns and line numbers need no others.
     text = completion.replace("\r\n", "\n").replace("\r", "\n")
+    # Before tags are looked for: an invisible character inside a tag would hide it.
     text, invisible = _remove_odd_characters(text)
     size = len(text)
+    # Before the turn is cut: reasoning may quote the markers at which a turn ends.
     text = _remove_reasoning(text)
     reasoning = size - len(text)
     text, after_turn = _turn(text)

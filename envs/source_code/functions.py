@@ -150,6 +150,7 @@ def distance(old: str, new: str) -> int:
     if old == new:
         return 0
     first, second = tokens(old), tokens(new)
+    # The comparison takes time in proportion to the product of both lengths.
     if len(second) > MAX_GROWTH * len(first) + MAX_MORE:
         return len(second)
     return edits(first, second)
@@ -228,6 +229,7 @@ def count_added_tokens(code: str, known: Statements, names: Collection[str]) -> 
 def _statement(lines: Sequence[bytes], statement: ast.stmt) -> tuple[str, ...]:
     """Return the tokens of a statement alone, also where others stand on its lines."""
     first, end = _span(statement)
+    # Columns of the syntax tree count bytes of UTF-8, so the lines are bytes here.
     text = [*lines[first:end]]
     text[-1] = text[-1][: statement.end_col_offset]
     if first == statement.lineno - 1:  # no decorators

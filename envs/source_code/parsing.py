@@ -145,9 +145,11 @@ def syntax_tree(code: str) -> ast.Module | SyntaxProblem:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "invalid escape sequence" in an agent's code
             tree = parse(code)
+            # Checked before compiling, which is what takes too long.
             if any(word in code for word in COPYING) and explodes(tree):
                 text = "too many ways out of finally and with blocks, or functions in functions"
                 return SyntaxProblem(text, 1, 1, parses=True)
+            # Some errors come only from the compiler, such as `return` outside of a function.
             compile(code, "<completion>", "exec", dont_inherit=True)
     except SyntaxError as error:
         lines = code.count("\n") + 1

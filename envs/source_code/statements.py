@@ -365,6 +365,7 @@ def remove_statements(module: Module, dropped: Collection[int]) -> str:
     if not dropped:
         return module.text
     lines = [*module.lines]
+    # From the end, so that the columns of earlier statements on the same line stay right.
     for index in sorted(dropped, reverse=True):
         node = module.statements[index].node
         first, last = first_line(node) - 1, (node.end_lineno or node.lineno) - 1

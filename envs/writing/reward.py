@@ -108,6 +108,7 @@ class LevelReward:
         if not all(fewest <= count_tokens(text) <= most for text in pair.texts):
             return points
         points["structure"] = STRUCTURE
+        # Each level is a gate for the next ones, as in the paper's reward.
         if pair.length_ratio not in self.knots.length:
             return points
         points["length"] = LENGTH * self.knots.length.credit(pair.length_ratio)

@@ -205,6 +205,7 @@ class Trial:
         return actions
 
     def _sample(self, space: Space[Any], agent: str, turn: int) -> str:
+        # A copy: sampling must not advance the generator of the environment's own space.
         sampler = copy.deepcopy(space)
         sampler.seed(int(stream(self.seed, "check", agent, turn).integers(2**31)))
         return str(sampler.sample())

@@ -118,6 +118,7 @@ def join_prompts(prompts: Mapping[str, str]) -> str:
     No prompt holds a title as wide as those of the sections, so that `read_prompts` finds them again.
     """
     runs = re.findall("=+", "".join(prompts.values()))
+    # Wider than any run of equals signs in a prompt, so that no agent's text can forge a title.
     bar = "=" * max(NARROWEST, 1 + max(map(len, runs), default=0))
     sections = [f"{bar} {agent} {bar}\n{prompt}" for agent, prompt in prompts.items()]
     return "\n".join([_request(prompts), *sections])

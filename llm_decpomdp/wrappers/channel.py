@@ -81,6 +81,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         self._noise: np.random.Generator | None = None  # draws the key of each episode
         self._key = 0  # names the noise of this episode
         agents = list(env.possible_agents)
+        # Each message may stand in every later prompt, once as sent and once as heard, with a line around it.
         room = 2 * len(agents) * (options.bandwidth + 200) * env.num_turns + 1000
         self._spaces = {a: UnicodeText(env.observation_space(a).max_length + room) for a in agents}
         self.state_space = UnicodeText(env.state_space.max_length + len(agents) * room)
@@ -138,6 +139,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         """Start an episode with a message turn; the seed decides the task, and what gets lost."""
         if seed is not None or self._noise is None:
             self._noise, _ = seeding.np_random(seed)
+        # Drawn before the environment is reset, so that the key does not depend on what the environment draws.
         self._key = int(self._noise.integers(LARGEST_KEY))
         prompts, infos = self.env.reset(seed=seed, options=options)
         self.messages, self._turn, self.speaking = (), 1, True
@@ -174,6 +176,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         self.messages += tuple(self._deliver(agent, text) for agent, text in texts.items())
         self.speaking = False
         self._show()
+        # 0.0 minus, as -0.0 would be printed as such.
         cost = 0.0 - self.options.price * sum(map(message_bytes, texts.values()))
         silent = {
             agent: {key: 0.0 if key.startswith("reward/") else n for key, n in info.items()}
@@ -190,6 +193,8 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
     def _deliver(self, sender: str, text: str) -> dict[str, Any]:
         arrivals = {}
         for listener in self.listeners(sender):
+            # A stream of its own for each message: what is lost does not depend on the order of agents or of
+            # branches.
             rng = stream(self._key, self._turn, sender, listener)
             if rng.random() >= self.options.loss:
                 arrivals[listener] = self.options.noise(rng) if self.options.scramble else text

@@ -98,10 +98,12 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
             TypeError: If the options are no mapping, its `reset` returns something else than a text and infos, or
                 an info to keep is no number.
         """
+        # A view that replays was closed, or is a copy that was never stepped.
         if self._env is None:
             self._env = self._make()
         if seed is not None:
             self._rng = seeding.np_random(seed)[0]
+        # Many environments take seeds of 31 bits only.
         start = int(self._rng.integers(2**31)) if seed is None else seed
         self._start = {"seed": start, **self._options(options)}
         self._texts = ()

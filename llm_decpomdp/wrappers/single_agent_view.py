@@ -56,6 +56,7 @@ class TeamView(gymnasium.Env[str, str]):
         Returns:
             The first prompt, and the agent's infos.
         """
+        # Cleared first: if the reset raises, a step must not go on in the previous episode.
         self._running = False
         super().reset(seed=seed)
         self._prompts, infos = self._env.reset(seed=seed, options=options)
@@ -200,6 +201,7 @@ class SingleAgentView(TeamView):
         policy = self._partners[agent]
         with _ANSWERING:
             if isinstance(policy, Seedable):
+                # By turn, and not one stream for the episode: a fork then draws as the original does.
                 draws = stream(self._seed, "partner", agent, self._turn)
                 policy.seed(int(draws.integers(2**32)))
             if isinstance(policy, PrivilegedPolicy):
