@@ -241,19 +241,15 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         completions = read_actions(actions, self.agents)
         verdict = evaluate_reward(self.reward, self.task, completions)
         turn = Turn(dict(episode.prompts), completions, verdict)
-        # The analysis may hold syntax trees and code. It serves the next prompts alone: kept in the state, it
-        # would
-        # make snapshots large and not JSON-able.
+        # The analysis may hold syntax trees. It serves the next prompts alone: kept in the state, it would make
+        # snapshots large and not JSON-able.
         turns = (*episode.turns, replace(turn, verdict=replace(verdict, analysis=None)))
-        # Both ends terminate and never truncate: the horizon is part of the model, so nothing follows to
-        # bootstrap from.
+        # Both ends terminate and never truncate: the horizon is part of the model, so nothing follows.
         over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
-        # After the last turn the mode is not asked: an expert model would cost a request for prompts that
-        # nobody reads.
+        # After the last turn the mode is not asked: an expert model would cost a request.
         last = (dict.fromkeys(self.possible_agents, ""), Info())
         prompts, mode_infos = last if over else self.mode(self.task, turn)
-        # The state changes only when reward and mode have succeeded: after an error the turn can be played
-        # again.
+        # The state changes only when reward and mode have succeeded: after an error the turn can be repeated.
         check_prompts(self.mode, prompts, self.possible_agents, self.task)
         self._episode = Episode(episode.task_id, turns, prompts)
         if self.render_mode == "human":
@@ -275,8 +271,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             "turn": len(turns),
             "task_index": self.task.index,
             "solved": bool(verdict.solved),
-            # Keys are the same in every step, 0 where a verdict has none: vector environments and loggers need
-            # that.
+            # The same keys in every step, as vector environments and loggers need: 0 where a verdict has none.
             **{key: details.get(key, 0) for key in getattr(self.reward, "info_keys", ())},
             **{f"reward/{name}": float(points.get(name, 0.0)) for name in self.reward.components},
             **{key: mode_infos.get(key, 0.0) for key in self.mode.info_keys},
