@@ -1,11 +1,7 @@
-"""The records of an episode: prompts, completions and verdicts.
+"""The data and the protocols of an environment: verdicts, episodes, tasks, roles, rewards and modes.
 
-All of them are immutable and turn into JSON and back, so that an environment's state is a value: it can be
-copied, stored, sent to another process and compared.
-
-The problems of an environment, wherever they come from.
-
-The parts of an environment, beside its tasks: roles, a reward and a mode.
+The records of an episode are immutable and turn into JSON and back, so that an environment's state is a value: it
+can be copied, stored, sent to another process and compared.
 """
 
 from __future__ import annotations

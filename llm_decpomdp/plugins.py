@@ -167,7 +167,7 @@ def import_by_name(module: str, id: str) -> ModuleType:
         ImportError: If there is no such module, or it fails; names the module and `id`.
     """
     if (folder := str(Path.cwd())) not in sys.path:
-        # Last, so that a file such as `random.py` in the folder hides no installed module.
+        # Last, so that a file in the folder that is called like an installed module does not hide it.
         sys.path.append(folder)
     missing = ModuleNotFoundError(
         f"{id!r}: there is no module {module!r}, neither installed nor in {folder}; name it as `import` does"

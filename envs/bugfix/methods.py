@@ -1,8 +1,6 @@
-"""A program as pieces that agents repair: its top-level functions, or the methods of the class under test.
+"""A program as segments that agents repair: its top-level functions, or the methods of the class under test.
 
-Classes with bugs: their methods are repaired as the functions of other programs are.
-
-Methods are read and merged as in `classeval-v0`: see `llm_decpomdp.envs.source_code.classes`. The tests
+Methods are read and merged as in `classeval-v0`: see `llm_decpomdp.envs.source_code.classes`. The tests of a class
 run apart from the program.
 """
 

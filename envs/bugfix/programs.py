@@ -1,4 +1,4 @@
-"""Programs without bugs, of which buggy ones are made.
+"""Programs without bugs, the faults that make tasks of them, and the tasks of one kind that they make.
 
 | programs                 | number | functions | what they are                                              |
 |--------------------------|--------|-----------|------------------------------------------------------------|
@@ -10,9 +10,7 @@
 
 A user's own file may hold programs, or rows of ClassEval.
 
-The faults that make tasks, and the tasks of one kind that they make.
-
-`data/bugs.jsonl` lists for every program of `programs` the faults of `programs.mutation` that count,
+`data/bugs.jsonl` lists for every program the faults of `source_code.mutation` that count,
 alone and in twos and threes: the program loads, ends in time, fails at least one test, and passes at least one
 where it has more than one. `tools.quality.bug_pool` writes the list, so that loading it runs
 nothing. Faults that no test finds, such as those that change nothing, are not in it.

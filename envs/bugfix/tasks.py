@@ -1,4 +1,4 @@
-"""Programs with bugs, as tasks."""
+"""Programs with bugs as tasks, and their runs with the agents' functions in them."""
 
 from __future__ import annotations
 

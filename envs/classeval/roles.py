@@ -1,4 +1,4 @@
-"""The division of the methods of a class among agents.
+"""The roles of a team that completes a class, their prompts, and the division of the methods among them.
 
 | `by`         | rule                                                                                       |
 |--------------|--------------------------------------------------------------------------------------------|
@@ -9,8 +9,6 @@
 
 Work is measured in statements of the data's own solution. With `balanced` and `dependency` no agent is idle
 where there are as many methods as agents.
-
-The roles of a team that completes a class, and the prompts of their first turn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Lines of feedback about helpers, read from the code of the entry function's author.
+"""The feedback of the external modes: the lines between an agent's own code and the closing request.
 
-Points are decided by running (`sandbox/worker/evaluator/helpers.py`).
-
-The feedback of the external modes: the lines between an agent's own code and the closing request.
+Lines about helpers are read from the code of the entry function's author. Points are not: they are decided by
+running the program (`sandbox/worker/evaluator/helpers.py`).
 """
 
 from __future__ import annotations

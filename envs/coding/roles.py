@@ -1,7 +1,11 @@
-"""Prompts that users word themselves.
+"""The roles of a team that writes one function, and the prompts of their first turn.
 
-A template is a text file. A field in braces is replaced by what the current task says; braces that are to stay
-are doubled.
+The last agent, `main_0`, writes the entry function. Each agent before it writes a helper function: the only one
+writes `aux`; of several, `aux_0` writes `aux_0`, `aux_1` writes `aux_1`, and so on. A function keeps its name
+where a user renames the agent.
+
+Users can word the prompts themselves. A template is a text file. A field in braces is replaced by what the
+current task says; braces that are to stay are doubled.
 
 | field           | what it stands for                                                         | for          |
 |-----------------|----------------------------------------------------------------------------|--------------|
@@ -12,12 +16,6 @@ are doubled.
 | `{helper}`      | name of the helper function that this agent writes                         | helpers only |
 
 A template must show `{problem}`, and a helper's `{helper}` as well.
-
-The roles of a team that writes one function, and the prompts of their first turn.
-
-The last agent, `main_0`, writes the entry function. Each agent before it writes a helper function: the only one
-writes `aux`; of several, `aux_0` writes `aux_0`, `aux_1` writes `aux_1`, and so on. A function keeps its name
-where a user renames the agent.
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-"""The stand-ins of helpers: what they can answer, and what `main` then returns if it does its own steps.
-
-Their answers are values of the type of the helper's results, the same for all tasks of a type of values.
-
-Parts of the programs in `exchange.py`: this code runs in the sandbox, under names that no agent writes.
-
-Each function imports what it uses: an agent's code beside it may give other things the names of builtins.
-
-Does each agent's function do its own steps? Each is run without the others, and helpers have stand-ins.
+"""Does each agent's function do its own steps? Each is run without the others, and helpers have stand-ins.
 
 That a program passes tests does not say whose work it was: a helper can do everything and `main` hand it on, or
 `main` do everything and only look whether it was called. So each is run where no other agent's code is.
@@ -17,13 +9,19 @@ That a program passes tests does not say whose work it was: a helper can do ever
    type, as the call's arguments and a salt decide. A test passes if `main` returns what its own steps, and those
    of helpers that do not matter, make of what it was given: for that it must call stand-ins with the right values.
 
-So each must be able to do its own steps. As a stand-in answers every call alike, and by values that hardly depend
-on the task, it does not tell `main` its steps. No code leaves its author, but for the form of an encoding.
+So each must be able to do its own steps. As a stand-in answers every call alike, and by values that hardly
+depend on the task, it does not tell `main` its steps. No code leaves its author, but for the form of an
+encoding.
 
 A stand-in has its helper's name. For an encoding it answers in the helper's form: the text must be a literal
 with both integers and no other digits, in one order and as Python writes them, and beside them no more than
-`MAX_FORM` characters, which are the same in all tests. Between agents that know each other's steps these can tell
-which ones they are. The clock is another channel: these programs run one after the other, and each can read it.
+`MAX_FORM` characters, which are the same in all tests. Between agents that know each other's steps these can
+tell which ones they are. The clock is another channel: these programs run one after the other, and each can
+read it.
+
+A stand-in's answers are values of the type of the helper's results, the same for all tasks of a type of values.
+The functions that run in the sandbox (`_exchange_stand_in`, `_exchange_results`) import what they use: an
+agent's code next to them may give other things the names of builtins.
 """
 
 from __future__ import annotations

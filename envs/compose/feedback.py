@@ -27,7 +27,7 @@ class ComposeAnalysis:
     """Each agent's completion, as it was read."""
     tests: tuple[Outcome, ...]
     uses: Mapping[str, str]
-    """Use of each helper's function, by agent, as in `coding.helper_use`; empty if no test passes."""
+    """Use of each helper's function, by agent, as in `coding.feedback`; empty if no test passes."""
     solved: bool = False
     """True for full marks."""
 

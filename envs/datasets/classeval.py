@@ -1,9 +1,7 @@
-"""ClassEval: the data set and its tasks.
+"""ClassEval: the data set, its tasks, and their unittest modules as tests that the sandbox can run.
 
-Turns a module of unittest classes into a test that the sandbox can run, one case for each test method.
-
-Each method runs with a fixture of its own (`setUpClass`, `setUp`, `tearDown`, clean-ups), in unittest's order,
-and passes if it raises nothing; a skipped one does not pass.
+There is a case for each test method. Each method runs with a fixture of its own (`setUpClass`, `setUp`,
+`tearDown`, clean-ups), in unittest's order, and passes if it raises nothing; a skipped one does not pass.
 
 A class can be tested in two ways. *Split*: the test runs where no program can reach it, and the class's name
 stands for a remote class; what crosses is plain values, so that a program can pass only by giving right answers.

@@ -1,7 +1,4 @@
-"""Rows of data: how a file is read, and how bad rows are refused, the first of them at once.
-
-Data sets on the Hugging Face hub: a probe, and their rows, with the commit that they are of.
-"""
+"""Rows of data: how a file or a data set on the Hugging Face hub is read, and how bad rows are refused."""
 
 from __future__ import annotations
 

@@ -13,16 +13,15 @@ last code (`previous_response`), feedback, and a request to revise. No template 
 
 Line numbers count in the agent's own code. A team-mate's code is never quoted; what leaves it is the outcome of
 the tests that `sandbox_slice` shows, with the text of an exception that the joint program raised: one line,
-without the markup of chat templates (see `foreign_text.py`), or its type alone with `exception_text=False`.
+without the markup of chat templates (`foreign_line`), or its type alone with `exception_text=False`.
 
 A family has a table of functions that write its feedback from the reward's analysis.
 
-Text that programs have written, on its way into prompts.
-
-One kind of it gets there: the message of a shown test that failed (`Outcome.message`). That is the name of an
-exception's class and its text, and in the text may stand anything: values as `repr` writes them, operands of a
-comparison, names, file names, messages of `SyntaxError`. What programs print gets into no prompt. To an agent it
-is the outcome of a test; to a tokenizer it could be the end of a message and the beginning of the system's.
+One text that programs have written gets into prompts: the message of a shown test that failed
+(`Outcome.message`). It is the name of an exception's class and its text, which may contain anything: values as
+`repr` writes them, operands of a comparison, names, messages of `SyntaxError`. To a tokenizer such a text could
+be the end of a message and the beginning of the system's, so its markup is broken up. What programs print gets
+into no prompt.
 """
 
 from __future__ import annotations

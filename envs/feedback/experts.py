@@ -1,7 +1,4 @@
-"""Outside models that edit the agents' code: their providers, and the exchange with them.
-
-The text of the expert's exchange: what it is asked, and how its answer is read.
-"""
+"""Models of other providers that edit the agents' code: requests, and how their replies are read."""
 
 from __future__ import annotations
 

@@ -11,13 +11,11 @@ in seconds. Agents are `player_0`, `player_1` and so on.
 | `probe-lazy-v0`       | work both, though a beginner's help costs more than silence | a lazy second agent |
 | `probe-delayed-v0`    | ask on the first turn, to be paid on the second             | returns             |
 
-Five more tell apart learners that have none of these mistakes: those of `credit.py` by what team-mates do to an
-agent's reward, those of `horizon.py` by what pays only on a later turn. `known.py` has the value of all.
+Three more tell apart learners that have none of these mistakes, by what teammates do to an agent's reward (below),
+and two by what pays only on a later turn (`horizon.py`). `known.py` has the value of all.
 
 Every game takes an `offset`, a constant that each turn earns besides. It ranks no policy above another, but a
 learner without a baseline credits it to all answers alike, and is slow.
-
-Probes of credit: what team-mates do to the reward that an agent learns from.
 
 | id                        | the team must                                         | tells apart              |
 |---------------------------|-------------------------------------------------------|--------------------------|

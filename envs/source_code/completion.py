@@ -2,11 +2,11 @@
 
 The rule, which all families of code share:
 
-1. Reasoning, later turns and invisible characters are removed (`chat_text.py`).
-2. The answer is split into blocks: fenced ones, and those that parse amid prose (`code_blocks.py`).
+1. Reasoning, later turns and invisible characters are removed (`extraction.py`).
+2. The answer is split into blocks: fenced ones, and those that parse amid prose (`extraction.py`).
 3. Of all definitions of a function at the top level of blocks the best one is chosen: complete before one
    without `return`, before a broken attempt, before an import, before a quotation of the prompt, before an empty
-   body (`bindings.is_stub`); then fenced before prose; then the last. A definition is a function, a lambda, an
+   body (`statements.is_stub`); then fenced before prose; then the last. A definition is a function, a lambda, an
    alias, the result of a call such as `partial(...)`, also inside `if`, `try`, `with` or a loop. The method of a
    class `Solution` counts if there is no other definition. A bare body counts last: text that continues the
    `opening` at the end of the prompt.
@@ -18,7 +18,7 @@ The rule, which all families of code share:
 
 Everything is decided on the AST. Only code that does not parse is read as text, by the rules of `_read_text` and
 `_returns_in_text`, to distinguish a broken attempt from no attempt. Reading never raises an error, and its work is
-bounded: see `MAX_READ` of `code_blocks.py`. A completion of several blocks can run only code that a single block
+bounded: see `MAX_READ` of `extraction.py`. A completion of several blocks can run only code that a single block
 could also contain.
 """
 

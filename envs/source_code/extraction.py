@@ -1,4 +1,6 @@
-"""Extract the answer from a completion: remove reasoning, later turns and invisible characters.
+"""Find the code in a completion: remove what surrounds the answer, then split the answer into blocks of code.
+
+# The answer
 
 Text inside string literals, comments and Markdown's inline code is *quoted*: markers there stay, so that a program
 that mentions `<think>` or `<|im_end|>` stays intact.
@@ -11,7 +13,7 @@ that mentions `<think>` or `<|im_end|>` stays intact.
 - **Invisible characters** (`INVISIBLE`) outside string literals are removed. Unusual spaces (`BLANKS`) become
   ordinary spaces.
 
-Find the code in an answer: alone, in Markdown fences or amid prose.
+# Its blocks of code: alone, in Markdown fences or amid prose
 
 - An answer that parses as a whole is one block.
 - Otherwise the text between fences of backticks or tildes is a fenced block, also where a fence is indented,

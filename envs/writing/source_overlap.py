@@ -1,4 +1,28 @@
-"""English word order of a text: the mean pointwise mutual information of the classes of neighboring words.
+"""Measures of a text against its source: content, names and numbers, copying.
+
+| measure     | is                                                                                  |
+|-------------|-------------------------------------------------------------------------------------|
+| `words`     | share of the text's different content words whose stem occurs in the source         |
+| `coverage`  | share of the source's different content words whose stem occurs in the text         |
+| `entities`  | share of the source's names and numbers that occur in the text; 1 where it has none |
+| `phrases`   | share of the text's pairs of neighboring words or marks, not both stop words, that  |
+|             | are also neighbors in the source                                                    |
+| `order`     | mean information of the text's other pairs, in nats (`WordOrder`)                  |
+| `cohesion`  | share of the text's pairs of neighboring content words of the source (other words   |
+|             | between them are ignored) that share a sentence of the source                       |
+| `extracted` | share of the text's words in runs of two or more that also occur in the source: the |
+|             | coverage of extractive fragments (Grusky et al. 2018, arXiv 1804.11283)             |
+| `unfounded` | the numbers of the text that the source does not have                               |
+| `copied`    | share of the text's content words in runs of `RUN` or more that follow each other   |
+|             | in the source; stop words, numbers and words that the source lacks are ignored      |
+| `repeated`  | share of the text's runs of three words that it has had before                      |
+
+A stem is a word without one of a few endings. A name is a word with a capital letter that is not the first of its
+sentence. Numbers up to twelve may be spelled out. All of it takes time linear in the length of the texts.
+
+# Word order
+
+English word order of a text: the mean pointwise mutual information of the classes of neighboring words.
 
 The classes are: each of the `FREQUENT` words that most of the bundled sources contain, numbers, names, a few
 endings such as *-ing*, all other words, commas, and ends of sentences. Let p(b | a) be the share of class b among
@@ -16,28 +40,6 @@ references. A short text may have few such pairs: `FEW` pairs with information 0
 
 Sources: Church and Hanks 1990 (*Computational Linguistics* 16, 22) for pointwise mutual information; Brown et al.
 1992 (*Computational Linguistics* 18, 467) for pairs of classes.
-
-Measures of a text against its source: content, names and numbers, copying.
-
-| measure     | is                                                                                  |
-|-------------|-------------------------------------------------------------------------------------|
-| `words`     | share of the text's different content words whose stem occurs in the source         |
-| `coverage`  | share of the source's different content words whose stem occurs in the text         |
-| `entities`  | share of the source's names and numbers that occur in the text; 1 where it has none |
-| `phrases`   | share of the text's pairs of neighboring words or marks, not both stop words, that  |
-|             | are also neighbors in the source                                                    |
-| `order`     | mean information of the text's other pairs, in nats (`word_order`)                  |
-| `cohesion`  | share of the text's pairs of neighboring content words of the source (other words   |
-|             | between them are ignored) that share a sentence of the source                       |
-| `extracted` | share of the text's words in runs of two or more that also occur in the source: the |
-|             | coverage of extractive fragments (Grusky et al. 2018, arXiv 1804.11283)             |
-| `unfounded` | the numbers of the text that the source does not have                               |
-| `copied`    | share of the text's content words in runs of `RUN` or more that follow each other   |
-|             | in the source; stop words, numbers and words that the source lacks are ignored      |
-| `repeated`  | share of the text's runs of three words that it has had before                      |
-
-A stem is a word without one of a few endings. A name is a word with a capital letter that is not the first of its
-sentence. Numbers up to twelve may be spelled out. All of it takes time linear in the length of the texts.
 """
 
 from __future__ import annotations

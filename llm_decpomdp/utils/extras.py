@@ -1,7 +1,4 @@
-"""Install commands of the optional parts of this package.
-
-Public names of a package that load their modules on first use (PEP 562).
-"""
+"""Optional packages: their install commands, and public names that load their modules late (PEP 562)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The lock of a folder: one process at a time writes to it, and readers are not blocked.
-
-Run folder: the files of a run, from which a report can be made again.
-"""
+"""Run folders: the files of a run, from which a report can be made again, and the lock for its one writer."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Texts of models and programs, made safe to print on a terminal.
-
-Human-readable numbers and durations.
-
-Text files of users, which must be in UTF-8.
-
-Warnings that name the user's line, however deep in the package their cause is.
-"""
+"""Text for people: safe to print, numbers in words, files in UTF-8, warnings at the user's line."""
 
 from __future__ import annotations
 

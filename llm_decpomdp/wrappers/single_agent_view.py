@@ -1,6 +1,6 @@
-"""A Gymnasium environment over a team environment, which it hides.
+"""A Gymnasium environment of one agent over a team environment, whose other agents are played by policies.
 
-A seat: one agent's view of a team whose other agents are played by policies.
+`TeamView` hides the team environment; `merge_agents` is built on it, too.
 """
 
 from __future__ import annotations
