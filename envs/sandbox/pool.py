@@ -1,6 +1,6 @@
 """Pool of workers.
 
-A caller takes free workers, talks to them from its own thread (`batch.py`), and puts them back; the pool has no
+A caller takes free workers, talks to them from its own thread, and puts them back; the pool has no
 thread. Waiting callers get their workers in the order in which they came.
 """
 
