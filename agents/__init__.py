@@ -12,6 +12,7 @@ from llm_decpomdp.utils.extras import lazy_names
 if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.options import Sampling as Sampling
     from llm_decpomdp.agents.loading import load_policy as load_policy
+    from llm_decpomdp.agents.loading import load_team as load_team
     from llm_decpomdp.agents.models.causal_lm import CausalLM as CausalLM
     from llm_decpomdp.agents.models.engine import ModelEngine as ModelEngine
     from llm_decpomdp.agents.models.prompting import Prompting as Prompting
@@ -25,13 +26,12 @@ if TYPE_CHECKING:
     from llm_decpomdp.agents.scripted import RandomText as RandomText
     from llm_decpomdp.agents.scripted import Replay as Replay
     from llm_decpomdp.agents.specs import PolicySpec as PolicySpec
-    from llm_decpomdp.agents.team import load_team as load_team
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
             "llm_decpomdp.agents.inference.options": ["Sampling"],
-            "llm_decpomdp.agents.loading": ["load_policy"],
+            "llm_decpomdp.agents.loading": ["load_policy", "load_team"],
             "llm_decpomdp.agents.models.causal_lm": ["CausalLM"],
             "llm_decpomdp.agents.models.engine": ["ModelEngine"],
             "llm_decpomdp.agents.models.prompting": ["Prompting"],
@@ -41,6 +41,5 @@ else:
             "llm_decpomdp.agents.saved_team": ["load_saved_team", "save_team"],
             "llm_decpomdp.agents.scripted": ["Constant", "Gold", "RandomText", "Replay"],
             "llm_decpomdp.agents.specs": ["PolicySpec"],
-            "llm_decpomdp.agents.team": ["load_team"],
         },
     )

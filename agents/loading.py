@@ -1,13 +1,34 @@
-"""From a model's name to a policy."""
+"""Loading of policies: one from a model's name, or those of a team from their declarations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, ModelError, model_source
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.models.local_models import model_source
+from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.remote.endpoint import Endpoint
+from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
+from llm_decpomdp.agents.specs import KINDS, PolicySpec, check_device
+from llm_decpomdp.options import pick
+from llm_decpomdp.plugins import find
+from llm_decpomdp.policy import Policy, Seedable, TrainablePolicy
+from llm_decpomdp.seeding import stream
+from llm_decpomdp.validation import unknown
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
+
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, ModelError
 from llm_decpomdp.utils.extras import MODEL_PACKAGES, install_command
 from llm_decpomdp.utils.hub import hub_address, hub_answers
 
@@ -15,6 +36,205 @@ if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.options import Sampling
     from llm_decpomdp.agents.models.causal_lm import CausalLM
     from llm_decpomdp.agents.models.prompting import Prompting
+
+POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
+"""Names of policies are those of adapters and folders too."""
+
+
+def load_team(
+    agents: Mapping[str, str], policies: Mapping[str, PolicySpec], *, seed: int = 0
+) -> dict[str, Policy]:
+    """Load the policies of a team.
+
+    Agents with one policy share its object, and so its weights. Policies with an adapter on the same base
+    share one copy of the base, which is frozen, and are sampled in one batch.
+
+    Args:
+        agents: The name of each agent's policy, by agent id.
+        policies: What each policy is, by name.
+        seed: Decides the first weights of new adapters, and all that is sampled, for each policy apart.
+
+    Returns:
+        A policy for each agent.
+
+    Raises:
+        KeyError: If an agent's policy is not declared.
+        ValueError: If nobody plays a policy, a policy's name or options are unfit, or there is no such device.
+        ImportError: If a package is missing.
+        OSError: If a model cannot be loaded.
+    """
+    check_declaration(agents, policies)
+    for spec in policies.values():
+        with explained(str(spec.name)):
+            check_device(spec.device)
+    seeds = {name: int(stream(seed, "policy", name).integers(2**32)) for name in policies}
+    by_name: dict[str, Policy] = {}
+    for group in _on_one_base(policies):
+        by_name |= _adapters(group, seeds)
+    for name, spec in policies.items():
+        if name not in by_name:
+            by_name[name] = _load(spec, seeds[name])
+        if spec.kind == "model" and not spec.trainable:
+            _freeze(cast("CausalLM", by_name[name]))
+    return {agent: by_name[name] for agent, name in agents.items()}
+
+
+def check_declaration(agents: Mapping[str, str], policies: Mapping[str, PolicySpec]) -> None:
+    """Raise an error unless every agent has a policy, and every policy an agent.
+
+    Raises:
+        KeyError: If an agent's policy is not declared.
+        ValueError: If nobody plays a policy, or a name is unfit for a folder.
+    """
+    for agent, name in agents.items():
+        if name not in policies:
+            raise KeyError(f"agent {agent!r}: {unknown('policy', name, policies)}")
+    for name in policies:
+        if not POLICY_NAME.fullmatch(name):
+            raise ValueError(
+                f"a policy's name must be made of letters, digits, '_', '+' and '-', got {name!r}"
+            )
+        if name not in agents.values():
+            names = ", ".join(sorted(set(agents.values())))
+            raise ValueError(
+                f"no agent plays the policy {name!r}; policies that are played: {names}"
+            )
+
+
+def bases(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
+    """Group the names of policies with a model by the weights that `load_team` has in memory once for them.
+
+    Raises:
+        ValueError: If a declaration is wrong.
+        OSError: If a model is not found.
+    """
+    groups = {name: list(group) for group in _on_one_base(policies) for name in group}
+    alone = {name: [name] for name, spec in policies.items() if spec.kind == "model"}
+    ordered = {**alone, **groups}
+    return [list(group) for group in dict.fromkeys(map(tuple, ordered.values()))]
+
+
+def _on_one_base(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySpec]]:
+    """Return the policies with adapters that share a base: at least two with equal settings of it."""
+    groups: dict[tuple[Any, ...], dict[str, PolicySpec]] = {}
+    for name, spec in policies.items():
+        base = _base(spec)
+        if base is not None:
+            settings = (spec.compute_dtype, spec.device, *_computing(spec).values())
+            groups.setdefault((base, *settings), {})[name] = spec
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _base(spec: PolicySpec) -> str | None:
+    """Source of the model below a policy's adapter, for transformers; `None` where there is no adapter."""
+    if spec.kind != "model" or spec.name is None:
+        return None
+    config = saved_adapter(spec.name)
+    if config is not None and spec.lora is not None:
+        raise ValueError(f"{spec.name!r} holds an adapter already; leave out lora")
+    if config is None and spec.lora is None:
+        return None
+    name = spec.name if config is None else config["base_model_name_or_path"]
+    with explained(name):
+        return str(model_source(name))
+
+
+def saved_adapter(folder: str | Path) -> dict[str, Any] | None:
+    """Content of `adapter_config.json` in a folder, if there is one."""
+    path = Path(folder, "adapter_config.json")
+    if not path.is_file():
+        return None
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return config
+
+
+def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict[str, CausalLM]:
+    base = next(iter(group.values()))
+    name = _base(base)
+    assert name is not None, base
+    with explained(name):
+        from llm_decpomdp.agents.models.pretrained import adapter_policies
+
+        return adapter_policies(
+            name,
+            {policy: spec.lora or str(spec.name) for policy, spec in group.items()},
+            group,
+            {policy: seeds[policy] for policy in group},
+        )
+
+
+def _computing(spec: PolicySpec) -> dict[str, Any]:
+    return {
+        "attn_implementation": spec.attn_implementation,
+        "gradient_checkpointing": spec.gradient_checkpointing,
+    }
+
+
+def _load(spec: PolicySpec, seed: int) -> Policy:
+    options = spec.options()
+    match spec.kind:
+        case "model":
+            return load_policy(
+                str(spec.name),
+                pick(Sampling, spec),
+                compute_dtype=spec.compute_dtype,
+                lora=spec.lora,
+                device=spec.device,
+                **_computing(spec),
+                seed=seed,
+                prompting=pick(Prompting, spec),
+            )
+        case "endpoint":
+            endpoint = Endpoint(options.pop("name"), **options)
+            endpoint.seed(seed)
+            return endpoint
+        case "gold":
+            return Gold()
+        case "random":
+            return RandomText(seed, **options)
+        case "constant":
+            return Constant(**options)
+        case "replay":
+            return Replay(**options)
+    return _load_own(spec, seed)
+
+
+def _load_own(spec: PolicySpec, seed: int) -> Policy:
+    """Build a policy of somebody else's class, which keeps its declaration as `spec`.
+
+    Raises:
+        ImportError: If the module of the class cannot be imported.
+        ValueError: If there is no such class, it does not take its arguments, or it makes no policy.
+    """
+    try:
+        build = find("policy", spec.kind, KINDS)
+        if not (isinstance(build, type) and issubclass(build, Policy)):  # before anything is called
+            raise TypeError(f"{build!r:.200} is no class of policies, with generate and act")
+        policy = build(**spec.arguments)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"policy {spec.kind!r}: {error.args[0]}") from error
+    if isinstance(policy, TrainablePolicy):
+        raise ValueError(
+            f"policy {spec.kind!r} can be trained, which only a Learner or Trainer in Python does with classes of "
+            "others; leave out log_probs for a partner that does not change"
+        )
+    try:
+        policy.spec = spec  # type: ignore[attr-defined]  # for `save_team`
+    except AttributeError as error:
+        raise ValueError(
+            f"policy {spec.kind!r}: no `spec` can be set, which saving its team reads: drop __slots__"
+        ) from error
+    if isinstance(policy, Seedable):
+        policy.seed(seed)
+    return policy
+
+
+def _freeze(policy: CausalLM) -> None:
+    for parameter in list(policy.parameters()):
+        parameter.requires_grad_(False)
+        if policy.adapter is None:
+            # Steps would need float32; without them the numbers that it computes with are enough.
+            parameter.data = parameter.data.to(policy.compute_dtype)
 
 
 def load_policy(

@@ -11,7 +11,7 @@ from typing import Any
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.branching import branch, branches_in_threads
-from llm_decpomdp.policy import Policy, PrivilegedPolicy
+from llm_decpomdp.policy import Policy, policy_attribute
 from llm_decpomdp.registry import make
 
 MAX_THREADS = 16
@@ -68,9 +68,10 @@ class Games:
 
     def _answers(self, policy: Policy, agent: str, numbers: Mapping[int, Any]) -> list[str]:
         """Let a policy answer for its agent in several episodes, in one batch."""
-        if isinstance(policy, PrivilegedPolicy):
+        generate_in = policy_attribute(policy, "generate_in")
+        if generate_in is not None:
             envs = [self.envs[number] for number in numbers]
-            groups = policy.generate_in(envs, [agent] * len(envs))
+            groups = generate_in(envs, [agent] * len(envs))
         else:
             groups = policy.generate([self.prompts[number][agent] for number in numbers])
         return [completion.text for (completion,) in groups]

@@ -1,12 +1,30 @@
 """Protocols of policies: text in, completions out.
 
-Environments and learners know policies by these protocols only; implementations live in
-`llm_decpomdp.agents` and in users' own code. The protocols of a policy follow from the attributes of its class and
-of the object itself, on every version of Python: attributes that `__getattr__` only forwards do not count.
+Environments and learners know policies by these protocols only; implementations are in `llm_decpomdp.agents` and
+in users' code. A policy has a protocol if its class or the object itself has the attributes, on every version of
+Python: attributes that `__getattr__` only forwards do not count.
+
+Features use further attributes of policies that have them (`policy_attribute`):
+
+- `engine: Engine`: samples this policy in one batch with others that have the same object.
+- `generate_in(envs, agents, num_samples)`: `generate` with access to environments, for upper bounds that know the
+  answers.
+- `gather()`: copies sharded weights for sampling; all processes call it at the same time.
+- `on_long_prompt: str`: treatment of prompts that are too long: `raise`, `skip` or `truncate_left`.
+- `overflow(prompt)`: for a prompt that is too long, its number of tokens and the number that fits; else `None`.
+- `max_new_tokens: int`: the maximum number of tokens of a completion, including the end-of-sequence token.
+- `cuts: bool`: whether sampling leaves out tokens that `Completion.log_probs` counts (`top_p`, `top_k`, greedy).
+- `as_completion(text)`: a text as a completion, truncated at the token limit, for supervised training.
+- `vocabulary: Mapping[str, int]`: token ids by token. Policies with equal ones read each other's tokens.
+- `base_model: Mapping[str, str]`: `name`, `weights` (a digest) and `revision` of the frozen model; may be empty.
+- `reference_name: str`: the model that `keep_reference` makes the reference, for messages.
+- `features(texts)`: features of texts under the reference for critics, (B, d), float32, without a gradient.
+- `new_trunk(seed)`: a trainable trunk for critics that starts as the reference; `None` if the model is trained.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,15 +177,6 @@ class TrainablePolicy(Policy, Seedable, Stateful, Protocol):
 
 
 @runtime_checkable
-class GatheredPolicy(Policy, Protocol):
-    """A policy whose weights may lie in shards, one in each process: it samples with a copy of all of them."""
-
-    def gather(self) -> None:
-        """Bring that copy up to date; all processes call this at the same time, before they sample."""
-        ...
-
-
-@runtime_checkable
 class ReferencedPolicy(TrainablePolicy, Protocol):
     """A trainable policy that keeps its weights from before training as a reference."""
 
@@ -182,119 +191,11 @@ class ReferencedPolicy(TrainablePolicy, Protocol):
         ...
 
 
-@runtime_checkable
-class TeachablePolicy(TrainablePolicy, Protocol):
-    """A trainable policy that can also learn from texts that it did not sample."""
-
-    def as_completion(self, text: str) -> Completion:
-        """Return a text as a completion, with the tokens of the text and the end-of-sequence token.
-
-        What is longer than its token limit is cut there, and truncated.
-        """
-        ...
-
-
-@runtime_checkable
-class LexicalPolicy(Policy, Protocol):
-    """A policy that tells what its tokens are: two with equal vocabularies read each other's."""
-
-    @property
-    def vocabulary(self) -> Mapping[str, int]:
-        """The token ids, by token."""
-        ...
-
-
-@runtime_checkable
-class PretrainedPolicy(Policy, Protocol):
-    """A policy whose model was loaded from files."""
-
-    @property
-    def base_model(self) -> Mapping[str, str]:
-        """The frozen weights of the policy: `name`, `weights` (a digest) and, for a model on the hub, `revision`.
-
-        Empty if there are no frozen weights, or no files of them.
-        """
-        ...
-
-    @property
-    def reference_name(self) -> str:
-        """The model that `ReferencedPolicy.keep_reference` makes the reference, in words."""
-        ...
-
-
-@runtime_checkable
-class FeaturePolicy(ReferencedPolicy, Protocol):
-    """A trainable policy whose reference reads texts for a critic."""
-
-    def features(self, texts: Sequence[str]) -> torch.Tensor:
-        """Return the features of texts under the reference, without a gradient.
-
-        Returns:
-            (B, d), float32.
-        """
-        ...
-
-
-class Trunk(Protocol):
-    """A part of a model that reads texts for a critic, and is trained to."""
-
-    def features(self, texts: Sequence[str]) -> torch.Tensor:
-        """Return the differentiable features of texts, (B, d), float32."""
-        ...
-
-    def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """Return the parameters to train."""
-        ...
-
-
-@runtime_checkable
-class TrunkPolicy(TrainablePolicy, Protocol):
-    """A policy whose model critics may share, each with parameters of its own."""
-
-    def new_trunk(self, seed: int) -> Trunk | None:
-        """Return a trunk that begins as the reference; `None` where the model itself is trained.
-
-        Nothing that the policy says changes by it. `seed` decides its first parameters.
-        """
-        ...
-
-
-@runtime_checkable
-class ContextPolicy(Policy, Protocol):
-    """A policy that knows which prompts are too long for it."""
-
-    @property
-    def on_long_prompt(self) -> str:
-        """Treatment of such prompts: `raise` an error, `skip` them, or `truncate_left`."""
-        ...
-
-    def overflow(self, prompt: str) -> tuple[int, int] | None:
-        """Count the tokens of a prompt that is too long, and those that would fit; `None` for any other."""
-        ...
-
-
-@runtime_checkable
-class LimitedPolicy(Policy, Protocol):
-    """A policy that knows its token limit."""
-
-    @property
-    def max_new_tokens(self) -> int:
-        """The longest completion, in tokens, the end-of-sequence token included."""
-        ...
-
-
-@runtime_checkable
-class CuttingPolicy(Policy, Protocol):
-    """A policy that knows whether it samples from a part of its distribution alone."""
-
-    @property
-    def cuts(self) -> bool:
-        """True if tokens are left out (`top_p`, `top_k`, greedy decoding) that `Completion.log_probs` counts."""
-        ...
-
-
 class Engine(Protocol):
-    """A sampler that several policies share, such as one model with an adapter for each of them."""
+    """A sampler that several policies share, such as one model with an adapter for each of them.
+
+    Its optional attribute `is_remote` is true if it samples in another process; it may then be called in a thread.
+    """
 
     def generate(
         self, requests: Sequence[tuple[Policy, str]], num_samples: int = 1
@@ -303,35 +204,23 @@ class Engine(Protocol):
         ...
 
 
-@runtime_checkable
-class RemoteEngine(Engine, Protocol):
-    """An engine that may sample in another process, while this one waits or does something else."""
+def policy_attribute(policy: object, name: str) -> Any:
+    """Return an optional attribute of a policy or an engine (see above); `None` if it has none of that name.
 
-    @property
-    def is_remote(self) -> bool:
-        """True if it does; then it may be called in a thread of its own."""
-        ...
-
-
-@runtime_checkable
-class EnginePolicy(Policy, Protocol):
-    """A policy that is sampled in one batch with the other policies of its engine."""
-
-    @property
-    def engine(self) -> Engine:
-        """The engine; policies share a batch if they have the same object."""
-        ...
+    Like the protocols, it ignores names that `__getattr__` only forwards: a proxy would otherwise claim attributes
+    of the policy behind it, such as an engine that samples past the proxy.
+    """
+    try:
+        inspect.getattr_static(policy, name)
+    except AttributeError:
+        return None
+    return getattr(policy, name)
 
 
-@runtime_checkable
-class PrivilegedPolicy(Policy, Protocol):
-    """A policy with access to the environment, such as an upper bound that knows the answers."""
-
-    def generate_in(
-        self, envs: Sequence[Any], agents: Sequence[str], num_samples: int = 1
-    ) -> list[list[Completion]]:
-        """Sample `num_samples` completions for each pair of an environment and the agent that acts in it."""
-        ...
+def shared_engine(policy: Policy) -> Engine | None:
+    """Return the engine that samples a policy in one batch with others; `None` if it has none."""
+    engine: Engine | None = policy_attribute(policy, "engine")
+    return engine
 
 
 Team = Mapping[str, Policy]

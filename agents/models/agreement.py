@@ -26,7 +26,7 @@ from llm_decpomdp.agents.inference.sampler import (
     sample_by_length,
     sample_without_cache,
 )
-from llm_decpomdp.agents.models.precision import weights_in
+from llm_decpomdp.agents.models.weights import weights_in
 
 LIMIT, LIMIT_ROUNDED = 1e-3, 0.05
 """Largest mean difference of log-probabilities from those of a plain pass, in nats a token at temperature 1: in

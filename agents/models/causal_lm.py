@@ -19,10 +19,9 @@ from llm_decpomdp.agents.inference.stops import first_stop
 from llm_decpomdp.agents.models.agreement import context_length
 from llm_decpomdp.agents.models.control_tokens import end_id
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.origin import origin_of
+from llm_decpomdp.agents.models.features import LoraTrunk
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
-from llm_decpomdp.agents.models.shards import cut_as, whole
-from llm_decpomdp.agents.models.trunk import LoraTrunk
+from llm_decpomdp.agents.models.weights import cut_as, origin_of, whole
 from llm_decpomdp.policy import Completion
 
 

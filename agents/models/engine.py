@@ -24,7 +24,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
     without_peft,
 )
 from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow
-from llm_decpomdp.agents.inference.stops import stop_length
+from llm_decpomdp.agents.inference.stops import TokenDecoder, stop_length
 from llm_decpomdp.agents.models.agreement import (
     Draw,
     SamplingGuard,
@@ -33,9 +33,8 @@ from llm_decpomdp.agents.models.agreement import (
     mean_difference,
 )
 from llm_decpomdp.agents.models.control_tokens import end_id, end_ids
-from llm_decpomdp.agents.models.decoder import TokenDecoder
 from llm_decpomdp.agents.models.features import hidden_means
-from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_as, weights_in
+from llm_decpomdp.agents.models.weights import resolve_compute_dtype, weights_as, weights_in
 from llm_decpomdp.policy import SKIPPED, Completion
 
 logger = logging.getLogger(__name__)

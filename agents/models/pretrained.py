@@ -24,8 +24,8 @@ from llm_decpomdp.agents.models.checks import (
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
 from llm_decpomdp.agents.models.options import ModelOptions
-from llm_decpomdp.agents.models.precision import resolve_compute_dtype
 from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.models.weights import resolve_compute_dtype
 from llm_decpomdp.options import pick
 from llm_decpomdp.utils.hub import hub_answers
 

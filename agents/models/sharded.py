@@ -42,7 +42,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
 )
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.shards import in_shards, whole
+from llm_decpomdp.agents.models.weights import in_shards, whole
 from llm_decpomdp.policy import Completion, Policy, Team
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")

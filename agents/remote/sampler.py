@@ -21,7 +21,7 @@ from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
 from llm_decpomdp.agents.models.agreement import mean_difference, mismatch_limit
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.remote.client import Client
+from llm_decpomdp.agents.remote.client import Client, ServedWeights, to_requests
 from llm_decpomdp.agents.remote.options import (
     BASE,
     SamplerError,
@@ -29,7 +29,6 @@ from llm_decpomdp.agents.remote.options import (
     ServerLost,
     check_untruncated,
 )
-from llm_decpomdp.agents.remote.served_weights import ServedWeights, to_requests
 from llm_decpomdp.agents.remote.server import Server, make_private
 
 logger = logging.getLogger(__name__)

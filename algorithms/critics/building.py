@@ -16,8 +16,8 @@ from llm_decpomdp.algorithms.critics.counterfactual import CounterfactualCritic
 from llm_decpomdp.algorithms.critics.critic import Critic, Gather
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.critics.states import Features
-from llm_decpomdp.algorithms.critics.trunk import TrunkOptimizer
-from llm_decpomdp.policy import FeaturePolicy, TrainablePolicy, Trunk, TrunkPolicy
+from llm_decpomdp.algorithms.critics.trunk import Trunk, TrunkOptimizer
+from llm_decpomdp.policy import ReferencedPolicy, TrainablePolicy, policy_attribute
 
 ROLES: Mapping[str, type[Critic]] = {
     "future": Critic,
@@ -81,9 +81,10 @@ def build_critic(
 def _featuriser(policies: list[TrainablePolicy]) -> Features:
     """Return the features of the first model that gives some, as it is now."""
     for policy in policies:
-        if isinstance(policy, FeaturePolicy):
+        if isinstance(policy, ReferencedPolicy) and policy_attribute(policy, "features"):
             policy.keep_reference()
-            return policy.features
+            features: Features = policy_attribute(policy, "features")
+            return features
     kinds = ", ".join(sorted({type(policy).__name__ for policy in policies}))
     raise TypeError(
         f"a critic reads with the hidden states of a model, and {kinds} has no features(): set critic=none, or "
@@ -94,10 +95,10 @@ def _featuriser(policies: list[TrainablePolicy]) -> Features:
 def _trunk(policies: list[TrainablePolicy], seed: int) -> Trunk:
     """Return a trunk of its own on the first model that stays as it is below adapters."""
     for policy in policies:
-        if isinstance(policy, TrunkPolicy):
-            trunk = policy.new_trunk(seed)
-            if trunk is not None:
-                return trunk
+        new_trunk = policy_attribute(policy, "new_trunk")
+        trunk: Trunk | None = new_trunk(seed) if new_trunk is not None else None
+        if trunk is not None:
+            return trunk
     raise ValueError(
         "critic_trunk=lora adds an adapter to a model that is frozen below adapters, and that of no policy is: "
         "full weights would move under what the critic learns. Train adapters (lora), or set critic_trunk=frozen"

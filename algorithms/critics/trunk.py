@@ -12,14 +12,25 @@ Its cost: `critic_epochs` passes with gradients over the newest states of every 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from llm_decpomdp.algorithms.critics.head import WINDOW, ValueHead
-from llm_decpomdp.policy import Trunk
+
+
+class Trunk(Protocol):
+    """A part of a model that reads texts for a critic, and is trained to."""
+
+    def features(self, texts: Sequence[str]) -> Tensor:
+        """Return the differentiable features of texts, (B, d), float32."""
+        ...
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """Return the parameters to train."""
+        ...
 
 
 class TrunkOptimizer:

@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import get_protocol_members
 
-from llm_decpomdp.agents.models.shards import in_shards
+from llm_decpomdp.agents.models.weights import in_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
@@ -19,7 +19,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
-from llm_decpomdp.policy import PretrainedPolicy, ReferencedPolicy, Team, TrainablePolicy
+from llm_decpomdp.policy import ReferencedPolicy, Team, TrainablePolicy, policy_attribute
 
 logger = logging.getLogger(__name__)
 
@@ -111,9 +111,7 @@ class BaseLearner(ABC):
                     f"{type(policy).__name__}; {remedy}"
                 )
             policy.keep_reference()
-            words = "its weights at the start"
-            if isinstance(policy, PretrainedPolicy):
-                words = policy.reference_name
+            words = policy_attribute(policy, "reference_name") or "its weights at the start"
             self.references[name] = words
             logger.info(
                 "the KL reference of %s is %s: changes by training since then, as in a warm start, count in the "

@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch import distributed
 
-from llm_decpomdp.agents.models.shards import is_shard
+from llm_decpomdp.agents.models.weights import is_shard
 
 T = TypeVar("T")
 

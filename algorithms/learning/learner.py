@@ -28,11 +28,10 @@ from llm_decpomdp.algorithms.learning.returns import progress
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import (
     Completion,
-    CuttingPolicy,
-    LimitedPolicy,
     Policy,
     ReferencedPolicy,
     Team,
+    policy_attribute,
 )
 
 if TYPE_CHECKING:
@@ -354,17 +353,18 @@ def token_limit(agent: str, policy: Policy, overlong: int) -> int:
         TypeError: If the policy does not report its limit.
         ValueError: If the limit is smaller than `overlong`.
     """
-    if not isinstance(policy, LimitedPolicy):
+    limit: int | None = policy_attribute(policy, "max_new_tokens")
+    if limit is None:
         raise TypeError(
             f"overlong_tokens={overlong} needs policies with max_new_tokens, and that of {agent!r} is a "
             f"{type(policy).__name__}; set overlong_tokens=0"
         )
-    if overlong > policy.max_new_tokens:
+    if overlong > limit:
         raise ValueError(
-            f"overlong_tokens={overlong} is more than max_new_tokens={policy.max_new_tokens} of {agent!r}: every "
+            f"overlong_tokens={overlong} is more than max_new_tokens={limit} of {agent!r}: every "
             "completion would be penalized; lower it"
         )
-    return policy.max_new_tokens
+    return limit
 
 
 def require_whole_distribution(agents: Mapping[str, Policy]) -> None:
@@ -376,7 +376,7 @@ def require_whole_distribution(agents: Mapping[str, Policy]) -> None:
             by an unknown factor that changes with the weights, so no ratio is that of the samples.
     """
     for agent, policy in agents.items():
-        if isinstance(policy, CuttingPolicy) and policy.cuts:
+        if policy_attribute(policy, "cuts"):
             raise ValueError(
                 f"a correction compares log-probabilities of the whole distribution, and the policy of {agent!r} "
                 "samples from a part of it: set model.top_p=1 and model.top_k=null (of policies, their own), and "

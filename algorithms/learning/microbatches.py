@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from llm_decpomdp.agents.models.shards import in_shards
+from llm_decpomdp.agents.models.weights import in_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
 from llm_decpomdp.policy import Completion, TrainablePolicy

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from llm_decpomdp.agents.models.shards import cut_as, in_shards, is_shard, whole
+from llm_decpomdp.agents.models.weights import cut_as, in_shards, is_shard, whole
 
 
 def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | None) -> float:

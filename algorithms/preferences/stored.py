@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
-from llm_decpomdp.policy import Completion, TeachablePolicy, Team, TrainablePolicy
+from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.utils.text import WrongEncoding, read_utf8
 
 logger = logging.getLogger(__name__)
@@ -181,12 +181,13 @@ def tokenised(completion: Completion, policy: TrainablePolicy, agent: str) -> Co
     Raises:
         TypeError: If the policy has no `as_completion`.
     """
-    if not isinstance(policy, TeachablePolicy):
+    as_completion = policy_attribute(policy, "as_completion")
+    if as_completion is None:
         raise TypeError(
             f"the completions of {agent!r} have no tokens, and a {type(policy).__name__} makes none of a text: "
             "it has no as_completion()"
         )
-    whole = policy.as_completion(completion.text)
+    whole: Completion = as_completion(completion.text)
     if not completion.truncated or whole.truncated:
         return whole
     return replace(whole, tokens=whole.tokens[:-1], finish_reason="length")

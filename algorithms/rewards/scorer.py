@@ -11,7 +11,7 @@ from llm_decpomdp.algorithms.rewards.comparisons import Sample
 from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
-from llm_decpomdp.policy import FeaturePolicy, Team
+from llm_decpomdp.policy import ReferencedPolicy, Team, policy_attribute
 
 
 class RewardModelScorer:
@@ -67,9 +67,10 @@ def _texts(model: RewardModel, group: Group) -> list[str]:
 def readers(team: Team) -> Iterator[Features]:
     """Yield the features of each policy that gives some, by its model as it is now."""
     for policy in distinct_policies(team).values():
-        if isinstance(policy, FeaturePolicy):
+        if isinstance(policy, ReferencedPolicy) and policy_attribute(policy, "features"):
             policy.keep_reference()
-            yield policy.features
+            features: Features = policy_attribute(policy, "features")
+            yield features
 
 
 def load_scorer(path: Path, team: Team, agents: Sequence[str]) -> RewardModelScorer:

@@ -1,1 +1,1 @@
-"""Who plays the starts of an update, and where: batches, and the rollout workers that play them."""
+"""Rollout workers: sampling of the starts of an update in this process, in others, with Ray, or at servers."""

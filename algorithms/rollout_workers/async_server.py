@@ -1,4 +1,4 @@
-"""A rollout worker in this process whose policies are sampled at servers."""
+"""Rollouts in this process whose policies are sampled at servers, also while the learner learns."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from contextlib import contextmanager
 from multiprocessing.pool import ThreadPool
 
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
-from llm_decpomdp.algorithms.rollout_workers.batches import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     LocalRolloutWorker,
+    RolloutBatch,
+    WorkerState,
     update_servers,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, is_remote
-from llm_decpomdp.policy import EnginePolicy, TrainablePolicy
+from llm_decpomdp.policy import TrainablePolicy, shared_engine
 
-Roll = Callable[[Sequence[RolloutBatch], Timer], list[list[Rollout]]]
-"""Plays batches."""
+Sample = Callable[[Sequence[RolloutBatch], Timer], list[list[Rollout]]]
+"""Samples batches."""
 
 PATIENCE = 5.0
-"""Seconds that a thread has to leave what it plays, once the rollout worker is closed."""
+"""Seconds that the thread has to end after `close`."""
 
 
 class AsyncServerRollouts(LocalRolloutWorker):
-    """Plays batches here, one after the other, by policies that learn here and are sampled at servers.
+    """Samples batches one after the other, with policies that learn in this process and are sampled at servers.
 
-    Bundles that are begun before they are asked for are played in a thread, which waits for the servers while the
-    models here learn. It reads no weights: what the servers have said by new ones is compared in `roll`.
+    Prefetched batches are sampled in a thread, which waits for the servers while the models learn. The thread
+    reads no weights, because they change meanwhile: `sample` checks the servers' log-probabilities of new weights.
 
     Args:
         state: Environments and team.
@@ -38,98 +39,102 @@ class AsyncServerRollouts(LocalRolloutWorker):
     def __init__(self, state: WorkerState, samplers: Mapping[str, RemoteSampler]) -> None:
         super().__init__(state)
         self.samplers = list(dict.fromkeys(samplers.values()))
-        self._ahead: PrefetchedRollouts | None = None
+        self._prefetched: PrefetchedRollouts | None = None
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Give the servers the present weights; those that do not run are started at the same time.
+        """Send the current weights to the servers; servers that do not run are started at the same time.
 
         Raises:
-            SamplerError: If a server does not take them.
+            SamplerError: If a server does not accept them.
         """
         update_servers(self.samplers, version)
 
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
-        """Play batches in a thread. Until `roll` asks for them, no weight may change and nothing else be played.
+        """Sample batches in a thread; no weight may change and nothing else may run until `sample` is called.
 
-        Where a model is sampled here, nothing is begun: it would share its processors with the one that learns.
+        Does nothing if a model is sampled in this process: it would share its processors with the learner.
         """
-        engines = (p for p in self.state.team.values() if isinstance(p, EnginePolicy))
-        if not all(map(is_remote, engines)):
+        models = (policy for policy in self.state.team.values() if shared_engine(policy))
+        if not all(map(is_remote, models)):
             return
         for sampler in self.samplers:
             sampler.proves_later = True
-        self._ahead = PrefetchedRollouts(super().sample, batches)
+        self._prefetched = PrefetchedRollouts(super().sample, batches)
 
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Play batches, or wait for those that were begun; return the rollouts of each, in their order.
+        """Sample batches, or wait for prefetched ones; return the rollouts of each, in the order of the batches.
 
         Raises:
-            SamplerError: If a server's answers are not those of the model here, or it cannot be kept alive.
+            SamplerError: If a server does not sample from the model's distribution, or cannot be kept alive.
         """
-        if self._ahead is None:
+        if self._prefetched is None:
             return super().sample(batches, timer)
-        rolled = self._ahead.result(batches, timer)
+        rollouts = self._prefetched.result(batches, timer)
         self._stop()
         for sampler in self.samplers:
             sampler.prove()
-        return rolled
+        return rollouts
 
     def close(self) -> None:
-        """End the servers that were started, and leave what was begun; `publish` starts them again."""
-        if self._ahead is not None:
-            self._ahead.leave()
+        """End the servers and the thread; `update_weights` starts the servers again."""
+        if self._prefetched is not None:
+            self._prefetched.leave()
         for sampler in self.samplers:
             sampler.close()
         self._stop()
 
     def _stop(self) -> None:
-        if self._ahead is not None:
-            self._ahead.wait()
-        self._ahead = None
+        if self._prefetched is not None:
+            self._prefetched.wait()
+        self._prefetched = None
         for sampler in self.samplers:
             sampler.proves_later = False
 
 
 class PrefetchedRollouts(Timer):
-    """Bundles that a thread plays; it is their clock, too, at whose next activity they can be left.
+    """Batches that a thread samples, and the timer of the thread.
+
+    A thread cannot be ended from outside. So `leave` lets the timer raise an error at the next activity.
 
     Args:
-        roll: Plays them.
-        batches: What it plays.
+        sample: Samples batches.
+        batches: The batches.
     """
 
-    def __init__(self, sample: Roll, batches: Sequence[RolloutBatch]) -> None:
+    def __init__(self, sample: Sample, batches: Sequence[RolloutBatch]) -> None:
         super().__init__()
         self.batches = list(batches)
         self._left = False
-        self._pool = ThreadPool(1)  # a daemon: Ctrl-C waits for no server
-        self._rolled = self._pool.apply_async(sample, (batches, self))
+        self._pool = ThreadPool(
+            1
+        )  # threads of `concurrent.futures` would let Ctrl-C wait for the server
+        self._result = self._pool.apply_async(sample, (batches, self))
 
     @contextmanager
     def __call__(self, activity: str) -> Iterator[None]:
         """Add the time of a `with` block to `activity`.
 
         Raises:
-            RolloutWorkerError: If nobody waits for it any more.
+            RolloutWorkerError: If the rollout worker was closed.
         """
         if self._left:
-            raise RolloutWorkerError("the rollout worker was closed while it played")
+            raise RolloutWorkerError("the rollout worker was closed while it sampled")
         with super().__call__(activity):
             yield
 
     def result(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Wait for the rollouts, and add their seconds to a timer; errors as of the rollout worker."""
-        assert self.batches == list(batches), "others were begun"
-        rolled = self._rolled.get()
+        """Wait for the rollouts, and add their seconds to a timer; raises the errors of the thread."""
+        assert self.batches == list(batches), "other batches were prefetched"
+        rollouts = self._result.get()
         for activity, seconds in self.seconds.items():
             timer.seconds[activity] = timer.seconds.get(activity, 0.0) + seconds
-        return rolled
+        return rollouts
 
     def leave(self) -> None:
-        """End with the next activity."""
+        """End with the next activity, by an error in the thread."""
         self._left = True
 
     def wait(self) -> None:
-        """Wait for the thread, but not for long."""
-        self._rolled.wait(PATIENCE)
+        """Wait for the thread, at most `PATIENCE` seconds."""
+        self._result.wait(PATIENCE)
         self._pool.close()

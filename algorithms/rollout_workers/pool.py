@@ -1,53 +1,114 @@
-"""A pool of worker processes that may die: the batch of a dead worker is sampled again by another."""
+"""A pool of worker processes that may die: the batch of a dead worker is sampled again by another.
+
+`concurrent.futures.ProcessPoolExecutor` does not suffice: the death of one process breaks the whole pool, and it
+does not tell which batch killed the process. Ray's `max_restarts` and `max_task_retries` do not suffice either:
+they do not report a retry, and a batch would wait for an actor that the cluster has no room for.
+"""
 
 from __future__ import annotations
 
 import logging
+import pickle
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
 
 from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
-from llm_decpomdp.algorithms.rollout_workers.batches import RolloutBatch
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import update_servers
-from llm_decpomdp.algorithms.rollout_workers.worker_process import (
-    BatchFailure,
-    BatchResult,
-    RolloutRequest,
-    WeightUpdate,
-    WorkerReady,
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    RolloutBatch,
+    WorkerState,
+    update_servers,
 )
 from llm_decpomdp.algorithms.rollouts.long_prompts import label
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Timer, is_remote
-from llm_decpomdp.policy import TrainablePolicy
+from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies, is_remote
+from llm_decpomdp.policy import Stateful, Team, TrainablePolicy, shared_engine
 
 if TYPE_CHECKING:
+    from llm_decpomdp.agents.remote.client import ServedWeights
     from llm_decpomdp.agents.remote.sampler import RemoteSampler
-    from llm_decpomdp.agents.remote.served_weights import ServedWeights
 
 logger = logging.getLogger(__name__)
+
+MakeWorkerState = Callable[[], WorkerState]
+"""Makes the state of a worker. It can be pickled: a function of a module, or `functools.partial` of one."""
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """What a worker starts with."""
+
+    make_state: bytes
+    """A `MakeWorkerState`, pickled."""
+    threads: int
+    """Threads of torch, as many as the learner has: sums of several threads may differ in their last digits."""
+    device: int | None
+    """The CUDA device of the process that learns, if there are any."""
+
+
+class WeightUpdate(NamedTuple):
+    """The weights to sample with."""
+
+    weights: Any
+    """Where workers load the weights; its type depends on the pool. `None` if there are none to load."""
+    servers: Mapping[str, ServedWeights]
+    """What sampling at a server needs, by agent."""
+
+
+class RolloutRequest(NamedTuple):
+    """A batch to sample, and the weights to sample with."""
+
+    batch: RolloutBatch
+    weights: WeightUpdate
+
+
+class WorkerReady(NamedTuple):
+    """The worker has made its state and takes requests."""
+
+
+class BatchResult(NamedTuple):
+    """The rollouts of a batch."""
+
+    rollouts: list[Rollout]
+    seconds: dict[str, float]
+    """Spent by activity."""
+
+
+class BatchFailure(NamedTuple):
+    """The state could not be made, or the batch fails in every worker, or a server was lost."""
+
+    error: BaseException
+    cause: BaseException | None
+
+    @classmethod
+    def from_error(cls, error: BaseException) -> BatchFailure:
+        """Return an error in a form that can be sent."""
+        return cls(_picklable(error), error.__cause__ and _picklable(error.__cause__))
 
 
 class WorkerHandle(ABC):
     """A worker as its pool sees it."""
 
-    place: int | None = None
-    """Place of the batch that it was given."""
-    order: RolloutRequest | None = None
-    """What it was given last."""
-    placed = True
-    """Whether it is sure to play soon what it is given."""
+    index: int | None = None
+    """Index of the batch that it samples."""
+    request: RolloutRequest | None = None
+    """Its newest request."""
+    is_placed = True
+    """False while a cluster has no room for it; it then gets no batch, which another worker can sample now."""
 
     @abstractmethod
-    def give(self, place: int, order: RolloutRequest) -> None:
-        """Let the worker play a batch, once it is ready."""
+    def assign(self, index: int, request: RolloutRequest) -> None:
+        """Let the worker sample a batch, once it is ready."""
 
     @abstractmethod
     def receive(self) -> WorkerReady | BatchResult | BatchFailure | None:
-        """Return what the worker says; `None` if it has died."""
+        """Return the newest message of the worker; `None` if it has died."""
 
     @abstractmethod
     def terminate(self) -> None:
@@ -58,26 +119,26 @@ class WorkerHandle(ABC):
         """Wait for the end of the worker, and return its cause."""
 
     @abstractmethod
-    def last_lines(self) -> str:
-        """Return the end of what the worker has said."""
+    def log_tail(self) -> str:
+        """Return the last lines of the worker's log."""
 
     def finish(self) -> int:
-        """Note that the batch is played, and return its place."""
-        assert self.place is not None, "the worker was given a batch"
-        place, self.place = self.place, None
-        return place
+        """Mark the batch as sampled, and return its index."""
+        assert self.index is not None, "the worker has a batch"
+        index, self.index = self.index, None
+        return index
 
 
 class RolloutWorkerPool(ABC):
-    """Hands batches to workers, one at a time; a batch whose worker dies is played again by another.
+    """Assigns batches to workers, one at a time; the batch of a worker that dies is sampled again by another.
 
-    Where policies are sampled at servers, workers ask these themselves. Servers are looked after here: where a
-    worker loses one, that is started again if it has died, the worker ends, and its batch is played by another.
+    If policies are sampled at servers, the workers call the servers, and this process keeps the servers alive. A
+    worker that loses its server ends, a dead server is started again, and another worker samples the batch.
 
     Args:
         workers: Number of workers, at least 1. They start with the first batches.
-        max_retries: Most times that a batch is played again.
-        samplers: Those of policies that are sampled at servers, by agent.
+        max_retries: Maximum number of times that a batch is sampled again.
+        samplers: The samplers of policies that are sampled at servers, by agent.
 
     Raises:
         ValueError: If there are no workers, `max_retries` is negative, or a sampler holds batches back.
@@ -96,33 +157,34 @@ class RolloutWorkerPool(ABC):
         self.number, self.max_retries, self.samplers = workers, max_retries, samplers or {}
         self._servers = list(dict.fromkeys(self.samplers.values()))  # agents may share one
         if any(sampler.options.exact for sampler in self._servers):
-            raise ValueError("workers ask a server at the same time, so samplers need exact=False")
+            raise ValueError("workers call a server at the same time, so samplers need exact=False")
         self.workers: list[Any] = []
-        """Those that have been started, each a `Hand`."""
-        self._supply = WeightUpdate(None, {})
-        self._begun: Sequence[RolloutBatch] = ()
+        """The workers that have been started, each a `WorkerHandle`."""
+        self._weights = WeightUpdate(None, {})
+        self._prefetched: Sequence[RolloutBatch] = ()
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Give workers and servers new weights: each worker takes them before its next batch.
+        """Give workers and servers new weights; each worker loads them before its next batch.
 
         Raises:
-            SamplerError: If a server does not take them, or answers by others.
+            SamplerError: If a server does not accept them, or answers with others.
         """
         update_servers(self._servers, version)
         own = {name: policy for name, policy in policies.items() if not is_remote(policy)}
-        self._supply = WeightUpdate(self._store(own, version) if own else None, self._served())
+        stored = self._store(own, version) if own else None
+        self._weights = WeightUpdate(stored, self._server_weights())
 
     @abstractmethod
     def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Any:
-        """Put weights where workers find them, in place of older ones, and return where."""
+        """Replace the weights that workers load, and return where they are."""
 
-    def _served(self) -> dict[str, ServedWeights]:
-        """Return what workers sample by, by agent, from servers that are there."""
+    def _server_weights(self) -> dict[str, ServedWeights]:
+        """Return what workers need to sample at the servers, by agent; starts servers that have died."""
         weights = {sampler: sampler.serve() for sampler in self._servers}
         return {agent: weights[sampler] for agent, sampler in self.samplers.items()}
 
-    def _room(self) -> int:
-        """Return the largest number of workers that can be at work."""
+    def _capacity(self) -> int:
+        """Return the maximum number of workers that can run."""
         return self.number
 
     @abstractmethod
@@ -130,125 +192,173 @@ class RolloutWorkerPool(ABC):
         """Start a worker."""
 
     @abstractmethod
-    def _speaking(self) -> list[Any]:
-        """Wait for workers that have something to say, or have died."""
+    def _wait(self) -> list[Any]:
+        """Wait for workers that have a message, or have died."""
 
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
-        """Let each worker play one of the batches, before `roll` is asked for all of them."""
-        self._hire(len(batches))
-        placed = [worker for worker in self.workers if worker.placed]
-        for place, worker in enumerate(placed[: len(batches)]):
-            worker.give(place, RolloutRequest(batches[place], self._supply))
-        self._begun = batches
+        """Let each worker sample one of the batches, before `sample` is called for all of them."""
+        self._start_workers(len(batches))
+        placed = [worker for worker in self.workers if worker.is_placed]
+        for index, worker in enumerate(placed[: len(batches)]):
+            worker.assign(index, RolloutRequest(batches[index], self._weights))
+        self._prefetched = batches
 
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Play batches, as many at a time as there are workers; those that were begun go on.
+        """Sample batches, as many at a time as there are workers; prefetched batches continue.
 
         Raises:
-            RolloutWorkerError: If workers have died of one batch again and again; names its starts.
+            RolloutWorkerError: If more than `max_retries` workers died of one batch; names its starts.
         """
         try:
-            results = self._roll(batches)
+            results = self._sample(batches)
         except BaseException:
-            self._stop()  # some are at work on batches that nobody waits for any more
+            self._stop()  # their results are not read any more
             raise
         for result in results:
             for activity, seconds in result.seconds.items():
                 timer.seconds[activity] = timer.seconds.get(activity, 0.0) + seconds
         return [result.rollouts for result in results]
 
-    def _roll(self, batches: Sequence[RolloutBatch]) -> list[BatchResult]:
-        assert not self._begun or list(self._begun) == list(batches), "others were begun"
-        self._begun = ()
-        places = {worker.place for worker in self.workers}
-        waiting = deque(place for place in range(len(batches)) if place not in places)
+    def _sample(self, batches: Sequence[RolloutBatch]) -> list[BatchResult]:
+        assert not self._prefetched or list(self._prefetched) == list(batches), "others prefetched"
+        self._prefetched = ()
+        assigned = {worker.index for worker in self.workers}
+        waiting = deque(index for index in range(len(batches)) if index not in assigned)
         results: dict[int, BatchResult] = {}
         deaths: Counter[int] = Counter()
         losses: Counter[int] = Counter()
         while len(results) < len(batches):
-            busy = sum(worker.place is not None for worker in self.workers)
-            self._hire(busy + len(waiting))
+            busy = sum(worker.index is not None for worker in self.workers)
+            self._start_workers(busy + len(waiting))
             for worker in self.workers:
-                if worker.place is None and worker.placed and waiting:
-                    place = waiting.popleft()
-                    worker.give(place, RolloutRequest(batches[place], self._supply))
-            for worker in self._speaking():
+                if worker.index is None and worker.is_placed and waiting:
+                    index = waiting.popleft()
+                    worker.assign(index, RolloutRequest(batches[index], self._weights))
+            for worker in self._wait():
                 message = worker.receive()
                 if isinstance(message, BatchFailure):
-                    if worker.place is None or not isinstance(message.error, ServerLost):
+                    if worker.index is None or not isinstance(message.error, ServerLost):
                         raise message.error from message.cause
-                    losses[worker.place] += 1
-                    self._look_after(worker.order, message.error, losses[worker.place])
-                    waiting.append(worker.place)
+                    losses[worker.index] += 1
+                    self._restore_servers(worker.request, message.error, losses[worker.index])
+                    # At the end of the queue: a batch that loses its server must not block the others.
+                    waiting.append(worker.index)
                     self.workers.remove(worker)
-                    worker.terminate()  # and with it what it has asked and nobody waits for
+                    worker.terminate()  # also cancels its other requests to the server
                     worker.end()
                 if isinstance(message, BatchResult):
                     results[worker.finish()] = message
                 elif message is None:
                     self.workers.remove(worker)
-                    how = worker.end()
-                    if worker.place is not None:
-                        deaths[worker.place] += 1
-                        self._redo(worker, how, batches[worker.place], deaths[worker.place])
-                        waiting.appendleft(worker.place)
-        return [results[place] for place in range(len(batches))]
+                    cause = worker.end()
+                    if worker.index is not None:
+                        deaths[worker.index] += 1
+                        self._count_death(
+                            worker, cause, batches[worker.index], deaths[worker.index]
+                        )
+                        waiting.appendleft(worker.index)
+        return [results[index] for index in range(len(batches))]
 
-    def _look_after(self, order: RolloutRequest, error: ServerLost, losses: int) -> None:
-        """See that the servers are there, unless that was done since a worker was given what it lost one with.
+    def _restore_servers(self, request: RolloutRequest, error: ServerLost, losses: int) -> None:
+        """Start dead servers, unless this was done since the worker got its request.
 
         Raises:
             SamplerError: If servers were lost too often with this batch.
         """
-        task = _task(order.batch)
+        task = _describe(request.batch)
         if losses > min(sampler.options.max_restarts for sampler in self._servers):
             words = "\n".join(sampler.server.last_words() for sampler in self._servers)
             raise SamplerError(
-                f"workers have lost a server that samples {losses} times as they played {task}, the last time as "
-                f"{error}. Does the machine of each worker reach it? The end of its log:\n{words}"
+                f"workers have lost a server that samples {losses} times as they sampled {task}, the last time "
+                f"with {error}. Does the machine of each worker reach it? The end of its log:\n{words}"
             ) from error
         logger.warning(
-            "a rollout worker has lost a server that samples (%s): %s is played again", error, task
+            "a rollout worker has lost a server that samples (%s): %s is sampled again", error, task
         )
-        if order.supply is self._supply:
-            self._supply = WeightUpdate(self._supply.weights, self._served())
+        if request.weights is self._weights:
+            self._weights = WeightUpdate(self._weights.weights, self._server_weights())
 
-    def _redo(self, worker: WorkerHandle, how: str, batch: RolloutBatch, deaths: int) -> None:
-        """Warn of a worker that has died and whose batch is played again.
+    def _count_death(
+        self, worker: WorkerHandle, cause: str, batch: RolloutBatch, deaths: int
+    ) -> None:
+        """Log the death of a worker whose batch is sampled again.
 
         Raises:
-            RolloutWorkerError: If it is one too many.
+            RolloutWorkerError: If the retries of the batch are used up.
         """
-        task = _task(batch)
+        task = _describe(batch)
         if deaths > self.max_retries:
             raise RolloutWorkerError(
-                f"{deaths} {'worker has' if deaths == 1 else 'workers have'} died of {task}, by {how} at last. If "
-                "that is SIGKILL, memory was likely short: take fewer rollout_workers or smaller batches. The "
-                f"end of its log:\n{worker.last_lines()}"
+                f"{deaths} {'worker has' if deaths == 1 else 'workers have'} died of {task}, the last one by "
+                f"{cause}. SIGKILL mostly means that memory ran out: use fewer rollout_workers or smaller "
+                f"batches. The end of its log:\n{worker.log_tail()}"
             )
-        logger.warning("a rollout worker has died by %s: %s is played again", how, task)
+        logger.warning("a rollout worker has died by %s: %s is sampled again", cause, task)
 
-    def _hire(self, batches: int) -> None:
-        """Start workers until there are enough for so many batches, or as many as can be."""
-        while len(self.workers) < min(self._room(), batches):
+    def _start_workers(self, batches: int) -> None:
+        """Start workers until there is one for each batch, or as many as can run."""
+        while len(self.workers) < min(self._capacity(), batches):
             self.workers.append(self._start())
 
     def _stop(self) -> None:
-        for worker in self.workers:
+        for worker in self.workers:  # all are asked before the first is waited for
             worker.terminate()
         for worker in self.workers:
             worker.end()
         self.workers.clear()
-        self._begun = ()
+        self._prefetched = ()
 
     def close(self) -> None:
-        """End the workers and servers, and let go of the weights."""
+        """End the workers and servers, and drop the weights."""
         self._stop()
         for sampler in self._servers:
             sampler.close()
-        self._supply = WeightUpdate(None, {})
+        self._weights = WeightUpdate(None, {})
 
 
-def _task(batch: RolloutBatch) -> str:
+def sample_batch(
+    batch: RolloutBatch, state: WorkerState, servers: Mapping[str, ServedWeights]
+) -> BatchResult:
+    """Sample a batch in a worker; raises the errors of `RolloutBatch.sample`."""
+    attach_servers(state.team, servers)
+    timer = Timer()
+    return BatchResult(batch.sample(state, timer), timer.seconds)
+
+
+def attach_servers(team: Team, servers: Mapping[str, ServedWeights]) -> None:
+    """Let agents' policies be sampled at servers."""
+    for agent, weights in servers.items():
+        engine: Any = shared_engine(team[agent])  # a class of `agents` with the attribute `remote`
+        engine.remote = weights
+
+
+def save_weights(policies: Mapping[str, Stateful], path: Path) -> None:
+    """Write the states of policies, by name, for `load_states`."""
+    torch.save({name: policy.state_dict() for name, policy in policies.items()}, path)
+
+
+def load_states(team: Team, states: Mapping[str, Any]) -> None:
+    """Give the policies of a team their states, by name.
+
+    Raises:
+        KeyError: If there is a state of a policy that the team lacks.
+    """
+    policies = distinct_policies(team)
+    for name, state in states.items():
+        policy = policies[name]
+        assert isinstance(policy, Stateful), policy
+        policy.load_state_dict(state)
+
+
+def _describe(batch: RolloutBatch) -> str:
     starts = ", ".join(map(label, batch.starts))
     return f"batch {batch.index} of {batch.purpose} (starts: {starts})"
+
+
+def _picklable(error: BaseException) -> BaseException:
+    """Return an error, or its text if it cannot be pickled and read again."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

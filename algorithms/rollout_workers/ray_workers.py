@@ -1,7 +1,7 @@
-"""A rollout worker of Ray actors, on the nodes of a cluster.
+"""Rollout workers as Ray actors, on the nodes of a cluster.
 
-Ray places the actors, and carries weights and rollouts. What is played, and when it is played again, is decided
-here as for workers of this machine: the batch of an actor that dies, with or without its node, is another's.
+Ray places the actors, and transports weights and rollouts. Batches and retries are those of `RolloutWorkerPool`,
+as for processes of this machine.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
-from llm_decpomdp.algorithms.rollout_workers.pool import RolloutWorkerPool, WorkerHandle
-from llm_decpomdp.algorithms.rollout_workers.worker_process import (
+from llm_decpomdp.algorithms.rollout_workers.pool import (
     BatchFailure,
     BatchResult,
     MakeWorkerState,
     RolloutRequest,
+    RolloutWorkerPool,
+    WorkerHandle,
     WorkerReady,
     load_states,
-    play,
+    sample_batch,
 )
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.policy import TrainablePolicy
 from llm_decpomdp.utils.extras import install_command
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.sampler import RemoteSampler
 
 MIN_VERSION = (2, 52)
-"""Earlier versions run code that web pages send (CVE-2025-62593), and know no tokens."""
+"""Earlier versions run code that web pages send (CVE-2025-62593), and have no tokens."""
 
 AUTH_MODE = "RAY_AUTH_MODE"
 
@@ -42,10 +43,10 @@ SHARED_VARIABLES = (
     *("LLM_DECPOMDP_DATA", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM"),
     *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"),
 )
-"""Variables that actors get from the process that learns; no keys."""
+"""Environment variables that are copied to actors; none of them is a key."""
 
 PATIENCE = 60.0
-"""Seconds after which the cluster is asked again whether it has room."""
+"""Seconds without a message after which the resources of the cluster are checked again."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +56,10 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
 
     Args:
         address: Of the cluster's head, `auto` for the one of this machine, `None` for a new one of its own.
-        trusted_network: Whether a cluster that asks for no token will do: all who reach it may run code on it.
+        trusted_network: Accept a cluster that requires no token: everyone who reaches it can run code on it.
 
     Raises:
-        RolloutWorkerError: If Ray is missing or too old, there is no token, or no cluster.
+        RolloutWorkerError: If Ray is missing or too old, or the token or the cluster is missing.
     """
     if address is None:
         os.environ.setdefault(AUTH_MODE, "token")  # Ray reads it as it is imported
@@ -86,7 +87,7 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
             runtime_env={"env_vars": variables},
             **settings,
         )
-    except Exception as error:  # as many kinds as reasons
+    except Exception as error:  # Ray raises many classes
         raise RolloutWorkerError(
             f"no Ray cluster at {address or 'this machine'}: {error}"
         ) from error
@@ -94,59 +95,59 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
 
 
 class RayActor:
-    """Plays batches in a process that Ray has placed.
+    """Samples batches in a process that Ray has placed.
 
     Args:
-        build: A `Build`, pickled.
+        make_state: A `MakeWorkerState`, pickled.
         threads: Threads of torch, as many as the learner has.
     """
 
-    def __init__(self, build: bytes, threads: int) -> None:
+    def __init__(self, make_state: bytes, threads: int) -> None:
         torch.set_num_threads(threads)
-        self._build, self._version = build, 0
-        self._site: WorkerState | None = None
+        self._make_state, self._version = make_state, 0
+        self._state: WorkerState | None = None
 
     def ready(self) -> WorkerReady:
         """Say that Ray has placed this actor."""
         return WorkerReady()
 
-    def play(self, order: RolloutRequest) -> BatchResult | BatchFailure:
-        """Play a batch; errors come back as values, but those of Ray, after which another actor plays it."""
+    def sample(self, request: RolloutRequest) -> BatchResult | BatchFailure:
+        """Sample a batch. Errors are returned, except those of Ray, after which another actor samples it."""
         import ray
 
         try:
-            if self._site is None:
-                self._site = pickle.loads(self._build)()
-            if order.supply.weights is not None:
-                version, (reference,) = order.supply.weights
+            if self._state is None:
+                self._state = pickle.loads(self._make_state)()
+            if request.weights.weights is not None:
+                version, (reference,) = request.weights.weights
                 if version != self._version:
-                    load_states(self._site.team, ray.get(reference))
+                    load_states(self._state.team, ray.get(reference))
                     self._version = version
-            return play(order.batch, self._site, order.supply.servers)
+            return sample_batch(request.batch, self._state, request.weights.servers)
         except ray.exceptions.RayError:  # such as weights that are lost with their node
             raise
         except Exception as error:
-            return BatchFailure.of(error)
+            return BatchFailure.from_error(error)
 
 
 class RayRolloutWorkers(RolloutWorkerPool):
-    """Plays batches in Ray actors; a batch whose actor or node dies is played again by another.
+    """Samples batches in Ray actors; the batch of an actor or node that dies is sampled again by another.
 
     Args:
-        build: Makes environments and team of an actor, as for `ProcessRolloutWorkers`. All nodes need the same
-            package and data.
+        make_state: Makes environments and team of an actor, as for `ProcessRolloutWorkers`. All nodes need the
+            same package and data.
         workers: Number of actors, at least 1.
-        max_retries: Most times that a batch is played again.
-        samplers: As of `RolloutWorkerPool`; the servers are where every node reaches them.
-        address: As of `connect`; a cluster that is started here ends with the rollout worker.
-        trusted_network: As of `connect`.
+        max_retries: Maximum number of times that a batch is sampled again.
+        samplers: As for `RolloutWorkerPool`; every node must reach the servers.
+        address: As for `connect`; a cluster that is started here ends with the pool.
+        trusted_network: As for `connect`.
         cpus: CPUs of a node that an actor takes.
         gpus: GPUs of a node that an actor takes.
     """
 
     def __init__(
         self,
-        build: MakeWorkerState,
+        make_state: MakeWorkerState,
         workers: int,
         max_retries: int = 3,
         samplers: Mapping[str, RemoteSampler] | None = None,
@@ -157,31 +158,32 @@ class RayRolloutWorkers(RolloutWorkerPool):
         gpus: float = 0.0,
     ) -> None:
         super().__init__(workers, max_retries, samplers)
-        self._build = pickle.dumps(build)
+        self._make_state = pickle.dumps(make_state)
         self._needs = {"num_cpus": cpus, "num_gpus": gpus}
         self._connect = partial(connect, address, trusted_network=trusted_network)
         self._ray = self._connect()
-        self._publications = 0
+        self._updates = 0
         try:
-            self._room()  # says at once what is missing
+            self._capacity()  # an error before anything is sampled
         except RolloutWorkerError:
             self._ray.shutdown()
             raise
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Put new weights where every node finds them; errors as of `RolloutWorkerPool`."""
-        if not self._ray.is_initialized():  # the rollout worker was closed
+        """Put new weights into the object store; raises the errors of `RolloutWorkerPool`."""
+        if not self._ray.is_initialized():  # the pool was closed
             self._connect()
         super().update_weights(policies, version)
 
     def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Any:
-        self._publications += 1
+        self._updates += 1
         states = {name: policy.state_dict() for name, policy in policies.items()}
-        # In a list, so that Ray brings it to those that ask, not to each call.
-        return self._publications, [self._ray.put(states)]
+        # In a list, because Ray would resolve a bare reference for each call: so only a new version is
+        # transported.
+        return self._updates, [self._ray.put(states)]
 
-    def _room(self) -> int:
-        """Return how many actors the nodes can hold, at most as many as are wanted.
+    def _capacity(self) -> int:
+        """Return how many actors the nodes can hold, at most `workers`.
 
         Raises:
             RolloutWorkerError: If no node can hold one.
@@ -193,25 +195,25 @@ class RayRolloutWorkers(RolloutWorkerPool):
             for node in nodes
         ]
         if not sum(room):
-            supply = "; ".join(
+            resources = "; ".join(
                 ", ".join(f"{node.get(name, 0):g} {name}s" for name in needs) for node in nodes
             )
             raise RolloutWorkerError(
                 f"a rollout worker needs {needs['CPU']:g} CPUs and {needs['GPU']:g} GPUs of one node, and the "
-                f"nodes have: {supply}"
+                f"nodes have: {resources}"
             )
         return min(self.number, sum(room))
 
     def _start(self) -> RayActorHandle:
         options = {**self._needs, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
         actor = self._ray.remote(RayActor).options(**options)
-        return RayActorHandle(self._ray, actor.remote(self._build, torch.get_num_threads()))
+        return RayActorHandle(self._ray, actor.remote(self._make_state, torch.get_num_threads()))
 
-    def _speaking(self) -> list[Any]:
+    def _wait(self) -> list[Any]:
         calls = {worker.call: worker for worker in self.workers if worker.call is not None}
         ready, _ = self._ray.wait(list(calls), num_returns=1, timeout=PATIENCE)
-        if not ready and not any(worker.placed for worker in self.workers):
-            self._room()
+        if not ready and not any(worker.is_placed for worker in self.workers):
+            self._capacity()
             logger.warning("the nodes of the cluster are busy: no rollout worker was placed yet")
         return [calls[call] for call in ready]
 
@@ -231,25 +233,25 @@ class RayActorHandle(WorkerHandle):
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
-        self.placed = False
+        self.is_placed = False
         self.call: Any = actor.ready.remote()
-        """What it is asked."""
+        """The call that it works on."""
         self._death = ""
 
-    def give(self, place: int, order: RolloutRequest) -> None:
-        """Let the actor play a batch."""
-        self.place, self.order = place, order
-        self.call = self._actor.play.remote(order)
+    def assign(self, index: int, request: RolloutRequest) -> None:
+        """Let the actor sample a batch."""
+        self.index, self.request = index, request
+        self.call = self._actor.sample.remote(request)
 
     def receive(self) -> WorkerReady | BatchResult | BatchFailure | None:
-        """Return what the actor says; `None` if it has died."""
+        """Return the newest message of the actor; `None` if it has died."""
         call, self.call = self.call, None
         try:
             message: WorkerReady | BatchResult | BatchFailure = self._ray.get(call)
         except self._ray.exceptions.RayError as error:
             self._death = str(error)
             return None
-        self.placed = True
+        self.is_placed = True
         return message
 
     def terminate(self) -> None:
@@ -257,10 +259,10 @@ class RayActorHandle(WorkerHandle):
         self._ray.kill(self._actor)
 
     def end(self) -> str:
-        """Make sure that the actor has ended, and return how, as far as it was told."""
+        """Make sure that the actor has ended, and return the cause as far as it is known."""
         self.terminate()
         return "the end of its actor"
 
-    def last_lines(self) -> str:
-        """Return what Ray says of its death."""
-        return self._death or "(it has said nothing)"
+    def log_tail(self) -> str:
+        """Return what Ray reports about its death."""
+        return self._death or "(it has written nothing)"

@@ -1,19 +1,184 @@
-"""The protocol of rollout workers, and the one that samples in this process."""
+"""The protocol of rollout workers, the batches of starts that they sample, and the worker in this process.
+
+The rollouts of a batch are a function of the weights and of the batch: of seed, update, index and starts. They do
+not depend on the process that samples the batch, nor on its earlier batches. So equal seeds give equal rollouts
+with any number of workers, and a batch whose process has died is sampled again.
+
+Without `starts_per_bundle` each process has one batch, its share of the update, whose index is the process's rank.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 from typing_extensions import Protocol
 
-from llm_decpomdp.algorithms.rollout_workers.batches import RolloutBatch, WorkerState
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
-from llm_decpomdp.policy import GatheredPolicy, Seedable, Stateful, Team, TrainablePolicy
+from llm_decpomdp.branching import seed_noise
+from llm_decpomdp.policy import Seedable, Stateful, Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.seeding import stream
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.sampler import RemoteSampler
+
+Item = TypeVar("Item")
+
+
+@dataclass
+class WorkerState:
+    """Environments and team of one process."""
+
+    env: TextEnv
+    """The environment of updates."""
+    eval_env: TextEnv
+    """The environment of evaluations."""
+    team: Team
+    """A policy for each agent."""
+    rng: np.random.Generator | None = None
+    """The random stream of branch selection and partners of the newest batch of an update."""
+
+
+@dataclass(frozen=True)
+class RolloutBatch(ABC):
+    """Starts that are sampled together, one rollout from each, with random streams of their own."""
+
+    seed: int
+    """The run's seed."""
+    index: int
+    """Position among the batches of the same update or evaluation, of all processes, from 0."""
+    starts: tuple[Start, ...]
+    """At least one."""
+
+    @property
+    @abstractmethod
+    def purpose(self) -> str:
+        """Name of the update or evaluation, for messages."""
+
+    @abstractmethod
+    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
+        """Sample a rollout from each start; the timer adds up the seconds of each activity."""
+
+
+@dataclass(frozen=True)
+class UpdateBatch(RolloutBatch):
+    """A part of an update."""
+
+    update: int
+    """Counted from 1."""
+    options: RolloutOptions
+    """How rollouts are collected."""
+    group_size: int
+    """Completions of each agent in a group."""
+    views: bool
+    """Whether a critic will read the states."""
+    round: int = 0
+    """Round of dynamic sampling that added the starts; 0 for the update's own starts."""
+
+    @property
+    def purpose(self) -> str:
+        """Name of the update or evaluation, for messages."""
+        return f"update {self.update}"
+
+    @property
+    def names(self) -> tuple[str | int, ...]:
+        """Names of the random streams, in addition to their purpose and the index."""
+        return (self.update, "round", self.round) if self.round else (self.update,)
+
+    @property
+    def has_own_streams(self) -> bool:
+        """False if rounds of dynamic sampling continue the streams of the process's share of the update."""
+        return not self.round or self.options.starts_per_bundle is not None
+
+    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
+        """Sample a rollout from each start, with streams named by batch and round."""
+        if self.has_own_streams:
+            seed_policies(state.team, self.seed, "update", *self.names, index=self.index)
+            state.rng = stream(self.seed, "handoff", *self.names, self.index)
+            seed_noise(state.env, self.seed, "update", *self.names, self.index)
+        assert state.rng is not None, self
+        first = self.index * (self.options.starts_per_bundle or 0)
+        rollouts = collect_rollouts(
+            state.env,
+            state.team,
+            self.starts,
+            self.options,
+            group_size=self.group_size,
+            rng=state.rng,
+            timer=timer,
+            views=self.views,
+        )
+        if self.options.starts_per_bundle is None:
+            return rollouts
+        return [replace(rollout, place=place) for place, rollout in enumerate(rollouts, first)]
+
+
+@dataclass(frozen=True)
+class EvaluationBatch(RolloutBatch):
+    """A part of an evaluation; all evaluations sample with the same random numbers."""
+
+    at_a_time: int
+    """Episodes that are played at the same time."""
+
+    @property
+    def purpose(self) -> str:
+        """Name of the update or evaluation, for messages."""
+        return "an evaluation"
+
+    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
+        """Play an episode from each start."""
+        seed_policies(state.team, self.seed, "evaluation", index=self.index)
+        seed_noise(state.eval_env, self.seed, "evaluation", self.index)
+        return play_episodes(
+            state.eval_env, state.team, self.starts, at_a_time=self.at_a_time, timer=timer
+        )
+
+
+def split_into_batches(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:
+    """Split starts into the batches of all processes.
+
+    Args:
+        starts: The starts of an update or an evaluation.
+        size: Starts of a batch; the last one may have fewer. `None` for one batch of each process, which takes
+            every n-th start of n processes and may be empty.
+    """
+    if size is None:
+        shares = processes.world_size()
+        return [tuple(starts[rank::shares]) for rank in range(shares)]
+    return [tuple(starts[first : first + size]) for first in range(0, len(starts), size)]
+
+
+def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[Item]:
+    """Gather the rollouts of all processes in rank 0, in the order of their starts; others get an empty list.
+
+    Args:
+        rolled: The rollouts of each batch of this process, or one item for each rollout.
+        size: As for `split_into_batches`.
+    """
+    parts = rolled if size is not None else [[rollout] for batch in rolled for rollout in batch]
+    return [rollout for part in processes.gather_to_first(parts) for rollout in part]
+
+
+def seed_policies(team: Team, seed: int, *names: str | int, index: int) -> None:
+    """Give every policy that samples its own random stream.
+
+    Args:
+        team: A policy for each agent.
+        seed: The run's seed.
+        *names: Purpose of the streams, such as `("update", 3)`.
+        index: Index of a batch, or rank of a process.
+    """
+    for name, policy in distinct_policies(team).items():
+        if isinstance(policy, Seedable):
+            policy.seed(int(stream(seed, *names, name, index).integers(2**32)))
 
 
 class RolloutWorker(Protocol):
@@ -62,8 +227,9 @@ class LocalRolloutWorker:
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
         """Gather sharded weights; all other weights are in this process."""
         for policy in policies.values():
-            if isinstance(policy, GatheredPolicy):
-                policy.gather()
+            gather = policy_attribute(policy, "gather")
+            if gather is not None:
+                gather()
 
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
         """Do nothing: this process has other work."""

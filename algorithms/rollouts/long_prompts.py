@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.policy import ContextPolicy, Policy, PromptTooLong, Team
+from llm_decpomdp.policy import Policy, PromptTooLong, Team, policy_attribute
 
 MAX_NAMED = 10
 """Number of long prompts that a message names."""
@@ -43,7 +43,7 @@ def long_first_prompts(
     policies = {
         agent: policy
         for agent, policy in team.items()
-        if isinstance(policy, ContextPolicy) and policy.on_long_prompt == handling
+        if policy_attribute(policy, "on_long_prompt") == handling
     }
     seeded = [start for start in dict.fromkeys(starts) if start != Start()] if policies else []
     prompts: list[LongPrompt] = []
@@ -54,7 +54,7 @@ def long_first_prompts(
         before = len(prompts)
         _, texts = reset_branch(env, start)
         for agent, policy in policies.items():
-            over = policy.overflow(texts[agent])
+            over = overflow(policy, texts[agent])
             if over is not None:
                 prompts.append(LongPrompt(start, agent, *over))
         fitting = fitting + 1 if len(prompts) == before else 0
@@ -102,10 +102,13 @@ def naming(
     except PromptTooLong as error:
         for start, texts in zip(starts, prompts, strict=True):
             for agent, text in texts.items():
-                if text == error.prompt and _too_long(team[agent], text):
+                if text == error.prompt and overflow(team[agent], text) is not None:
                     raise ValueError(f"{label(start)}, {agent}: {error}") from error
         raise
 
 
-def _too_long(policy: Policy, prompt: str) -> bool:
-    return isinstance(policy, ContextPolicy) and policy.overflow(prompt) is not None
+def overflow(policy: Policy, prompt: str) -> tuple[int, int] | None:
+    """Return the tokens of a prompt that is too long, and those that would fit; `None` for any other."""
+    count = policy_attribute(policy, "overflow")
+    counts: tuple[int, int] | None = count(prompt) if count is not None else None
+    return counts

@@ -6,13 +6,14 @@ of them, each played in a branch of the environment of its own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.policy import Completion, Usage
 
 Completions = dict[str, tuple[Completion, ...]]
 """The group of each agent."""
@@ -124,3 +125,64 @@ class Rollout:
     def stopped_early(self) -> float:
         """The share of the last groups that stopped early."""
         return float(np.mean([group.stopped_early for group in self.last]))
+
+
+Row = Mapping[str, Any]
+
+
+def to_text(rollout: Rollout) -> str:
+    """Write a rollout with all that it holds: token ids, log-probabilities, drafts, views, scores, comparator.
+
+    Raises:
+        TypeError: If infos or the record of the episode hold more than JSON does.
+    """
+    return json.dumps(rollout, default=vars)  # dataclasses; named tuples are lists
+
+
+def from_text(text: str) -> Rollout:
+    """Read a rollout that `to_text` has written: equal to it, but that tuples in `final` are lists."""
+    return _rollout(json.loads(text))
+
+
+def _rollout(row: Row) -> Rollout:
+    rival = row["comparator"]
+    fields = {
+        "start": Start(**row["start"]),
+        "groups": tuple(map(_group, row["groups"])),
+        "comparator": None if rival is None else _rollout(rival),
+    }
+    return Rollout(**{**row, **fields})
+
+
+def _group(row: Row) -> Group:
+    fields = {
+        "parent": None if row["parent"] is None else Parent(*row["parent"]),
+        "completions": _completions(row["completions"]),
+        "joint": tuple(map(tuple, row["joint"])),
+        "rewards": tuple(row["rewards"]),
+        "infos": tuple(row["infos"]),
+        "drafts": tuple(map(_completions, row["drafts"])),
+        "anchors": tuple(map(tuple, row["anchors"])),
+        "view": _view(row["view"]),
+        "views": tuple(map(_view, row["views"])),
+        "scores": tuple(row["scores"]),
+        "ended": tuple(row.get("ended", ())),  # earlier versions wrote none
+    }
+    return Group(**{**row, **fields})
+
+
+def _completions(rows: Mapping[str, list[Row]]) -> Completions:
+    return {agent: tuple(map(_completion, of_agent)) for agent, of_agent in rows.items()}
+
+
+def _completion(row: Row) -> Completion:
+    fields = {
+        "tokens": tuple(row["tokens"]),
+        "log_probs": tuple(row["log_probs"]),
+        "usage": None if row["usage"] is None else Usage(*row["usage"]),
+    }
+    return Completion(**{**row, **fields})
+
+
+def _view(row: list[Any] | None) -> View | None:
+    return None if row is None else View(*row)

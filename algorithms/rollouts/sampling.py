@@ -13,11 +13,10 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Completions
 from llm_decpomdp.policy import (
     Completion,
-    EnginePolicy,
     Policy,
-    PrivilegedPolicy,
-    RemoteEngine,
     Team,
+    policy_attribute,
+    shared_engine,
 )
 from llm_decpomdp.validation import unknown
 
@@ -131,7 +130,7 @@ def _batches(team: Team) -> list[list[Policy]]:
     """Return the distinct policies; those of one engine stand together."""
     batches: dict[int, list[Policy]] = {}
     for policy in distinct_policies(team).values():
-        key = policy.engine if isinstance(policy, EnginePolicy) else policy
+        key = shared_engine(policy) or policy
         batches.setdefault(id(key), []).append(policy)
     return list(batches.values())
 
@@ -156,8 +155,7 @@ def _answers(
 
 def is_remote(policy: Policy) -> bool:
     """Check whether a policy is sampled in another process."""
-    engine = policy.engine if isinstance(policy, EnginePolicy) else None
-    return isinstance(engine, RemoteEngine) and engine.is_remote
+    return bool(policy_attribute(shared_engine(policy), "is_remote"))
 
 
 def _generate(
@@ -168,12 +166,17 @@ def _generate(
     group_size: int,
 ) -> list[list[Completion]]:
     policy, texts = team[rows[0][1]], [prompts[state][agent] for state, agent in rows]
-    if isinstance(policy, PrivilegedPolicy):
+    generate_in = policy_attribute(policy, "generate_in")
+    if generate_in is not None:
         agents = [agent for _, agent in rows]
-        return policy.generate_in([envs[state] for state, _ in rows], agents, group_size)
-    if isinstance(policy, EnginePolicy):
+        completions: list[list[Completion]] = generate_in(
+            [envs[state] for state, _ in rows], agents, group_size
+        )
+        return completions
+    engine = shared_engine(policy)
+    if engine is not None:
         requests = [(team[agent], text) for (_, agent), text in zip(rows, texts, strict=True)]
-        return policy.engine.generate(requests, group_size)
+        return engine.generate(requests, group_size)
     return policy.generate(texts, group_size)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
+from llm_decpomdp.algorithms.rollouts.rollout import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.rollout_source import Batch, Played
 

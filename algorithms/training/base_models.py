@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from llm_decpomdp.policy import Policy, PretrainedPolicy
+from llm_decpomdp.policy import Policy, policy_attribute
 
 BaseModels = Mapping[str, Mapping[str, str]]
 """For each policy the `name` and `weights` (a digest) of its model, and the `revision` of a model on the hub."""
@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 def base_models(policies: Mapping[str, Policy]) -> dict[str, dict[str, str]]:
     """Describe the frozen model of each policy that has one, by policy."""
     return {
-        name: dict(policy.base_model)
+        name: dict(model)
         for name, policy in policies.items()
-        if isinstance(policy, PretrainedPolicy) and policy.base_model
+        if (model := policy_attribute(policy, "base_model"))
     }
 
 

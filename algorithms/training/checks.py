@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from itertools import chain
 
-from llm_decpomdp.agents.models.shards import in_shards
+from llm_decpomdp.agents.models.weights import in_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import trainable_policies

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.batches import (
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     EvaluationBatch,
+    WeightSync,
     gather_to_rank0,
     split_into_batches,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics

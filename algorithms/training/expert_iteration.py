@@ -20,7 +20,7 @@ from typing import Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
-from llm_decpomdp.algorithms.rollout_workers.streams import seed_policies
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, Cost, cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv

@@ -12,8 +12,7 @@ import numpy as np
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
 from llm_decpomdp.algorithms.preferences.stored import tokenised
-from llm_decpomdp.algorithms.rollout_workers.batches import UpdateBatch
-from llm_decpomdp.algorithms.rollout_workers.streams import seed_policies
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
@@ -21,7 +20,7 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.branching import seed_noise
-from llm_decpomdp.policy import LexicalPolicy, Policy, Team, TrainablePolicy
+from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.seeding import stream
 
 logger = logging.getLogger(__name__)
@@ -85,9 +84,7 @@ class Comparator:
             )
         size, rng = options.group_size, self._rng
         rollout_options: RolloutOptions = options
-        if (
-            options.plan != "tree"
-        ):  # pairs are made of the first group, so nothing is played after it
+        if options.plan != "tree":  # pairs are made of the first group, so nothing follows it
             rollout_options = RolloutOptions(
                 joint_mode=options.joint_mode,
                 num_partners=options.num_partners,
@@ -117,11 +114,8 @@ class Comparator:
 
 
 def _read_alike(one: Policy, other: Policy) -> bool:
-    return (
-        isinstance(one, LexicalPolicy)
-        and isinstance(other, LexicalPolicy)
-        and one.vocabulary == other.vocabulary
-    )
+    first, second = (policy_attribute(policy, "vocabulary") for policy in (one, other))
+    return first is not None and bool(first == second)
 
 
 def check_comparator(

@@ -11,12 +11,12 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rewards.scorer import RewardModelScorer
 from llm_decpomdp.algorithms.rewards.scores import by_score
-from llm_decpomdp.algorithms.rollout_workers.batches import (
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     UpdateBatch,
+    WeightSync,
     gather_to_rank0,
     split_into_batches,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics

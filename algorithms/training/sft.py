@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
+from llm_decpomdp.algorithms.rollouts.long_prompts import overflow
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.sft_data import (
     Demonstration,
@@ -26,10 +27,9 @@ from llm_decpomdp.algorithms.training.sft_data import (
 )
 from llm_decpomdp.policy import (
     Completion,
-    ContextPolicy,
-    TeachablePolicy,
     Team,
     TrainablePolicy,
+    policy_attribute,
 )
 
 logger = logging.getLogger(__name__)
@@ -232,22 +232,24 @@ def _completion(example: SFTExample, policy: TrainablePolicy) -> Completion | No
     """
     if isinstance(example.completion, Completion) and example.completion.tokens:
         return None if example.completion.truncated else example.completion
-    if not isinstance(policy, TeachablePolicy):
+    as_completion = policy_attribute(policy, "as_completion")
+    if as_completion is None:
         raise TypeError(
             f"a warm start needs policies that encode a text: give the class {type(policy).__name__} of "
             f"{example.agent!r} a method as_completion, or drop the warm start"
         )
-    over = policy.overflow(example.prompt) if isinstance(policy, ContextPolicy) else None
-    if over is not None and isinstance(policy, ContextPolicy):
-        if policy.on_long_prompt == "skip":
+    over = overflow(policy, example.prompt)
+    if over is not None:
+        treatment = policy_attribute(policy, "on_long_prompt")
+        if treatment == "skip":
             return None
-        if policy.on_long_prompt == "raise":
+        if treatment == "raise":
             raise ValueError(
                 f"a prompt of {example.agent!r} in the warm start has {over[0]} tokens, and {over[1]} fit: "
                 "leave it out, or set on_long_prompt to skip or truncate_left"
             )
     text = example.completion
-    completion = policy.as_completion(text if isinstance(text, str) else text.text)
+    completion: Completion = as_completion(text if isinstance(text, str) else text.text)
     return None if completion.truncated else completion
 
 

@@ -16,11 +16,11 @@ from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rewards.refitting import RewardModelUpdater
 from llm_decpomdp.algorithms.rewards.scorer import load_scorer
-from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     LocalRolloutWorker,
     RolloutWorker,
     WeightSync,
+    WorkerState,
 )
 from llm_decpomdp.algorithms.rollouts.cost import announce, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv

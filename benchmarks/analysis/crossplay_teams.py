@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.config.load import load_config

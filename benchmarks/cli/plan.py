@@ -194,6 +194,6 @@ def compute_dtype(kind: str) -> str:
         return "bfloat16"
     import torch
 
-    from llm_decpomdp.agents.models.precision import resolve_compute_dtype
+    from llm_decpomdp.agents.models.weights import resolve_compute_dtype
 
     return str(resolve_compute_dtype("auto", torch.device("cpu"))).removeprefix("torch.")

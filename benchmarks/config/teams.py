@@ -25,9 +25,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
+from llm_decpomdp.agents.loading import check_declaration, load_team
 from llm_decpomdp.agents.models.local_models import known_context
 from llm_decpomdp.agents.specs import PolicySpec, check_device, endpoint_of, fields_of
-from llm_decpomdp.agents.team import check_declaration, load_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig

@@ -89,7 +89,7 @@ def computing() -> Iterator[Finding]:
     """Yield the devices that models run on, threads, and number format with its reason."""
     import torch
 
-    from llm_decpomdp.agents.models.precision import resolve_compute_dtype
+    from llm_decpomdp.agents.models.weights import resolve_compute_dtype
 
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):

@@ -15,7 +15,7 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Completions, Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Move, Prompts, Timer, sample
 from llm_decpomdp.algorithms.training.metrics import episode_row
-from llm_decpomdp.policy import Completion, EnginePolicy, Team
+from llm_decpomdp.policy import Completion, Team, shared_engine
 
 _ONE_AT_A_TIME = Lock()  # for policies of this process, which are not made for threads
 
@@ -45,7 +45,7 @@ def sampled_together(team: Team) -> list[list[str]]:
     """Group the agents whose policies are one object or have one engine."""
     groups: dict[int, list[str]] = {}
     for agent, policy in team.items():
-        key = policy.engine if isinstance(policy, EnginePolicy) else policy
+        key = shared_engine(policy) or policy
         groups.setdefault(id(key), []).append(agent)
     return list(groups.values())
 

@@ -17,8 +17,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
-    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutWorker
+    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutWorker, WorkerState
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
         if not samplers:
             return None
         from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
-        from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
+        from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 
         return AsyncServerRollouts(WorkerState(run.train_env, run.eval_env, team), samplers)
     rollout_batches = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
@@ -68,7 +67,7 @@ def make_worker_state(
     config: Config, train_env: DecPOMDPEnv, eval_env: DecPOMDPEnv, team: teams.TeamSpec
 ) -> WorkerState:
     """Build the state of a worker: the run's environments, and its team again, as `in_worker` places it."""
-    from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
+    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 
     placed = replace(team, policies=in_worker(config, team.policies))
     return WorkerState(train_env, eval_env, teams.load(config, (train_env, eval_env), placed))

@@ -18,7 +18,7 @@ from pettingzoo import ParallelEnv
 from typing_extensions import Self
 
 from llm_decpomdp.branching import branch
-from llm_decpomdp.policy import Policy, PrivilegedPolicy, Seedable
+from llm_decpomdp.policy import Policy, Seedable, policy_attribute
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.validation import unknown
 
@@ -204,9 +204,10 @@ class SingleAgentView(TeamView):
                 # By turn, and not one stream for the episode: a fork then draws as the original does.
                 draws = stream(self._seed, "partner", agent, self._turn)
                 policy.seed(int(draws.integers(2**32)))
-            if isinstance(policy, PrivilegedPolicy):
-                ((completion,),) = policy.generate_in([self._env], [agent])
-                return completion.text
+            generate_in = policy_attribute(policy, "generate_in")
+            if generate_in is not None:
+                ((completion,),) = generate_in([self._env], [agent])
+                return str(completion.text)
             return policy.act(self._prompts[agent])
 
     def _observation(self, prompts: Mapping[str, str]) -> str:

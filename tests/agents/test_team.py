@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.agents.team import load_team
-from llm_decpomdp.policy import EnginePolicy, Policy
+from llm_decpomdp.policy import Policy, shared_engine
 
 LORA: dict[str, Any] = {"r": 2, "target_modules": ["q_proj"]}
 
@@ -86,7 +86,7 @@ def test_adapters_on_one_base_share_it_and_are_sampled_together(
     assert base[0] & base[1] and not base[0] & base[2] and not base[2] & base[3]
     trained = [{id(p) for p in policy.parameters()} for policy in (one, two)]
     assert trained[0] and trained[1] and not trained[0] & trained[1]
-    assert isinstance(one, EnginePolicy) and isinstance(two, EnginePolicy)
+    assert shared_engine(one) is not None and shared_engine(two) is not None
     assert one.engine is two.engine
 
 

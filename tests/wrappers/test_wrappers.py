@@ -11,7 +11,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper, MultiEpisodeParallelE
 
 from llm_decpomdp import Oracle, answers, check_env, make
 from llm_decpomdp.branching import Forkable, branch, branches_in_threads, record
-from llm_decpomdp.policy import EnginePolicy, Policy, TrainablePolicy
+from llm_decpomdp.policy import Policy, TrainablePolicy, policy_attribute
 from llm_decpomdp.testing.rules import ConformanceError
 from tests.foreign_envs import Rendezvous
 from tests.support.processes import ROOT
@@ -98,7 +98,7 @@ class Delegate:
 
 
 class Sampler:
-    engine = None
+    engine = "an engine"
 
     def generate(self, prompts, num_samples=1):
         return []
@@ -109,8 +109,9 @@ class Sampler:
 
 def test_what_is_handed_on_does_not_count():
     assert isinstance(words(), Forkable) and not isinstance(Greeting(words()), Forkable)
-    assert isinstance(Sampler(), Policy) and isinstance(Sampler(), EnginePolicy)
-    for protocol in (Policy, EnginePolicy, TrainablePolicy):
+    assert isinstance(Sampler(), Policy) and policy_attribute(Sampler(), "engine") == "an engine"
+    assert policy_attribute(Delegate(Sampler()), "engine") is None
+    for protocol in (Policy, TrainablePolicy):
         assert not isinstance(Delegate(Sampler()), protocol)
 
 

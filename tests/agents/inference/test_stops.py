@@ -14,13 +14,12 @@ from transformers import PreTrainedTokenizerFast
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
-from llm_decpomdp.agents.inference.stops import first_stop, stop_length
+from llm_decpomdp.agents.inference.stops import TokenDecoder, first_stop, stop_length
+from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.decoder import TokenDecoder
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.policy import Completion
 
 Make = Callable[..., CausalLM]

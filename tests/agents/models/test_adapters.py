@@ -18,7 +18,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.pretrained import adapter_policies
-from llm_decpomdp.policy import Completion, EnginePolicy, ReferencedPolicy
+from llm_decpomdp.policy import Completion, ReferencedPolicy, shared_engine
 
 LORA = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "down_proj"]}
 ROWS = [Completion("", (4, 5, 6, 0)), Completion("", (7, 0))]
@@ -59,7 +59,7 @@ def scored(policy: CausalLM) -> torch.Tensor:
 
 def test_they_keep_the_protocols_and_share_an_engine(pair: Pair) -> None:
     for policy in pair.values():
-        assert isinstance(policy, EnginePolicy) and isinstance(policy, ReferencedPolicy)
+        assert shared_engine(policy) is not None and isinstance(policy, ReferencedPolicy)
         assert policy.engine is pair["a"].engine
 
 

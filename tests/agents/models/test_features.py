@@ -13,7 +13,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.policy import FeaturePolicy
+from llm_decpomdp.policy import ReferencedPolicy, policy_attribute
 
 TEXTS = ["hello there", "hi", "", "a longer text than the others are"]
 
@@ -30,7 +30,7 @@ def test_they_are_the_mean_of_the_last_hidden_states(
 ) -> None:
     monkeypatch.setattr(features_module, "BATCH", 2)
     policy = make_policy()
-    assert isinstance(policy, FeaturePolicy)
+    assert isinstance(policy, ReferencedPolicy) and policy_attribute(policy, "features")
     with pytest.raises(RuntimeError, match="no reference"):
         policy.features(TEXTS)
     policy.keep_reference()

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.loading import load_policy, load_team
 from llm_decpomdp.agents.models import local_models
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.agents.team import load_team
 
 gguf = pytest.importorskip("gguf")
 

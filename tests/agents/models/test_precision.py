@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.precision import resolve_compute_dtype, weights_in
+from llm_decpomdp.agents.models.weights import resolve_compute_dtype, weights_in
 
 
 def test_weights_are_rounded_inside_and_exact_again_even_after_an_error() -> None:

@@ -11,7 +11,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
-from llm_decpomdp.policy import SKIPPED, ContextPolicy, PromptTooLong
+from llm_decpomdp.policy import SKIPPED, PromptTooLong, policy_attribute
 from tests.agents.conftest import tiny_model, tiny_tokenizer
 
 TEMPLATE = (
@@ -86,7 +86,7 @@ def test_values_out_of_range_are_refused(options: dict[str, Any], message: str) 
 
 def test_a_prompt_that_is_too_long_is_an_error_that_says_what_fits() -> None:
     policy = asked()
-    assert isinstance(policy, ContextPolicy)
+    assert policy_attribute(policy, "overflow") and policy_attribute(policy, "on_long_prompt")
     assert policy.overflow("a" * 109) is None
     assert policy.overflow("a" * 110) == (117, 116)
     with pytest.raises(PromptTooLong, match=r"117 tokens .* takes 116 \(its context of 128 less"):

@@ -18,9 +18,9 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.remote.client import ServedWeights
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
-from llm_decpomdp.agents.remote.served_weights import ServedWeights
 from llm_decpomdp.agents.remote.server import RunningServer
 from llm_decpomdp.policy import SKIPPED, Completion
 from tests.agents.conftest import tiny_model, tiny_tokenizer
@@ -289,7 +289,7 @@ def test_by_default_the_limit_is_that_of_samples_drawn_here(
 def test_a_server_without_the_routes_is_told(
     model: Path, server: FakeVllm, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("llm_decpomdp.agents.remote.served_weights.UNSEEN", 0.1)
+    monkeypatch.setattr("llm_decpomdp.agents.remote.client.UNSEEN", 0.1)
     policies = two(model)
     attach(server, policies, tmp_path)
     server.counts = False

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences import comparison
 from llm_decpomdp.algorithms.preferences.comparison import History
 from llm_decpomdp.algorithms.preferences.pairs import Pair, rollout_pairs
-from llm_decpomdp.algorithms.rollout_workers.batches import UpdateBatch
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.joint import aligned
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start

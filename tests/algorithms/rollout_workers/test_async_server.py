@@ -11,7 +11,7 @@ import pytest
 
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
-from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 
 
@@ -50,7 +50,7 @@ def test_what_was_begun_is_what_is_asked_for_and_its_seconds_count() -> None:
     assert rolled[0] != ["MainThread"] and timer.seconds["sampling"] >= 0.04
     assert served.sample(batches, timer)[0] == ["MainThread"]
     served.prefetch(batches)
-    with pytest.raises(AssertionError, match="others were begun"):
+    with pytest.raises(AssertionError, match="other batches were prefetched"):
         served.sample(batches[:1], timer)
     served.close()
 

@@ -10,14 +10,14 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.batches import (
+from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    LocalRolloutWorker,
     RolloutBatch,
     UpdateBatch,
     WorkerState,
     split_into_batches,
 )
-from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer

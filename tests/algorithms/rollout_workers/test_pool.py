@@ -9,15 +9,16 @@ import pytest
 
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
-from llm_decpomdp.algorithms.rollout_workers.batches import EvaluationBatch, RolloutBatch
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
-from llm_decpomdp.algorithms.rollout_workers.pool import RolloutWorkerPool, WorkerHandle
-from llm_decpomdp.algorithms.rollout_workers.worker_process import (
+from llm_decpomdp.algorithms.rollout_workers.pool import (
     BatchFailure,
     BatchResult,
     RolloutRequest,
+    RolloutWorkerPool,
+    WorkerHandle,
     WorkerReady,
 )
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import EvaluationBatch, RolloutBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 
@@ -26,17 +27,17 @@ class Puppet(WorkerHandle):
     """A worker that says what a list holds, and in place of `play` what it has played."""
 
     def __init__(self, words: list[Any], placed: bool = True) -> None:
-        self.words, self.placed = words, placed
+        self.words, self.is_placed = words, placed
 
-    def give(self, place: int, order: RolloutRequest) -> None:
-        self.place, self.order = place, order
+    def assign(self, index: int, request: RolloutRequest) -> None:
+        self.index, self.request = index, request
 
     def receive(self) -> WorkerReady | BatchResult | BatchFailure | None:
         word = self.words.pop(0)
         if word == "play":
-            assert self.order is not None
-            return BatchResult([], {"sampling": float(self.order.batch.index)})
-        self.placed = self.placed or isinstance(word, WorkerReady)
+            assert self.request is not None
+            return BatchResult([], {"sampling": float(self.request.batch.index)})
+        self.is_placed = self.is_placed or isinstance(word, WorkerReady)
         return word  # type: ignore[no-any-return]
 
     def terminate(self) -> None:
@@ -45,7 +46,7 @@ class Puppet(WorkerHandle):
     def end(self) -> str:
         return "a word"
 
-    def last_lines(self) -> str:
+    def log_tail(self) -> str:
         return "nothing"
 
 
@@ -64,9 +65,9 @@ class PuppetCrew(RolloutWorkerPool):
     def _start(self) -> WorkerHandle:
         return self.puppets.pop(0)
 
-    def _speaking(self) -> list[Any]:
+    def _wait(self) -> list[Any]:
         able = [
-            w for w in self.workers if w.words and (w.place is not None or w.words[0] != "play")
+            w for w in self.workers if w.words and (w.index is not None or w.words[0] != "play")
         ]
         assert able, "nobody will ever speak again"
         return able
@@ -105,7 +106,7 @@ def test_who_is_never_placed_keeps_nobody_waiting() -> None:
     able, unplaced = Puppet(["play"] * 4), Puppet([], placed=False)
     timer = Timer()
     assert PuppetCrew([able, unplaced], 2).sample(batches(4), timer) == [[]] * 4
-    assert unplaced.order is None and timer.seconds == {"sampling": 6.0}
+    assert unplaced.request is None and timer.seconds == {"sampling": 6.0}
 
 
 def test_who_is_placed_later_plays_what_is_left() -> None:
@@ -117,7 +118,7 @@ def test_a_begun_bundle_is_played_once() -> None:
     able = Puppet(["play", "play"])
     rollout_worker = PuppetCrew([able], 1)
     rollout_worker.prefetch(batches(2))
-    assert able.place == 0
+    assert able.index == 0
     rollout_worker.sample(batches(2), Timer())
     assert not able.words
 
@@ -136,7 +137,7 @@ def test_deaths_with_a_bundle_are_counted() -> None:
         rollout_worker.sample(batches(1), Timer())
 
 
-LOSS = BatchFailure.of(ServerLost("no answer"))
+LOSS = BatchFailure.from_error(ServerLost("no answer"))
 
 
 def test_a_server_is_looked_after_once_for_all_workers_who_lost_it() -> None:
@@ -149,8 +150,8 @@ def test_a_server_is_looked_after_once_for_all_workers_who_lost_it() -> None:
     assert rollout_worker.sample(batches(3), timer) == [[]] * 3
     assert timer.seconds == {"sampling": 3.0}
     assert server.wishes[3:] == ["serve"] and rollout_worker.workers == workers[2:]
-    orders = [worker.order for worker in workers[2:]]
-    assert all(order and order.supply == (None, {"aux_0": 4, "main_0": 4}) for order in orders)
+    orders = [worker.request for worker in workers[2:]]
+    assert all(order and order.weights == (None, {"aux_0": 4, "main_0": 4}) for order in orders)
     rollout_worker.close()
     assert server.wishes[4:] == ["close"]
 
@@ -166,7 +167,7 @@ def test_a_server_that_is_lost_too_often_with_a_bundle_ends_the_run() -> None:
     rollout_worker = PuppetCrew([Puppet([LOSS]), Puppet([LOSS])], 1, samplers={"aux_0": server})
     rollout_worker.update_weights({}, 1)
     told = (
-        r"(?s)lost a server that samples 2 times as they played batch 0.*no answer.*no room on the"
+        r"(?s)lost a server that samples 2 times as they sampled batch 0.*no answer.*no room on the"
     )
     with pytest.raises(SamplerError, match=told):
         rollout_worker.sample(batches(1), Timer())
@@ -177,11 +178,11 @@ def test_who_loses_a_server_does_not_keep_others_from_playing() -> None:
     rollout_worker = PuppetCrew(workers, 1, samplers={"aux_0": PuppetSampler()})
     rollout_worker.update_weights({}, 1)
     assert rollout_worker.sample(batches(2), Timer()) == [[], []]
-    assert rollout_worker.workers[0].order.batch.index == 0  # it came last
+    assert rollout_worker.workers[0].request.batch.index == 0  # it came last
 
 
 def test_other_words_of_a_server_end_the_run_at_once() -> None:
-    refusal = BatchFailure.of(SamplerError("a prompt is too long"))
+    refusal = BatchFailure.from_error(SamplerError("a prompt is too long"))
     rollout_worker = PuppetCrew([Puppet([refusal])], 1, samplers={"aux_0": PuppetSampler()})
     with pytest.raises(SamplerError, match="a prompt is too long"):
         rollout_worker.sample(batches(1), Timer())

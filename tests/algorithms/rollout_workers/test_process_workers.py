@@ -76,7 +76,7 @@ def test_a_bundle_whose_worker_is_killed_is_played_again(
         run.run_updates()
     require_same(local, run)
     (message,) = [record.message for record in caplog.records if "worker" in record.message]
-    assert "died by SIGKILL: batch 2 of update 2 (starts: seed 12, seed 13) is played" in message
+    assert "died by SIGKILL: batch 2 of update 2 (starts: seed 12, seed 13) is sampled" in message
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_a_script_whose_workers_cannot_import_it_ends_with_an_error(tmp_path: Pa
     assert run.returncode == 1
     assert "if __name__ == '__main__'" in run.stderr
     assert "1 worker has died of batch 0 of update 1" in run.stderr
-    assert "what keeps a worker from starting stands further up" in run.stderr
+    assert "the reason why the worker could not start is printed further up" in run.stderr
 
 
 def test_a_worker_ends_at_once_when_the_process_that_learns_is_killed(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_run_is_the_same_whenever_a_node_dies(
             run = play(tmp_path / str(number), cluster)
             killed.result()
         require_same(alone, run)
-        batches = caplog.text.count("is played again")
+        batches = caplog.text.count("is sampled again")
         redone += batches
         cluster.remove_node(node, allow_graceful=False)
         cluster.add_node(num_cpus=1)

@@ -59,7 +59,7 @@ def test_a_bundle_whose_actor_is_killed_is_played_again(
     with caplog.at_level(logging.WARNING):
         run.run_updates()
     require_same(local, run)
-    assert "batch 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
+    assert "batch 2 of update 2 (starts: seed 12, seed 13) is sampled again" in caplog.text
 
 
 @slow
@@ -73,7 +73,7 @@ def test_a_run_goes_on_when_a_node_dies(
     with caplog.at_level(logging.WARNING):
         run.run_updates()
     require_same(local, run)
-    assert "batch 2 of update 2 (starts: seed 12, seed 13) is played again" in caplog.text
+    assert "batch 2 of update 2 (starts: seed 12, seed 13) is sampled again" in caplog.text
 
 
 @slow

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.rollout_workers.batches import WorkerState
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
 from tests.algorithms.conftest import EchoEnv

@@ -15,14 +15,16 @@ import torch
 
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.batches import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.process_workers import (
     ProcessHandle,
     ProcessRolloutWorkers,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
-from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    LocalRolloutWorker,
+    RolloutBatch,
+    WorkerState,
+)
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View, from_text, to_text
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.interruption import Interrupted
@@ -268,9 +270,9 @@ def test_workers_that_sample_ahead_and_die_play_what_one_process_plays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders: list[Any] = []
-    give = ProcessHandle.give
+    give = ProcessHandle.assign
     monkeypatch.setattr(
-        ProcessHandle, "give", lambda *a: (orders.append(a[-1].rollout_batch), give(*a))[1]
+        ProcessHandle, "assign", lambda *a: (orders.append(a[-1].batch), give(*a))[1]
     )
     deaths = tmp_path / "deaths"
     deaths.mkdir()

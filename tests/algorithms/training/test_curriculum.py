@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.as_text import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import (
+    Group,
+    Parent,
+    Rollout,
+    Start,
+    from_text,
+    to_text,
+)
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training import curriculum
 from llm_decpomdp.algorithms.training.curriculum import Curriculum

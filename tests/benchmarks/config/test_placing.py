@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.agents.team import bases
+from llm_decpomdp.agents.loading import bases
 from llm_decpomdp.benchmarks.config import gpu_placement as placing
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.gpu_placement import check_room, in_worker, served

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.algorithms.rollout_workers.batches import EvaluationBatch
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import EvaluationBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.benchmarks.config.errors import ConfigError

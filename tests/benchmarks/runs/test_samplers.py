@@ -15,8 +15,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.options import SamplerError
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
-from llm_decpomdp.algorithms.rollout_workers.batches import RolloutBatch
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker, RolloutBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.benchmarks.config import teams

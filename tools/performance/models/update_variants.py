@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.agents.team import load_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions

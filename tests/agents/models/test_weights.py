@@ -10,8 +10,8 @@ import torch
 from huggingface_hub import constants
 
 from llm_decpomdp.agents.loading import load_policy
-from llm_decpomdp.agents.models import origin
-from llm_decpomdp.agents.models.origin import origin_of
+from llm_decpomdp.agents.models import weights as origin
+from llm_decpomdp.agents.models.weights import origin_of
 from tests.agents.conftest import tiny_model, tiny_tokenizer
 
 LORA = {"r": 2, "target_modules": ["q_proj"]}

@@ -1,0 +1,172 @@
+"""Weights of a model: their number format, their shards in several processes, and a digest of their files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from llm_decpomdp.agents.models.options import COMPUTE_DTYPES
+from llm_decpomdp.validation import unknown
+
+
+def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:
+    """Return the dtype that `compute_dtype` means on `device`.
+
+    Raises:
+        ValueError: If the name is unknown.
+    """
+    if name not in COMPUTE_DTYPES:
+        raise ValueError(unknown("compute_dtype", name, COMPUTE_DTYPES))
+    if name == "auto":
+        name = "bfloat16" if _fast_with_bfloat16(device) else "float32"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def _fast_with_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    # Not in every version of torch, and processors without the units take longer than in float32.
+    probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return device.type == "cpu" and any(
+        hasattr(torch.cpu, probe) and bool(getattr(torch.cpu, probe)()) for probe in probes
+    )
+
+
+def weights_in(model: torch.nn.Module, dtype: torch.dtype) -> AbstractContextManager[None]:
+    """Let the model compute with its weights rounded to `dtype`; the originals are back afterwards."""
+    return weights_as(model, lambda _, data: data.to(dtype))
+
+
+@contextmanager
+def weights_as(
+    model: torch.nn.Module, other: Callable[[str, torch.Tensor], torch.Tensor]
+) -> Iterator[None]:
+    """Let the model compute with other weights; the originals are back afterwards.
+
+    Args:
+        model: The model.
+        other: Gives the weight to compute with, from the name and the value of the model's own.
+    """
+    originals = [(name, weight, weight.data) for name, weight in model.named_parameters()]
+    try:
+        for name, weight, data in originals:
+            weight.data = other(name, data)
+        yield
+    finally:
+        for _, weight, data in originals:
+            weight.data = data
+
+
+def in_shards(tensors: Iterable[Tensor]) -> bool:
+    """Check whether any of some tensors lies in shards."""
+    return any(map(is_shard, tensors))
+
+
+def is_shard(tensor: Tensor) -> bool:
+    """Check whether a tensor has here but a part of its values."""
+    return hasattr(tensor, "full_tensor")  # without importing DTensor, which takes a second
+
+
+@torch.no_grad()
+def whole(tensor: Tensor) -> Tensor:
+    """Return a tensor with all of its values: itself, unless it lies in shards.
+
+    Shards are gathered: all processes call this for the same tensors in the same order, and each has all values.
+    """
+    full: Tensor = tensor.full_tensor() if is_shard(tensor) else tensor  # type: ignore[attr-defined]
+    return full
+
+
+def cut_as(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return the part of a whole tensor that belongs here, as `like` is cut; all of it where that is whole.
+
+    Nothing is sent: every process has the whole tensor.
+    """
+    if not is_shard(like) or is_shard(tensor):
+        return tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(like, DTensor), like
+    place = tensor.to(like.device)
+    return distribute_tensor(place, like.device_mesh, like.placements, src_data_rank=None)
+
+
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+"""Weight files in the order in which transformers prefers them. Several files have an `.index.json`."""
+
+WHOLE = 64 * 2**20
+"""Maximum number of bytes of a file that is read completely."""
+
+PIECES, PIECE = 4096, 16 * 2**10
+"""Number and size in bytes of the pieces that are read of a larger file, at equal distances. The first piece has
+the
+names and shapes of all tensors, or of the first tensors."""
+
+
+def origin_of(name_or_path: str) -> dict[str, str]:
+    """Describe the weights of a model.
+
+    The digest is the SHA-256 of the names, sizes and contents of the weight files. Of files above 64 MiB it reads
+    4096 pieces of 16 KiB. It detects training, which changes whole tensors. It may miss a change of a few values.
+
+    Args:
+        name_or_path: A folder, or a name on the hub whose files are in its cache.
+
+    Returns:
+        `name`, the digest as `weights`, and for a model on the hub its `revision` (commit). Empty if there are no
+        weight files, as for a model that was made in memory.
+    """
+    folder, revision = _folder(name_or_path)
+    files = _weight_files(folder) if folder is not None else []
+    if not files:
+        return {}
+    stats = tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    about = {"name": name_or_path, "weights": _digest(stats)}
+    return about if revision is None else {**about, "revision": revision}
+
+
+def _folder(name_or_path: str) -> tuple[Path | None, str | None]:
+    """Return the folder of a model's files, and the revision if that is in the cache of the hub."""
+    if not name_or_path or Path(name_or_path).is_dir():
+        return (Path(name_or_path), None) if name_or_path else (None, None)
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(name_or_path, "config.json")
+    if not isinstance(config, str):
+        return None, None
+    folder = Path(config).parent  # snapshots/<commit>
+    return folder, folder.name
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    for name in WEIGHTS:
+        index = folder / f"{name}.index.json"
+        if (folder / name).is_file():
+            return [folder / name]
+        if index.is_file():
+            names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+            return [folder / part for part in sorted(set(names))]
+    return []
+
+
+@lru_cache
+def _digest(stats: tuple[tuple[Path, int, int], ...]) -> str:
+    """Hash files of those sizes, changed at those times (ns)."""
+    digest = hashlib.sha256()
+    for path, size, _ in stats:
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            if size <= WHOLE:
+                digest.update(file.read())
+                continue
+            for piece in range(PIECES):
+                file.seek(piece * (size - PIECE) // (PIECES - 1))
+                digest.update(file.read(PIECE))
+    return digest.hexdigest()
