@@ -184,10 +184,7 @@ TaskLoader = Callable[[], TaskSet]
 # The parts of an environment, beside its tasks: roles, a reward and a mode
 
 
-MODES = (
-    *("level_feedback", "level_passed", "passed", "plain"),
-    *("expert_edits", "code_feedback"),
-)
+MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits", "code_feedback")
 """Names of the modes in this library, which mean the same in every environment that has them."""
 
 Info = dict[str, float]

@@ -299,7 +299,8 @@ def _warn_remarks(tasks: Iterable[Task]) -> None:
                 logger.warning(
                     "task %r: a correct program may fail here although it passes in plain Python: %s; see "
                     "docs/data.md",
-                    *(task.task_id, remark),
+                    task.task_id,
+                    remark,
                 )
 
 

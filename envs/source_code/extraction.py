@@ -34,9 +34,9 @@ from dataclasses import dataclass
 
 from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem, tokens
 
-REASONING = (
-    *("think", "thinking", "thought", "thoughts", "reason", "reasoning", "reflection"),
-    *("analysis", "scratchpad", "seed:think", "inner_monologue"),
+REASONING = tuple(
+    "think thinking thought thoughts reason reasoning reflection analysis scratchpad seed:think "
+    "inner_monologue".split()
 )
 """Names of tags around reasoning, as `<think>` or `[THINK]`."""
 
@@ -59,11 +59,10 @@ TURN_ENDS = {
 }
 """Markers of common chat templates at which a turn ends, or at which the next one begins."""
 
-HEADERS = (
-    *("[/INST]", "[|assistant|]", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
-    *("<|assistant|>", "<|python_tag|>", "<|im_sep|>", "<|message|>", "<|end_header_id|>"),
-    *("<|header_end|>", "<|end_of_role|>", "<|CHATBOT_TOKEN|>", "<|START_RESPONSE|>"),
-    *("<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cAssistant\uff5c>"),
+HEADERS = tuple(
+    "[/INST] [|assistant|] <bos> <|begin_of_text|> <|startoftext|> <|assistant|> <|python_tag|> "
+    "<|im_sep|> <|message|> <|end_header_id|> <|header_end|> <|end_of_role|> <|CHATBOT_TOKEN|> "
+    "<|START_RESPONSE|> <\uff5cbegin\u2581of\u2581sentence\uff5c> <\uff5cAssistant\uff5c>".split()
 )
 """Markers that introduce an answer. Any other `<|...|>` is removed like them."""
 

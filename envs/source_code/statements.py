@@ -166,10 +166,8 @@ class Statement:
         )
 
 
-_ACTIONS = (
-    *(ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom),
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.JoinedStr),
-)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.JoinedStr)
+_ACTIONS = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, *_COMPREHENSIONS)
 
 
 def _definitions(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | ast.stmt]]:

@@ -67,7 +67,8 @@ def _acquire(path: Path) -> int | None:
             path.unlink(missing_ok=True)
             logger.warning(
                 "the file system of %s has no locks (%s): make sure that no other process writes to it",
-                *(path.parent, error.strerror),
+                path.parent,
+                error.strerror,
             )
             return None
         if not _is_still_there(path, descriptor):  # its owner has just ended, and removed it

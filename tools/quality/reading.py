@@ -240,7 +240,7 @@ def solved(env: DecPOMDPEnv, task_id: str, form: Form) -> bool:
     """
     env.reset(options={"task_id": task_id})
     task, texts = env.task, answers(env).references
-    pieces = set(getattr(task, "given", {}).values())
+    pieces = set(getattr(task, "given_functions", {}).values())
     actions = {}
     for agent in env.agents:
         code = texts.get(agent) or ""
