@@ -65,7 +65,7 @@ def load_team(
     """
     check_declaration(agents, policies)
     for spec in policies.values():
-        with explained(str(spec.name)):
+        with explain_errors(str(spec.name)):
             check_device(spec.device)
     seeds = {name: int(stream(seed, "policy", name).integers(2**32)) for name in policies}
     by_name: dict[str, Policy] = {}
@@ -135,7 +135,7 @@ def _base(spec: PolicySpec) -> str | None:
     if config is None and spec.lora is None:
         return None
     name = spec.name if config is None else config["base_model_name_or_path"]
-    with explained(name):
+    with explain_errors(name):
         return str(model_source(name))
 
 
@@ -152,7 +152,7 @@ def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict
     base = next(iter(group.values()))
     name = _base(base)
     assert name is not None, base
-    with explained(name):
+    with explain_errors(name):
         from llm_decpomdp.agents.models.pretrained import adapter_policies
 
         return adapter_policies(
@@ -268,7 +268,7 @@ def load_policy(
         ImportError: If torch, transformers or the offline model's package is missing.
         OSError: If there is no such model, or the hub cannot be reached.
     """
-    with explained(name):
+    with explain_errors(name):
         source = model_source(name)  # before anything heavy is imported
         from llm_decpomdp.agents.models.causal_lm import CausalLM
         from llm_decpomdp.agents.models.engine import ModelEngine
@@ -287,7 +287,7 @@ def load_policy(
 
 
 @contextmanager
-def explained(name: str | Path) -> Iterator[None]:
+def explain_errors(name: str | Path) -> Iterator[None]:
     """Add the model's name and a remedy to errors while it is loaded."""
     try:
         yield

@@ -25,7 +25,7 @@ import llm_decpomdp
 from llm_decpomdp.agents.loading import check_declaration, load_team
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.agents.specs import KINDS, PolicySpec, endpoint_of
+from llm_decpomdp.agents.specs import KINDS, PolicySpec, endpoint_address
 from llm_decpomdp.plugins import plugin_origin
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy
 
@@ -57,8 +57,8 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
     folder = Path(folder)
     check_target(folder)
     agents = _names(team) if names is None else {agent: names[agent] for agent in team}
-    policies = _by_name(team, agents)
-    specs = {name: spec_of(policy) for name, policy in policies.items()}
+    policies = _policies_by_name(team, agents)
+    specs = {name: read_policy_spec(policy) for name, policy in policies.items()}
     check_declaration(agents, specs)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
@@ -126,7 +126,7 @@ def check_trust(
 ) -> None:
     """Raise a `ValueError` if a saved team names a class or server that is not allowed; see `load_saved_team`."""
     for name, spec in policies.items():
-        endpoint = endpoint_of(spec)
+        endpoint = endpoint_address(spec)
         if endpoint is not None and endpoint not in allow_endpoints:
             variable, _, address = endpoint.partition("@")
             raise ValueError(
@@ -159,7 +159,7 @@ def declaration(
             checkpoint = _checkpoint(folder, name, entry)
             options = {key: value for key, value in options.items() if key not in _MACHINE}
             options |= {"name": str(checkpoint), "device": device}
-        policies[name] = _declared(options, entry)
+        policies[name] = _read_spec(options, entry)
     return manifest["agents"], policies
 
 
@@ -176,7 +176,7 @@ def _checkpoint(folder: Path, name: str, entry: Mapping[str, Any]) -> Path:
     return checkpoint
 
 
-def _declared(options: dict[str, Any], entry: Mapping[str, Any]) -> PolicySpec:
+def _read_spec(options: dict[str, Any], entry: Mapping[str, Any]) -> PolicySpec:
     """Return a declaration of the manifest; raise a `ValueError` that names the package which is missing."""
     try:
         return PolicySpec(**options)
@@ -229,7 +229,7 @@ def _names(team: Team) -> dict[str, str]:
     return {agent: re.sub(r"[^A-Za-z0-9_+-]", "_", "+".join(sharing[agent])) for agent in team}
 
 
-def _by_name(team: Team, agents: Mapping[str, str]) -> dict[str, Policy]:
+def _policies_by_name(team: Team, agents: Mapping[str, str]) -> dict[str, Policy]:
     policies: dict[str, Policy] = {}
     for agent, policy in team.items():
         if policies.setdefault(agents[agent], policy) is not policy:
@@ -239,7 +239,7 @@ def _by_name(team: Team, agents: Mapping[str, str]) -> dict[str, Policy]:
     return policies
 
 
-def spec_of(policy: Policy) -> PolicySpec:
+def read_policy_spec(policy: Policy) -> PolicySpec:
     """Return the declaration of a policy; `device` and how attention is computed belong to the machine.
 
     Raises:

@@ -94,7 +94,7 @@ class RandomText(Scripted):
 class Gold(Scripted):
     """Gives the data's own correct completion: an upper bound.
 
-    Group rollouts call `generate_in`, for any environment and agent. `act` and `generate` see a prompt alone, and
+    Group rollouts call `generate_with_envs`, for any environment and agent. `act` and `generate` see a prompt alone, and
     need the environment and the agent that it belongs to.
 
     Args:
@@ -117,11 +117,11 @@ class Gold(Scripted):
         if self.env is None or self.agent is None:
             raise ValueError(
                 "a prompt does not tell which correct completion is asked for: write "
-                "Gold(env, agent), or sample with generate_in"
+                "Gold(env, agent), or sample with generate_with_envs"
             )
         return answers(self.env).reference(self.agent)
 
-    def generate_in(
+    def generate_with_envs(
         self, envs: Sequence[Any], agents: Sequence[str], num_samples: int = 1
     ) -> list[list[Completion]]:
         """Return the reference of each pair of an environment and an agent, `num_samples` times.

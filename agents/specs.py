@@ -88,10 +88,10 @@ class PolicySpec(ModelOptions, PolicyKind):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        read = fields_of(self.kind)
+        read = kind_fields(self.kind)
         for declared in fields(self):
             name = declared.name
-            if name not in ("kind", *read) and getattr(self, name) != default_of(declared):
+            if name not in ("kind", *read) and getattr(self, name) != field_default(declared):
                 has = ", ".join(read) or "no options"
                 raise ValueError(f"a {self.kind} policy has no {name}; it has {has}")
         required = _REQUIRED.get(self.kind)
@@ -111,10 +111,10 @@ class PolicySpec(ModelOptions, PolicyKind):
 
     def options(self) -> dict[str, Any]:
         """Return the fields that the kind reads, and their values."""
-        return {name: getattr(self, name) for name in fields_of(self.kind)}
+        return {name: getattr(self, name) for name in kind_fields(self.kind)}
 
 
-def endpoint_of(spec: PolicySpec) -> str | None:
+def endpoint_address(spec: PolicySpec) -> str | None:
     """Return the key's variable and the server of an endpoint, as `VARIABLE@ADDRESS`.
 
     `None` for other kinds, and for an endpoint that chooses neither: it asks the server of the user's own
@@ -125,7 +125,7 @@ def endpoint_of(spec: PolicySpec) -> str | None:
     return f"{spec.key_variable}@{spec.base_url or DEFAULT_ADDRESS}"
 
 
-def fields_of(kind: str) -> tuple[str, ...]:
+def kind_fields(kind: str) -> tuple[str, ...]:
     """Return the fields that a kind of policy reads.
 
     Raises:
@@ -137,7 +137,7 @@ def fields_of(kind: str) -> tuple[str, ...]:
     return KINDS.get(kind, OWN)
 
 
-def default_of(declared: Field[Any]) -> Any:
+def field_default(declared: Field[Any]) -> Any:
     """Return the default of a field."""
     return declared.default if declared.default_factory is MISSING else declared.default_factory()
 

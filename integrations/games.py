@@ -68,10 +68,10 @@ class Games:
 
     def _answers(self, policy: Policy, agent: str, numbers: Mapping[int, Any]) -> list[str]:
         """Let a policy answer for its agent in several episodes, in one batch."""
-        generate_in = policy_attribute(policy, "generate_in")
-        if generate_in is not None:
+        generate_with_envs = policy_attribute(policy, "generate_with_envs")
+        if generate_with_envs is not None:
             envs = [self.envs[number] for number in numbers]
-            groups = generate_in(envs, [agent] * len(envs))
+            groups = generate_with_envs(envs, [agent] * len(envs))
         else:
             groups = policy.generate([self.prompts[number][agent] for number in numbers])
         return [completion.text for (completion,) in groups]

@@ -7,14 +7,14 @@ Python: attributes that `__getattr__` only forwards do not count.
 Features use further attributes of policies that have them (`policy_attribute`):
 
 - `engine: Engine`: samples this policy in one batch with others that have the same object.
-- `generate_in(envs, agents, num_samples)`: `generate` with access to environments, for upper bounds that know the
+- `generate_with_envs(envs, agents, num_samples)`: `generate` with access to environments, for upper bounds that know the
   answers.
 - `gather()`: copies sharded weights for sampling; all processes call it at the same time.
 - `on_long_prompt: str`: treatment of prompts that are too long: `raise`, `skip` or `truncate_left`.
 - `overflow(prompt)`: for a prompt that is too long, its number of tokens and the number that fits; else `None`.
 - `max_new_tokens: int`: the maximum number of tokens of a completion, including the end-of-sequence token.
 - `cuts: bool`: whether sampling leaves out tokens that `Completion.log_probs` counts (`top_p`, `top_k`, greedy).
-- `as_completion(text)`: a text as a completion, truncated at the token limit, for supervised training.
+- `encode_completion(text)`: a text as a completion, truncated at the token limit, for supervised training.
 - `vocabulary: Mapping[str, int]`: token ids by token. Policies with equal ones read each other's tokens.
 - `base_model: Mapping[str, str]`: `name`, `weights` (a digest) and `revision` of the frozen model; may be empty.
 - `reference_name: str`: the model that `keep_reference` makes the reference, for messages.

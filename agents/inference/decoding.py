@@ -28,7 +28,7 @@ from transformers.cache_utils import (
 )
 from transformers.masking_utils import sdpa_mask
 
-from llm_decpomdp.agents.inference.packed_log_probs import without_peft
+from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
 
 NAME = "llm_decpomdp_decoding"
 
@@ -49,7 +49,7 @@ and 0.77 to 1.05 in float32.
 @contextmanager
 def decoding(model: Any) -> Iterator[None]:
     """Let a model on a CPU compute with this attention, if it would use `sdpa` otherwise."""
-    model = without_peft(model)
+    model = unwrap_peft(model)
     fits = model.config._attn_implementation == "sdpa" and model._supports_attention_backend
     if not fits or model.device.type != "cpu":
         yield
@@ -68,7 +68,7 @@ def whole_head(model: Any) -> Iterator[None]:
     Of states that are cut from longer rows torch makes a batch of products, and copies the weights of the head for
     each row: on a CPU 57 MB a row for SmolLM2-135M in bfloat16, and 70 times the time.
     """
-    head = without_peft(model).get_output_embeddings()
+    head = unwrap_peft(model).get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, states: (states[0].contiguous(), *states[1:]))
     try:
         yield
@@ -119,7 +119,7 @@ def growing_cache(model: Any) -> Cache | None:
 
 def cache_argument(model: Any) -> str:
     """Return the name of the argument of `forward` that takes a cache: `cache` from transformers 5.24 on."""
-    arguments = signature(type(without_peft(model)).forward).parameters
+    arguments = signature(type(unwrap_peft(model)).forward).parameters
     return "cache" if "cache" in arguments else "past_key_values"
 
 
@@ -151,8 +151,8 @@ class GrowingLayer(CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
         begin, self._length = self._length, self._length + key_states.shape[2]
         if self._length > self.keys.shape[2]:
-            self.keys = _with_room(self.keys[:, :, :begin], self._length)
-            self.values = _with_room(self.values[:, :, :begin], self._length)
+            self.keys = _reserve_memory(self.keys[:, :, :begin], self._length)
+            self.values = _reserve_memory(self.values[:, :, :begin], self._length)
         self.keys[:, :, begin : self._length] = key_states
         self.values[:, :, begin : self._length] = value_states
         return self.keys[:, :, : self._length], self.values[:, :, : self._length]
@@ -182,7 +182,7 @@ class GrowingLayer(CacheLayerMixin):
         self.keys, self.values = self.keys[: len(indices)], self.values[: len(indices)]
 
 
-def _with_room(states: Tensor, length: int) -> Tensor:
+def _reserve_memory(states: Tensor, length: int) -> Tensor:
     """Copy `states` into memory for `length` tokens and `ROOM` more."""
     rows, heads, length_before, size = states.shape
     store = states.new_empty(rows, heads, length + ROOM, size)
@@ -191,7 +191,7 @@ def _with_room(states: Tensor, length: int) -> Tensor:
 
 
 @contextmanager
-def threads_for(multiplications: int, device: torch.device) -> Iterator[None]:
+def limit_threads(multiplications: int, device: torch.device) -> Iterator[None]:
     """Compute with one thread where several are not worth their wake-up.
 
     Args:

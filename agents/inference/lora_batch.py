@@ -18,7 +18,7 @@ from peft.utils import AuxiliaryTrainingWrapper
 from torch import Tensor
 from torch.nn.functional import linear
 
-from llm_decpomdp.agents.inference.decoding import threads_for
+from llm_decpomdp.agents.inference.decoding import limit_threads
 
 SetAdapters = Callable[[Sequence[str | None]], None]
 """Sets the adapter of each row of the next pass."""
@@ -113,7 +113,7 @@ class _StackedAdapters:
         base: Tensor = self._base(states)
         if not self._ranks:
             return base
-        with threads_for(states.shape[:-1].numel() * self._largest, states.device):
+        with limit_threads(states.shape[:-1].numel() * self._largest, states.device):
             inner = linear(states.to(self._down.dtype), self._down)
             inner = inner * self._column_masks.mask(self._ranks, inner)
             return base + linear(inner, self._up).to(base.dtype)

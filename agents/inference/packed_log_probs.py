@@ -53,7 +53,7 @@ def packed_log_probs(
         divisor: Divides the logits.
         contexts: Around the first computation of the logits, and around the second.
     """
-    base = without_peft(model)
+    base = unwrap_peft(model)
     decoder, head = base.get_decoder(), base.get_output_embeddings()
     parts: list[Tensor] = []
     for part in split_rows(rows, ROW_TOKENS - len(prompt)):
@@ -64,7 +64,7 @@ def packed_log_probs(
         hidden = _sources(states, len(prompt), part)
         targets = torch.tensor([token for row in part for token in row], device=model.device)
         score = partial(_head_log_probs, head, divisor=divisor, cap=_logit_cap(model))
-        parts += _in_parts(score, hidden, targets, model.config, contexts)
+        parts += _score_in_chunks(score, hidden, targets, model.config, contexts)
     return torch.cat(parts)
 
 
@@ -97,7 +97,7 @@ def plain_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: floa
     return torch.cat(parts)
 
 
-def without_peft(model: Any) -> Any:
+def unwrap_peft(model: Any) -> Any:
     """Return the transformers model, with the adapters' layers in it."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
@@ -160,7 +160,7 @@ def _attention_dtype(model: Any) -> torch.dtype:
     return dtype
 
 
-def _in_parts(
+def _score_in_chunks(
     score: Callable[[Tensor, Tensor], Tensor],
     hidden: Tensor,
     targets: Tensor,
@@ -179,7 +179,7 @@ def _in_parts(
 
 def _logit_cap(model: Any) -> float | None:
     """Return the bound that a model gives its logits behind its head, as Gemma 2 does; `None` without one."""
-    config = without_peft(model).config.get_text_config()
+    config = unwrap_peft(model).config.get_text_config()
     cap: float | None = getattr(config, "final_logit_softcapping", None)
     return cap
 

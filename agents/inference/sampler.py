@@ -20,13 +20,13 @@ from typing_extensions import Protocol
 from llm_decpomdp.agents.inference.decoding import (
     cache_argument,
     growing_cache,
+    limit_threads,
     product_size,
-    threads_for,
     whole_head,
 )
 from llm_decpomdp.agents.inference.lora_batch import SetAdapters, ignore_adapters
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.inference.packed_log_probs import without_peft
+from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.sampling import RowOptions, draw
 from llm_decpomdp.agents.inference.stops import Decode, first_stop
 
@@ -51,7 +51,7 @@ class Prompt:
     uniform: Tensor | None = None
     """Random numbers for its samples, (S, T), if they are drawn already."""
 
-    def drawn(self, num_samples: int) -> Prompt:
+    def draw_numbers(self, num_samples: int) -> Prompt:
         """Return the prompt with the random numbers of its samples, so that they can be sampled again."""
         size = (num_samples, self.sampling.max_new_tokens)
         return replace(self, uniform=torch.rand(*size, generator=self.generator))
@@ -118,7 +118,7 @@ def sample(
     with whole_head(model):
         out = forward(input_ids=ids, attention_mask=mask, position_ids=positions)
     logits = out.logits[:, -1]
-    weights = product_size(without_peft(model))
+    weights = product_size(unwrap_peft(model))
     cache.batch_repeat_interleave(num_samples)
     logits, mask, positions = (
         tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
@@ -135,7 +135,7 @@ def sample(
         positions = positions + 1
         set_adapters(rows.adapters())
         tokens = tokens.unsqueeze(1)
-        with threads_for(len(tokens) * weights, model.device):
+        with limit_threads(len(tokens) * weights, model.device):
             out = forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
         logits = out.logits[:, -1]
 
@@ -196,7 +196,7 @@ def _generate(
     ids, mask = (tensor.repeat_interleave(num_samples, 0) for tensor in (ids, mask))
     forcing = _Forcing(rows)
     blank: Any = GenerationConfig  # whose constructor has no types
-    base = without_peft(model)
+    base = unwrap_peft(model)
     defaults, base.generation_config = base.generation_config, blank()
     try:
         model.generate(
@@ -247,7 +247,7 @@ class _Rows:
         self._names = [prompt.adapter for prompt in every]
         self._stops = [prompt.sampling.stop or () for prompt in every]
         self._decode = decode if any(self._stops) else None
-        self._options = RowOptions.of([prompt.sampling for prompt in every], device)
+        self._options = RowOptions.from_samplings([prompt.sampling for prompt in every], device)
         limits = [prompt.sampling.max_new_tokens for prompt in every]
         self._limits = torch.tensor(limits, device=device)
         self._uniform = torch.cat([self._numbers(prompt, num_samples) for prompt in prompts]).to(
@@ -262,7 +262,9 @@ class _Rows:
 
     def _numbers(self, prompt: Prompt, num_samples: int) -> Tensor:
         """Return the random numbers of a prompt's rows, (S, T); it takes as many as its own limit asks for."""
-        numbers = prompt.drawn(num_samples).uniform if prompt.uniform is None else prompt.uniform
+        numbers = (
+            prompt.draw_numbers(num_samples).uniform if prompt.uniform is None else prompt.uniform
+        )
         assert numbers is not None
         return torch.nn.functional.pad(numbers, (0, self.limit - numbers.shape[1]))
 

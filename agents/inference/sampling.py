@@ -29,7 +29,7 @@ class RowOptions:
     """True if any row has a `top_p` or `top_k`."""
 
     @classmethod
-    def of(cls, samplings: Sequence[Sampling], device: torch.device) -> RowOptions:
+    def from_samplings(cls, samplings: Sequence[Sampling], device: torch.device) -> RowOptions:
         """Return the options of one `Sampling` for each row."""
 
         def column(values: list[float]) -> Tensor:

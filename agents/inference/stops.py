@@ -40,18 +40,18 @@ class TokenDecoder:
 
     def before_stop(self, prefill: str, tokens: Sequence[int], stops: Sequence[str]) -> str:
         """Return the text of tokens behind a prefill, up to the first stop string, without special tokens."""
-        whole = self._behind(prefill, tokens, self.decode_whole) if stops else ""
+        whole = self._decode_suffix(prefill, tokens, self.decode_whole) if stops else ""
         place = first_stop(whole, stops)
         if place is None:
-            return self._behind(prefill, tokens, self.decode)
+            return self._decode_suffix(prefill, tokens, self.decode)
         for count in range(len(tokens), -1, -1):  # the tokens that end before the stop string
-            head = self._behind(prefill, tokens[:count], self.decode_whole)
+            head = self._decode_suffix(prefill, tokens[:count], self.decode_whole)
             if len(head) <= place[0] and whole.startswith(head):
                 break
         rest = whole[len(head) : place[0]] if self.decode(tokens[count : count + 1]) else ""
-        return self._behind(prefill, tokens[:count], self.decode) + rest
+        return self._decode_suffix(prefill, tokens[:count], self.decode) + rest
 
-    def _behind(self, prefill: str, tokens: Sequence[int], decode: Decode) -> str:
+    def _decode_suffix(self, prefill: str, tokens: Sequence[int], decode: Decode) -> str:
         """Return the text of tokens behind a prefill: some decoders drop the blank of a text's first token."""
         before = self.tokenizer(prefill, add_special_tokens=False).input_ids if prefill else []
         start, whole = decode(before), decode([*before, *tokens])

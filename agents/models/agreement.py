@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.inference.packed_log_probs import without_peft
+from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     SampledRow,
@@ -26,7 +26,7 @@ from llm_decpomdp.agents.inference.sampler import (
     sample_by_length,
     sample_without_cache,
 )
-from llm_decpomdp.agents.models.weights import weights_in
+from llm_decpomdp.agents.models.weights import round_weights
 
 LIMIT, LIMIT_ROUNDED = 1e-3, 0.05
 """Largest mean difference of log-probabilities from those of a plain pass, in nats a token at temperature 1: in
@@ -103,7 +103,7 @@ def computing(model: Any, dtype: torch.dtype) -> AbstractContextManager[Any]:
     if dtype == torch.bfloat16:
         return torch.autocast(model.device.type, torch.bfloat16)
     rounded = any(weight.dtype != torch.float32 for weight in model.parameters())
-    return weights_in(model, torch.float32) if rounded else nullcontext()
+    return round_weights(model, torch.float32) if rounded else nullcontext()
 
 
 class SamplingGuard:
@@ -134,7 +134,7 @@ class SamplingGuard:
         Raises:
             MismatchError: If samples do not agree with a plain pass, however they are drawn.
         """
-        prompts = [prompt.drawn(num_samples) for prompt in prompts]
+        prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
         while True:
             rows = self._draw(self._way, prompts, num_samples, self._dtype)
             fault = self._find_fault(prompts, rows, num_samples)
@@ -211,7 +211,7 @@ class SamplingGuard:
 
 def model_name(model: Any) -> str:
     """Return a model's name and kind, for messages."""
-    config = without_peft(model).config
+    config = unwrap_peft(model).config
     return f"{config.name_or_path or 'in memory'!r} ({config.model_type})"
 
 

@@ -21,7 +21,7 @@ from llm_decpomdp.agents.models.control_tokens import end_id
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.features import LoraTrunk
 from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
-from llm_decpomdp.agents.models.weights import cut_as, origin_of, whole
+from llm_decpomdp.agents.models.weights import cut_as, describe_weights, whole
 from llm_decpomdp.policy import Completion
 
 
@@ -78,12 +78,12 @@ class CausalLM:
 
     @property
     def base_model(self) -> Mapping[str, str]:
-        """The frozen weights below its adapter or of its reference; see `origin_of`.
+        """The frozen weights below its adapter or of its reference; see `describe_weights`.
 
         Empty if all weights are trained and there is no reference, or the model was made in memory.
         """
         trained = self.adapter is None and any(True for _ in self._trainable())
-        return {} if trained and self._reference is None else origin_of(self.name)
+        return {} if trained and self._reference is None else describe_weights(self.name)
 
     @property
     def reference_name(self) -> str:
@@ -181,7 +181,7 @@ class CausalLM:
         """The token ids, by token."""
         return dict(self.tokenizer.get_vocab())
 
-    def as_completion(self, text: str) -> Completion:
+    def encode_completion(self, text: str) -> Completion:
         """Return a text as a completion that ends itself, or is cut at `max_new_tokens`.
 
         It ends with the token that ends a turn of the chat template. The prefill is no part of its tokens. A stop
@@ -230,11 +230,11 @@ class CausalLM:
         """
         if self.adapter is not None:
             self.engine.activate(self.adapter)
-            with self.engine.without_adapters():
+            with self.engine.disable_adapters():
                 return self.log_probs(prompt, completions)
         if self._reference is None:
             raise RuntimeError("there is no reference; call keep_reference() before training")
-        with self.engine.with_weights(self._reference):
+        with self.engine.replace_weights(self._reference):
             return self.log_probs(prompt, completions)
 
     @torch.no_grad()
@@ -249,11 +249,11 @@ class CausalLM:
         rows = [self.encoder.plain(text) for text in texts]
         if self.adapter is not None:
             self.engine.activate(self.adapter)
-            with self.engine.without_adapters():
+            with self.engine.disable_adapters():
                 return self.engine.features(rows)
         if self._reference is None:
             raise RuntimeError("there is no reference; call keep_reference() before training")
-        with self.engine.with_weights(self._reference):
+        with self.engine.replace_weights(self._reference):
             return self.engine.features(rows)
 
     def new_trunk(self, seed: int) -> LoraTrunk | None:

@@ -39,7 +39,7 @@ def check_weights(name_or_path: str | Path, report: Mapping[str, Any]) -> None:
     missing, unexpected = report["missing_keys"], report["unexpected_keys"]
     if not (missing or sizes or unexpected):
         return
-    wrong = _named(
+    wrong = _list_names(
         {"missing weights:": missing, "other shapes:": sizes, "unexpected weights:": unexpected}
     )
     remedy = (
@@ -64,7 +64,9 @@ def check_adapter(source: Any, name: str, result: Any) -> None:
     """
     missing = [key for key in result.missing_keys if name in key.split(".")]
     if missing or result.unexpected_keys:
-        wrong = _named({"missing weights:": missing, "unexpected weights:": result.unexpected_keys})
+        wrong = _list_names(
+            {"missing weights:": missing, "unexpected weights:": result.unexpected_keys}
+        )
         raise ModelError(
             f"the adapter in {source} does not fit the model: {wrong}. The policy would ignore these parts of the "
             "adapter: load it on the model on which it was trained, or rename its weights"
@@ -87,7 +89,7 @@ def check_embeddings(model: Any, tokenizer: Any) -> None:
     if lacking:
         raise ValueError(
             f"the tokenizer has {len(tokenizer):,} tokens and the model {model.config.name_or_path!r} {rows:,} "
-            f"embeddings: {_named({'there is no embedding for': lacking})}. Call "
+            f"embeddings: {_list_names({'there is no embedding for': lacking})}. Call "
             "model.resize_token_embeddings(len(tokenizer)), train the new embeddings and save the model, or use "
             "the model's own tokenizer"
         )
@@ -169,7 +171,7 @@ def drop_dropout(config: Any, source: Any) -> None:
     config.lora_dropout = 0.0
 
 
-def _named(lists: Mapping[str, Collection[str]]) -> str:
+def _list_names(lists: Mapping[str, Collection[str]]) -> str:
     """Return the text of an error for lists of weights or tokens: each title with the first names of its list."""
     parts = []
     for words, names in lists.items():

@@ -69,11 +69,11 @@ def encode_broken(tokenizer: Any, text: str) -> list[int]:
     first, *rest = text.split(BREAK)
     ids: list[int] = tokenizer(first, add_special_tokens=False).input_ids
     for piece in filter(None, rest):
-        ids = ids + _continued(tokenizer, piece)
+        ids = ids + _encode_piece(tokenizer, piece)
     return ids
 
 
-def _continued(tokenizer: Any, piece: str) -> list[int]:
+def _encode_piece(tokenizer: Any, piece: str) -> list[int]:
     """Encode a piece of a text as behind other text: some tokenizers put a blank before a text."""
     ids: list[int] = tokenizer(piece, add_special_tokens=False).input_ids
     if tokenizer.decode([*ids, *ids], clean_up_tokenization_spaces=False) == piece * 2:
@@ -98,7 +98,7 @@ def end_of_turn(tokenizer: Any) -> int | None:
         if not _is_text(token.content)
     }
     for texts in ([QUESTION, ANSWER], [QUESTION, ANSWER, NEXT]):
-        behind = _rendered(tokenizer, texts).partition(ANSWER)[2].partition(NEXT)[0]
+        behind = _render_conversation(tokenizer, texts).partition(ANSWER)[2].partition(NEXT)[0]
         ids = tokenizer(behind, add_special_tokens=False).input_ids
         end = next((index for index in ids if index in controls), None)
         if end is not None:
@@ -106,7 +106,7 @@ def end_of_turn(tokenizer: Any) -> int | None:
     return None
 
 
-def _rendered(tokenizer: Any, texts: list[str]) -> str:
+def _render_conversation(tokenizer: Any, texts: list[str]) -> str:
     """Render a conversation that a user begins; empty if the template takes no answers."""
     from jinja2 import TemplateError
 

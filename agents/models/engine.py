@@ -21,7 +21,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
     packed_log_probs,
     padded_log_probs,
     plain_log_probs,
-    without_peft,
+    unwrap_peft,
 )
 from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow
 from llm_decpomdp.agents.inference.stops import TokenDecoder, stop_length
@@ -34,7 +34,7 @@ from llm_decpomdp.agents.models.agreement import (
 )
 from llm_decpomdp.agents.models.control_tokens import end_id, end_ids
 from llm_decpomdp.agents.models.features import hidden_means
-from llm_decpomdp.agents.models.weights import resolve_compute_dtype, weights_as, weights_in
+from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights, weights_as
 from llm_decpomdp.policy import SKIPPED, Completion
 
 logger = logging.getLogger(__name__)
@@ -115,14 +115,14 @@ class ModelEngine:
             return []
         adapters, remote = {policy.adapter for policy, _ in requests} - {None}, self.remote
         if remote is None and len(adapters) > 1 and not can_batch_adapters(self.model):
-            return self._in_turn(requests, num_samples)
+            return self._generate_separately(requests, num_samples)
         prompts = [policy.request(text) for policy, text in requests]
         unskipped = [prompt for prompt in prompts if prompt is not None]
         rows: list[SampledRow] = []
         if remote is not None and unskipped:  # in any thread: the model here may learn meanwhile
             draws = remote.sample(unskipped, num_samples)
             rows = [
-                self._shortened(row, unskipped[place // num_samples].sampling.stop)
+                self._drop_suffix(row, unskipped[place // num_samples].sampling.stop)
                 for place, row in enumerate(draws)
             ]
         elif unskipped:
@@ -145,7 +145,7 @@ class ModelEngine:
             self.activate(*adapters)
         stacked = adapters if can_batch_adapters(self.model) else ()
         with (
-            weights_in(self.model, dtype),
+            round_weights(self.model, dtype),
             decoding(self.model),
             batched_adapters(self.model, stacked) as set_adapters,
         ):
@@ -161,7 +161,7 @@ class ModelEngine:
         with computing(self.model, dtype):
             return plain_log_probs(self.model, prompt.ids, tokens, divisor)
 
-    def _in_turn(
+    def _generate_separately(
         self, requests: Sequence[tuple[Any, str]], num_samples: int
     ) -> list[list[Completion]]:
         """Do the work of `generate` with a batch for each adapter."""
@@ -180,7 +180,7 @@ class ModelEngine:
         reason = "stop" if row.stopped else "length"
         return Completion(prompt.prefill + text, row.tokens, row.log_probs, reason, prompt.long)
 
-    def _shortened(self, row: SampledRow, stops: Sequence[str] | None) -> SampledRow:
+    def _drop_suffix(self, row: SampledRow, stops: Sequence[str] | None) -> SampledRow:
         """Return a row without tokens behind a stop string, of which a server may have drawn some."""
         length = stop_length(row.tokens, stops, self.text.decode_whole) if stops else None
         if length is None:
@@ -227,7 +227,7 @@ class ModelEngine:
     def free(self) -> None:
         """Free what `gather` has made: nothing, unless weights lie in shards."""
 
-    def with_weights(self, others: Mapping[str, Tensor]) -> AbstractContextManager[None]:
+    def replace_weights(self, others: Mapping[str, Tensor]) -> AbstractContextManager[None]:
         """Compute with other weights, by name, in place of the model's own."""
         return weights_as(self.model, lambda name, weight: others.get(name, weight))
 
@@ -255,7 +255,7 @@ class ModelEngine:
             )
 
     def _can_pack(self, prompt: Sequence[int], rows: Rows) -> bool:
-        attention = without_peft(self.model).config._attn_implementation
+        attention = unwrap_peft(self.model).config._attn_implementation
         if attention not in PACKABLE_ATTENTION:
             return _warn_of_padding(
                 f"attention {attention!r} takes no mask for each pair of tokens"
@@ -299,7 +299,7 @@ class ModelEngine:
             self.model.add_adapter(name, config)
 
     @contextmanager
-    def without_adapters(self) -> Iterator[None]:
+    def disable_adapters(self) -> Iterator[None]:
         """Compute with the model below all adapters."""
         with self._requires_grad_restored(), self.model.disable_adapter():
             yield
@@ -328,10 +328,10 @@ class ModelEngine:
 
     def _recomputing(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Contexts of a layer's first pass and of its second, which must have the first one's adapter."""
-        return nullcontext(), self._with_adapter(self.adapter)
+        return nullcontext(), self._use_adapter(self.adapter)
 
     @contextmanager
-    def _with_adapter(self, adapter: str | None) -> Iterator[None]:
+    def _use_adapter(self, adapter: str | None) -> Iterator[None]:
         self.activate(adapter)
         yield
 

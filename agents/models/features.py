@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.inference.packed_log_probs import without_peft
+from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
 from llm_decpomdp.agents.models.agreement import context_length
 from llm_decpomdp.agents.models.prompting import PromptEncoder
 
@@ -55,7 +55,7 @@ def _hidden_sums(model: Any, rows: Sequence[Sequence[int]]) -> Tensor:
     width = int(lengths.max())
     ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows]).to(lengths.device)
     mask = torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)
-    backbone = without_peft(model).base_model
+    backbone = unwrap_peft(model).base_model
     output = backbone(input_ids=ids, attention_mask=mask.long(), use_cache=False)
     hidden: Tensor = output.last_hidden_state.float()
     return hidden.masked_fill(~mask.unsqueeze(2), 0.0).sum(1)

@@ -51,7 +51,7 @@ def load_model(
     if adapted or lora is not None:
         base, tokenizer = load_base(name_or_path, compute_dtype, device, attn_implementation)
         adapters = {"default": name_or_path if lora is None else lora}
-        return with_adapters(base, adapters, {"default": seed}), tokenizer
+        return add_adapters(base, adapters, {"default": seed}), tokenizer
     tokenizer = _tokenizer(name_or_path)
     model = _weights(name_or_path, torch.float32, _device(device), attn_implementation)
     check_embeddings(model, tokenizer)
@@ -109,7 +109,7 @@ def adapter_policies(
     base, tokenizer = load_base(
         name_or_path, first.compute_dtype, first.device, first.attn_implementation
     )
-    sources = {_in_model(name): source for name, source in adapters.items()}
+    sources = {_adapter_name(name): source for name, source in adapters.items()}
     tokenizers = {
         name: tokenizer
         if isinstance(source, Mapping) or not _has_tokenizer(source)
@@ -118,7 +118,7 @@ def adapter_policies(
     }
     check_same_tokens(base, tokenizers)
     engine = ModelEngine(
-        with_adapters(base, sources, {_in_model(name): seed for name, seed in seeds.items()}),
+        add_adapters(base, sources, {_adapter_name(name): seed for name, seed in seeds.items()}),
         next(iter(tokenizers.values())),
         compute_dtype=first.compute_dtype,
         gradient_checkpointing=first.gradient_checkpointing,
@@ -127,7 +127,7 @@ def adapter_policies(
         name: CausalLM(
             engine,
             pick(Sampling, options[name]),
-            adapter=_in_model(name),
+            adapter=_adapter_name(name),
             seed=seeds[name],
             prompting=pick(Prompting, options[name]),
             tokenizer=tokenizers[name],
@@ -136,12 +136,12 @@ def adapter_policies(
     }
 
 
-def _in_model(name: str) -> str:
+def _adapter_name(name: str) -> str:
     """Prefix the adapter's name: peft would mistake a bare `a` or `lora` for a part of its own names."""
     return f"policy_{name}"
 
 
-def with_adapters(
+def add_adapters(
     model: Any,
     adapters: Mapping[str, Mapping[str, Any] | str | Path],
     seeds: Mapping[str, int],

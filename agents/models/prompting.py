@@ -106,7 +106,7 @@ class PromptEncoder:
         tokens = len(self.tokenize(prompt))
         return (tokens, limit) if tokens > limit else None
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Describe the messages that are sent, for a log line."""
         prefill = [f"completions begin with {self.prefill!r}"] if self.prefill else []
         if not self.tokenizer.chat_template:

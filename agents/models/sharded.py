@@ -42,7 +42,7 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
 )
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.weights import in_shards, whole
+from llm_decpomdp.agents.models.weights import has_shards, whole
 from llm_decpomdp.policy import Completion, Policy, Team
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
@@ -112,7 +112,7 @@ class ShardedEngine(ModelEngine):
                 weight.data = weight.data.new_empty(0)
             self._gathered = False
 
-    def restored(self) -> ModelEngine:
+    def gather_engine(self) -> ModelEngine:
         """Return an engine with all weights as they are, on the CPU, in each process."""
         self.free()
         self._fill(lambda weight: weight.cpu())
@@ -173,7 +173,7 @@ class ShardedEngine(ModelEngine):
         raise RuntimeError("a model in shards gives no features: set critic=none, or shards=1")
 
     @contextmanager
-    def with_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:
+    def replace_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:
         """Compute with other weights, given in shards too; they are copied, since FSDP keeps the place."""
         own = {name: weight for name, weight in self.model.named_parameters() if name in others}
         before = {name: weight.detach().clone() for name, weight in own.items()}
@@ -238,7 +238,7 @@ def unshard_team(team: Team) -> None:
     for policy in _models(team):
         if isinstance(policy.engine, ShardedEngine):
             if id(policy.engine) not in engines:
-                engines[id(policy.engine)] = policy.engine.restored()
+                engines[id(policy.engine)] = policy.engine.gather_engine()
             policy.engine = engines[id(policy.engine)]
             policy.model = policy.engine.model
 
@@ -270,7 +270,7 @@ def require_shardable(model: Any) -> list[GradientCheckpointingLayer]:
             )
     if getattr(model, "hf_device_map", None):
         raise ValueError(f"a model that is spread over devices cannot be cut into shards: {remedy}")
-    if in_shards(model.parameters()):
+    if has_shards(model.parameters()):
         raise ValueError("the model lies in shards already")
     layers = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
     if not layers:

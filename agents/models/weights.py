@@ -39,7 +39,7 @@ def _fast_with_bfloat16(device: torch.device) -> bool:
     )
 
 
-def weights_in(model: torch.nn.Module, dtype: torch.dtype) -> AbstractContextManager[None]:
+def round_weights(model: torch.nn.Module, dtype: torch.dtype) -> AbstractContextManager[None]:
     """Let the model compute with its weights rounded to `dtype`; the originals are back afterwards."""
     return weights_as(model, lambda _, data: data.to(dtype))
 
@@ -64,7 +64,7 @@ def weights_as(
             weight.data = data
 
 
-def in_shards(tensors: Iterable[Tensor]) -> bool:
+def has_shards(tensors: Iterable[Tensor]) -> bool:
     """Check whether any of some tensors lies in shards."""
     return any(map(is_shard, tensors))
 
@@ -110,7 +110,7 @@ the
 names and shapes of all tensors, or of the first tensors."""
 
 
-def origin_of(name_or_path: str) -> dict[str, str]:
+def describe_weights(name_or_path: str) -> dict[str, str]:
     """Describe the weights of a model.
 
     The digest is the SHA-256 of the names, sizes and contents of the weight files. Of files above 64 MiB it reads

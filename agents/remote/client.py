@@ -33,7 +33,7 @@ HOW_TO_SERVE = "start it with the flags that docs/cluster.md tells, or let the r
 
 
 @dataclass(frozen=True)
-class Request:
+class CompletionRequest:
     """A prompt to continue."""
 
     model: str
@@ -49,7 +49,7 @@ class Request:
     """Place in its batch, from 0."""
 
 
-class Client:
+class VllmClient:
     """Speaks with a server.
 
     Args:
@@ -61,7 +61,7 @@ class Client:
     def __init__(self, url: str, end_ids: Sequence[int], timeout: float) -> None:
         self.url, self.end_ids, self.timeout = url.rstrip("/"), tuple(end_ids), timeout
 
-    def complete(self, request: Request, in_order: bool) -> list[SampledRow]:
+    def complete(self, request: CompletionRequest, in_order: bool) -> list[SampledRow]:
         """Sample completions of a prompt.
 
         Args:
@@ -131,7 +131,7 @@ class Client:
 
     def reload_weights(self, version: str, folder: Path) -> None:
         """Give the server all weights of its model anew, and note their version where it keeps one."""
-        with self.paused():
+        with self.pause():
             body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
             self._call("POST", "/collective_rpc", body)
             self._call("POST", "/reset_prefix_cache")
@@ -146,7 +146,7 @@ class Client:
             return None
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Let requests wait until the end of a `with` block."""
         self._call("POST", "/pause?" + urlencode({"mode": "keep"}))
         try:
@@ -238,7 +238,7 @@ UNSEEN = 20.0
 class ServedWeights:
     """Samples by weights that were published, and by no others. It holds no weights, and can be pickled."""
 
-    client: Client
+    client: VllmClient
     """Speaks with the server."""
     names: Mapping[str | None, str]
     """Names of the weights at the server, by adapter; `None` for all weights of the model."""
@@ -260,7 +260,7 @@ class ServedWeights:
         groups = self.ask(to_requests(self.names, prompts, num_samples))
         return [row for rows in groups for row in rows]
 
-    def ask(self, requests: Sequence[Request]) -> list[list[SampledRow]]:
+    def ask(self, requests: Sequence[CompletionRequest]) -> list[list[SampledRow]]:
         """Ask for all completions of a batch; errors as of `sample`."""
         self._require_version()
         # Its threads are daemons, so that Ctrl-C waits for no server.
@@ -269,7 +269,7 @@ class ServedWeights:
                 return list(
                     pool.imap(lambda request: self.client.complete(request, False), requests)
                 )
-            with self.client.paused():
+            with self.client.pause():
                 self.client.forget_prompts()
                 answers = [
                     pool.apply_async(self.client.complete, (request, True)) for request in requests
@@ -308,10 +308,10 @@ class ServedWeights:
 
 def to_requests(
     names: Mapping[str | None, str], prompts: Sequence[Prompt], num_samples: int
-) -> list[Request]:
+) -> list[CompletionRequest]:
     """Return what to ask a server for, each prompt with a seed that its generator draws; names by adapter."""
     return [
-        Request(
+        CompletionRequest(
             model=names[prompt.adapter],
             prompt=prompt.ids,
             samples=num_samples,

@@ -184,7 +184,7 @@ class Endpoint(Options, frozen=False, eq=False):
             status = error.status_code if isinstance(error, openai.APIStatusError) else None
             if count > 1 and status in _REFUSALS:
                 return []
-            raise self._errors.of(error, status) from error
+            raise self._errors.from_exception(error, status) from error
         except json.JSONDecodeError as error:
             raise self._errors.no_completion(error.doc) from error
         choices = getattr(response, "choices", None) or []

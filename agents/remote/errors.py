@@ -53,7 +53,7 @@ class Errors:
         "get the reward of an empty text, and count as refused/<agent>"
     )
 
-    def of(self, error: Exception, status: int | None) -> EndpointError:
+    def from_exception(self, error: Exception, status: int | None) -> EndpointError:
         """Error of a request that has failed for good; `status` is that of HTTP, if there was an answer."""
         reason = f"{type(error).__name__}: {error}"[:QUOTED_CHARACTERS]
         if status is None:

@@ -21,7 +21,7 @@ from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
 from llm_decpomdp.agents.models.agreement import mean_difference, mismatch_limit
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.remote.client import Client, ServedWeights, to_requests
+from llm_decpomdp.agents.remote.client import ServedWeights, VllmClient, to_requests
 from llm_decpomdp.agents.remote.options import (
     BASE,
     SamplerError,
@@ -96,7 +96,7 @@ class RemoteSampler:
         self.proves_later = False
         """Whether the model here is at work in another thread, so that answers by new weights wait for `prove`."""
         self._difference, self._tokens = 0.0, 0  # of all answers that were compared
-        self._client: Client | None = None
+        self._client: VllmClient | None = None
         self._lost = False
         self._closed = False
         self._process = secrets.token_hex(3)  # names of another process are others
@@ -228,8 +228,8 @@ class RemoteSampler:
         """Return a server's weights: the wanted ones, and no older ones of these policies."""
         timeout, ends = self.options.timeout, self.engine.end_ids
         if self._client is None:
-            url = self.server.ready(lambda url: Client(url, ends, timeout).is_well())
-            self._client = Client(url, ends, timeout)
+            url = self.server.ready(lambda url: VllmClient(url, ends, timeout).is_well())
+            self._client = VllmClient(url, ends, timeout)
         client = self._client
         for adapter, old in list(self._there.items()):
             if old is not self._wanted.get(adapter):
@@ -242,7 +242,7 @@ class RemoteSampler:
         version = self._wanted[None].name if None in self._wanted else None
         return ServedWeights(client, self._names(), version, self.options.exact)
 
-    def _load(self, client: Client, adapter: str | None, new: Publication) -> None:
+    def _load(self, client: VllmClient, adapter: str | None, new: Publication) -> None:
         if adapter is None:
             client.reload_weights(new.name, new.folder)
         else:

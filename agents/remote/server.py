@@ -92,7 +92,7 @@ class RunningServer:
     def launch(self) -> None:
         """Let the folder be removed if this process is killed; the server runs."""
         if self._guard is None:
-            self._guard = guarded(self.folder, [])
+            self._guard = start_guarded_command(self.folder, [])
 
     def ready(self, is_well: IsWell) -> str:
         """Wait until it is ready, and return its address; errors as of `Server`."""
@@ -158,7 +158,7 @@ class StartedServer:
         inherited = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         environment = {**inherited, **VARIABLES, **self.variables}
         with self.log.open("ab") as log:
-            self._process = guarded(self.folder, command, stdout=log, env=environment)
+            self._process = start_guarded_command(self.folder, command, stdout=log, env=environment)
         logger.info("starting a server that samples: %s", " ".join(command))
 
     def ready(self, is_well: IsWell) -> str:
@@ -204,7 +204,9 @@ class StartedServer:
         return "\n".join(text.splitlines()[-LAST_LINES:]) or "(it is empty)"
 
 
-def guarded(folder: Path, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+def start_guarded_command(
+    folder: Path, command: Sequence[str], **options: Any
+) -> subprocess.Popen[bytes]:
     """Start a command, perhaps none, that ends with this process; a folder is then removed.
 
     Args:

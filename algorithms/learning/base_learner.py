@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import get_protocol_members
 
-from llm_decpomdp.agents.models.weights import in_shards
+from llm_decpomdp.agents.models.weights import has_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
@@ -129,7 +129,7 @@ class BaseLearner(ABC):
     @property
     def is_sharded(self) -> bool:
         """True if weights are sharded: all processes then have to gather them at the same time."""
-        return any(in_shards(policy.parameters()) for policy in self.policies.values())
+        return any(has_shards(policy.parameters()) for policy in self.policies.values())
 
     @abstractmethod
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:

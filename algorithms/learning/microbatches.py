@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from llm_decpomdp.agents.models.weights import in_shards
+from llm_decpomdp.agents.models.weights import has_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
 from llm_decpomdp.policy import Completion, TrainablePolicy
@@ -58,7 +58,7 @@ def loss_items(
         for agent, advantages in group.advantages.items()
         if include_zeros or advantages.any()
     ]
-    sharded = {agent for agent, policy in agents.items() if in_shards(policy.parameters())}
+    sharded = {agent for agent, policy in agents.items() if has_shards(policy.parameters())}
     return _align_processes(own, list(agents), sharded) if sharded else own
 
 

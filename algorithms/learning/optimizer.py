@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from llm_decpomdp.agents.models.weights import cut_as, in_shards, is_shard, whole
+from llm_decpomdp.agents.models.weights import cut_as, has_shards, is_shard, whole
 
 
 def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | None) -> float:
@@ -98,13 +98,13 @@ class PolicyOptimizer:
         """
         masters = [master.detach() for _, master in self._copied()]
         state = {"adamw": self._adamw.state_dict(), "masters": masters}
-        return _gathered(state, keep) if in_shards(self.parameters) else state
+        return _gathered(state, keep) if has_shards(self.parameters) else state
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value."""
         adamw = state["adamw"]
-        if in_shards(self.parameters):
+        if has_shards(self.parameters):
             adamw = {**adamw, "state": self._cut(adamw["state"])}
         self._adamw.load_state_dict(adamw)
         for (_, master), weights in zip(self._copied(), state["masters"], strict=True):

@@ -152,7 +152,7 @@ def with_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
     off; its tokens may be others than those that were sampled.
 
     Raises:
-        TypeError: If such a policy has no `as_completion`.
+        TypeError: If such a policy has no `encode_completion`.
     """
     number = 0
     result = []
@@ -179,15 +179,15 @@ def tokenised(completion: Completion, policy: TrainablePolicy, agent: str) -> Co
     """Return a completion with the tokens that a policy makes of its text, and its end unless it was cut off.
 
     Raises:
-        TypeError: If the policy has no `as_completion`.
+        TypeError: If the policy has no `encode_completion`.
     """
-    as_completion = policy_attribute(policy, "as_completion")
-    if as_completion is None:
+    encode_completion = policy_attribute(policy, "encode_completion")
+    if encode_completion is None:
         raise TypeError(
             f"the completions of {agent!r} have no tokens, and a {type(policy).__name__} makes none of a text: "
-            "it has no as_completion()"
+            "it has no encode_completion()"
         )
-    whole: Completion = as_completion(completion.text)
+    whole: Completion = encode_completion(completion.text)
     if not completion.truncated or whole.truncated:
         return whole
     return replace(whole, tokens=whole.tokens[:-1], finish_reason="length")

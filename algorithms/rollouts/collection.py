@@ -25,14 +25,14 @@ from itertools import chain, repeat
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.environment import (
-    Outcome,
+    StepOutcome,
     TextEnv,
     reset_branch,
     step,
     view,
 )
-from llm_decpomdp.algorithms.rollouts.joint import Pairing, aligned, pairing
-from llm_decpomdp.algorithms.rollouts.long_prompts import naming
+from llm_decpomdp.algorithms.rollouts.joint import Pairing, align, pairing
+from llm_decpomdp.algorithms.rollouts.long_prompts import name_long_prompts
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import (
@@ -46,7 +46,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
 from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Team
 
-Choose = Callable[[Sequence[Outcome]], int]
+Choose = Callable[[Sequence[StepOutcome]], int]
 """Selects the joint sample that continues."""
 
 
@@ -96,12 +96,11 @@ def collect_rollouts(
             states.append(_State(rollouts[-1], None, first, prompts))
     while states := [state for state in states if state.prompts]:
         envs, texts = [state.env for state in states], [state.prompts for state in states]
-        with naming(team, [state.rollout.start for state in states], texts):
+        with name_long_prompts(team, [state.rollout.start for state in states], texts):
             moves = collection.act(team, envs, texts, timer)
         # Partners are drawn for one group after the other, so that equal seeds give equal joint samples.
         pairs = [
-            collection.pair() if collection.pair else aligned(move.size, len(team))
-            for move in moves
+            collection.pair() if collection.pair else align(move.size, len(team)) for move in moves
         ]
         with timer("stepping"):
             played = step(envs, [move.completions for move in moves], [joint for joint, _ in pairs])
@@ -182,7 +181,7 @@ class _Collection:
     pooled: bool
 
     def add_group(
-        self, state: _State, move: Move, pairs: Pairing, outcomes: Sequence[Outcome]
+        self, state: _State, move: Move, pairs: Pairing, outcomes: Sequence[StepOutcome]
     ) -> list[_State]:
         """Add the group of a move to the rollout; return the states that it leads to."""
         rollout, index = state.rollout, len(state.rollout.groups)
@@ -254,7 +253,7 @@ def _branch_selection(rule: str, group_size: int, rng: np.random.Generator | Non
     if rng is None and rule == "random" and group_size > 1:
         raise ValueError("a joint sample is drawn that continues, which needs rng, a generator")
 
-    def choose(outcomes: Sequence[Outcome]) -> int:
+    def choose(outcomes: Sequence[StepOutcome]) -> int:
         unfinished = [index for index, outcome in enumerate(outcomes) if outcome.prompts]
         candidates = unfinished or list(range(len(outcomes)))
         if rule == "best":

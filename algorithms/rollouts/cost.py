@@ -29,7 +29,7 @@ class Cost:
     joint_samples: int
     """Steps of the environment."""
 
-    def scaled(self, starts: int) -> Cost:
+    def times(self, starts: int) -> Cost:
         """Return the cost of `starts` starts."""
         return Cost(self.groups * starts, self.completions * starts, self.joint_samples * starts)
 
@@ -148,9 +148,9 @@ def run_cost(
     rounds = 1 + options.refill
     return RunCost(
         start=start,
-        update=start.scaled(rounds * max(map(len, batches))),
-        training=start.scaled(rounds * sum(map(len, batches))),
-        evaluations=cost(RolloutOptions(), 1, agents, eval_env.num_turns).scaled(episodes),
+        update=start.times(rounds * max(map(len, batches))),
+        training=start.times(rounds * sum(map(len, batches))),
+        evaluations=cost(RolloutOptions(), 1, agents, eval_env.num_turns).times(episodes),
     )
 
 

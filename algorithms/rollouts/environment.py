@@ -44,7 +44,7 @@ class TextEnv(Protocol):
         ...
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """The state that a joint sample led to, with its reward."""
 
     env: TextEnv
@@ -90,7 +90,7 @@ def step(
     envs: Sequence[TextEnv],
     samples: Sequence[Mapping[str, tuple[Completion, ...]]],
     joints: Sequence[Joint],
-) -> list[list[Outcome]]:
+) -> list[list[StepOutcome]]:
     """Play every joint sample of every state in a branch of its own.
 
     Forks step in threads, since a step may wait for other processes; nothing promises that of deep
@@ -115,7 +115,7 @@ def step(
     return [list(islice(played, len(joint))) for joint in joints]
 
 
-def _step(env: TextEnv, actions: dict[str, str]) -> Outcome:
+def _step(env: TextEnv, actions: dict[str, str]) -> StepOutcome:
     observations, rewards, terminations, truncations, infos = env.step(actions)
     if env.agents and set(env.agents) != set(actions):
         raise ValueError(
@@ -129,7 +129,7 @@ def _step(env: TextEnv, actions: dict[str, str]) -> Outcome:
     info = {key: float(value) for key, value in numbers.items()}
     cut = [] if env.agents or terminations.get(first) or not truncations.get(first) else actions
     prompts = _prompts(observations, env.agents)
-    return Outcome(env, prompts, earned[first], info, _prompts(observations, cut))
+    return StepOutcome(env, prompts, earned[first], info, _prompts(observations, cut))
 
 
 def _reward(agent: str, reward: Any) -> float:

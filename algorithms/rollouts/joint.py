@@ -37,7 +37,7 @@ class Pairing(NamedTuple):
     """K joint samples, under `common`: without its own completion, each is one choice of an agent's partners."""
 
 
-def aligned(group_size: int, num_agents: int) -> Pairing:
+def align(group_size: int, num_agents: int) -> Pairing:
     """Pair the g-th completions of all agents: G joint samples."""
     return Pairing(tuple((g,) * num_agents for g in range(group_size)))
 
@@ -107,7 +107,7 @@ def pairing(
     if mode not in JOINT_MODES:
         raise KeyError(unknown("joint_mode", mode, JOINT_MODES))
     if mode != "common":
-        return partial(aligned if mode == "aligned" else cross, group_size, num_agents)
+        return partial(align if mode == "aligned" else cross, group_size, num_agents)
     check_partners(group_size, num_agents, num_partners)
     if rng is None:
         raise ValueError("joint_mode=common draws partners and needs rng, a generator")

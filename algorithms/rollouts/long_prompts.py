@@ -61,7 +61,7 @@ def long_first_prompts(
     return prompts
 
 
-def in_words(prompts: Sequence[LongPrompt]) -> str:
+def describe_prompts(prompts: Sequence[LongPrompt]) -> str:
     """Describe the first ten, as in "mine/5: main_0 sees 15,562 tokens of at most 4,080"."""
     parts = [
         f"{label(prompt.start)}: {prompt.agent} sees {prompt.tokens:,} tokens of at most {prompt.limit:,}"
@@ -81,13 +81,13 @@ def require_short(env: TextEnv, team: Team, starts: Iterable[Start]) -> None:
     prompts = long_first_prompts(env, team, starts, "raise")
     if prompts:
         raise ValueError(
-            f"first prompts are too long: {in_words(prompts)}. Shorten them, make room (a lower max_new_tokens, "
+            f"first prompts are too long: {describe_prompts(prompts)}. Shorten them, make room (a lower max_new_tokens, "
             "a higher max_prompt_tokens), or set on_long_prompt to skip or truncate_left"
         )
 
 
 @contextmanager
-def naming(
+def name_long_prompts(
     team: Team, starts: Sequence[Start], prompts: Sequence[Mapping[str, str]]
 ) -> Iterator[None]:
     """Add the start and the agent to the error of a prompt that is too long.

@@ -166,10 +166,10 @@ def _generate(
     group_size: int,
 ) -> list[list[Completion]]:
     policy, texts = team[rows[0][1]], [prompts[state][agent] for state, agent in rows]
-    generate_in = policy_attribute(policy, "generate_in")
-    if generate_in is not None:
+    generate_with_envs = policy_attribute(policy, "generate_with_envs")
+    if generate_with_envs is not None:
         agents = [agent for _, agent in rows]
-        completions: list[list[Completion]] = generate_in(
+        completions: list[list[Completion]] = generate_with_envs(
             [envs[state] for state, _ in rows], agents, group_size
         )
         return completions

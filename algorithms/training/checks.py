@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from itertools import chain
 
-from llm_decpomdp.agents.models.weights import in_shards
+from llm_decpomdp.agents.models.weights import has_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
@@ -66,7 +66,7 @@ def check_training(
         ValueError: If something does not fit, or a first prompt is too long for its policy.
     """
     check_run(options, learner_options, batches, eval_starts)
-    if in_shards(w for policy in trainable_policies(team).values() for w in policy.parameters()):
+    if has_shards(w for policy in trainable_policies(team).values() for w in policy.parameters()):
         check_sharded(algorithm, learner_options, options.reward_model, warm)
     refitted = bool(options.reward_model_every)
     check_comparator(learner_options, comparator, batches, stored, refitted)

@@ -226,7 +226,7 @@ def sampling_cost(env: TextEnv, options: WarmStartOptions, problems: int) -> Cos
     if not isinstance(env, Bounded):
         return None
     plan, agents = RolloutOptions(plan="episodes"), len(env.possible_agents)
-    return cost(plan, options.samples, agents, env.num_turns).scaled(problems * options.rounds)
+    return cost(plan, options.samples, agents, env.num_turns).times(problems * options.rounds)
 
 
 def _example(values: Mapping[str, Any]) -> SFTExample:

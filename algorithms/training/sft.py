@@ -232,11 +232,11 @@ def _completion(example: SFTExample, policy: TrainablePolicy) -> Completion | No
     """
     if isinstance(example.completion, Completion) and example.completion.tokens:
         return None if example.completion.truncated else example.completion
-    as_completion = policy_attribute(policy, "as_completion")
-    if as_completion is None:
+    encode_completion = policy_attribute(policy, "encode_completion")
+    if encode_completion is None:
         raise TypeError(
             f"a warm start needs policies that encode a text: give the class {type(policy).__name__} of "
-            f"{example.agent!r} a method as_completion, or drop the warm start"
+            f"{example.agent!r} a method encode_completion, or drop the warm start"
         )
     over = overflow(policy, example.prompt)
     if over is not None:
@@ -249,7 +249,7 @@ def _completion(example: SFTExample, policy: TrainablePolicy) -> Completion | No
                 "leave it out, or set on_long_prompt to skip or truncate_left"
             )
     text = example.completion
-    completion: Completion = as_completion(text if isinstance(text, str) else text.text)
+    completion: Completion = encode_completion(text if isinstance(text, str) else text.text)
     return None if completion.truncated else completion
 
 

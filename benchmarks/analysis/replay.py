@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.environment import Outcome, TextEnv, reset_branch, step
+from llm_decpomdp.algorithms.rollouts.environment import StepOutcome, TextEnv, reset_branch, step
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import rollout_of
@@ -47,7 +47,7 @@ class Replayed:
     """The environment in the state that the group was sampled in."""
     prompts: Mapping[str, str]
     """Observations of the agents in that state, as they are now."""
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[StepOutcome, ...]
     """Outcomes of the joint samples."""
 
 
@@ -102,7 +102,7 @@ def _start(line: int, start: Start, env: TextEnv) -> State:
 def _play(places: Sequence[Place], starts: Mapping[int, State]) -> Iterator[Replayed | Unreached]:
     """Play the groups of some rows turn by turn, from the starts of their lines."""
     parents = {(place.line, place.group.parent) for place in places}
-    outcomes: dict[Step, Outcome] = {}  # those that other groups come from
+    outcomes: dict[Step, StepOutcome] = {}  # those that other groups come from
     for turn in range(1 + max(place.group.turn for place in places)):
         states: list[tuple[Place, TextEnv, Mapping[str, str]]] = []
         for place in (place for place in places if place.group.turn == turn):
@@ -124,7 +124,9 @@ def _play(places: Sequence[Place], starts: Mapping[int, State]) -> Iterator[Repl
             yield Replayed(place, env, prompts, tuple(result))
 
 
-def _state(place: Place, starts: Mapping[int, State], outcomes: Mapping[Step, Outcome]) -> State:
+def _state(
+    place: Place, starts: Mapping[int, State], outcomes: Mapping[Step, StepOutcome]
+) -> State:
     """Return the state that a group was sampled in."""
     if place.group.parent is None:
         return starts[place.line]

@@ -27,7 +27,7 @@ from typing import Any
 
 from llm_decpomdp.agents.loading import check_declaration, load_team
 from llm_decpomdp.agents.models.local_models import known_context
-from llm_decpomdp.agents.specs import PolicySpec, check_device, endpoint_of, fields_of
+from llm_decpomdp.agents.specs import PolicySpec, check_device, endpoint_address, kind_fields
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig
@@ -56,9 +56,9 @@ def code_of(config: Config) -> list[str]:
 
 
 def endpoints_of(config: Config) -> list[str]:
-    """Return the servers that a configuration's policies name, as `endpoint_of` writes them."""
+    """Return the servers that a configuration's policies name, as `endpoint_address` writes them."""
     declared = ({**(policy or {})} for policy in config.policies.values())
-    found = [endpoint_of(PolicySpec(**p)) for p in declared if p.get("kind") == "endpoint"]
+    found = [endpoint_address(PolicySpec(**p)) for p in declared if p.get("kind") == "endpoint"]
     return [endpoint for endpoint in found if endpoint is not None]
 
 
@@ -163,7 +163,7 @@ def _spec(config: Config, name: str) -> PolicySpec:
         raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {settings!r}")
     kind = settings.get("kind", "model")
     try:
-        read = fields_of(kind)
+        read = kind_fields(kind)
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from None
     for key in settings:

@@ -47,7 +47,7 @@ def examine_cluster(address: str | None, *, trusted_network: bool = False) -> It
             resources = node["Resources"]
             size = ", ".join(f"{resources.get(name, 0):g} {name}s" for name in ("CPU", "GPU"))
             yield Finding(True, f"{where}: {size}")
-            yield from _judged(where, answer, local)
+            yield from _compare_node(where, answer, local)
     finally:
         ray.shutdown()
 
@@ -67,7 +67,9 @@ def versions_here() -> dict[str, str | None]:
     return {"Python": python_version(), **versions()}
 
 
-def _judged(where: str, answer: dict[str, Any], local: dict[str, str | None]) -> Iterator[Finding]:
+def _compare_node(
+    where: str, answer: dict[str, Any], local: dict[str, str | None]
+) -> Iterator[Finding]:
     differences = {
         name: version for name, version in answer["versions"].items() if version != local.get(name)
     }

@@ -23,7 +23,7 @@ def describe(team: Team) -> None:
 
     for agents, policy in distinct_policies(team).items():
         if isinstance(policy, CausalLM):
-            logger.info("%s: %s", agents, policy.encoder.in_words())
+            logger.info("%s: %s", agents, policy.encoder.describe_prompts())
 
 
 def first_prompts(env: TextEnv, team: Team, start: Start) -> dict[str, dict[str, Any]]:
@@ -73,14 +73,14 @@ def left_out(env: TextEnv, team: Team, starts: Sequence[Start]) -> list[str]:
     Raises:
         RunError: If no problem is left.
     """
-    from llm_decpomdp.algorithms.rollouts.long_prompts import in_words, long_first_prompts
+    from llm_decpomdp.algorithms.rollouts.long_prompts import describe_prompts, long_first_prompts
 
     prompts = long_first_prompts(env, team, starts, "skip")
     skipped = list(dict.fromkeys(str(prompt.start.task_id) for prompt in prompts))
     if skipped:
         logger.warning(
             "%d of %d training problems are left out, for first prompts are too long: %s",
-            *(len(skipped), len(starts), in_words(prompts)),
+            *(len(skipped), len(starts), describe_prompts(prompts)),
         )
     if len(skipped) == len(starts):
         raise RunError("no problem is left to train on: make room for longer prompts")
@@ -102,11 +102,11 @@ def warn_of_unread(env: TextEnv, team: Team, held_out: Sequence[Start]) -> None:
 
     Evaluations leave no problem out: an agent that cannot read its prompt says nothing.
     """
-    from llm_decpomdp.algorithms.rollouts.long_prompts import in_words, long_first_prompts
+    from llm_decpomdp.algorithms.rollouts.long_prompts import describe_prompts, long_first_prompts
 
     unread = long_first_prompts(env, team, held_out, "skip")
     if unread:
         logger.warning(
             "first prompts of held-out problems are too long, and agents say nothing to them: %s",
-            in_words(unread),
+            describe_prompts(unread),
         )

@@ -368,7 +368,7 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     folder = new_folder(config, name)
     updates = len(run.batches)
     starts = (1 + config.algorithm.refill) * sum(map(len, run.batches))
-    training = start_cost(config).scaled(0 if run.pairs else starts)
+    training = start_cost(config).times(0 if run.pairs else starts)
     lessons = run.lessons()
     evaluations = run.trainer.evaluations(updates) + (lessons is not None)
     episodes = len(run.eval_starts) * evaluations

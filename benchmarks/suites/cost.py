@@ -89,7 +89,7 @@ def job_cost(job: Job) -> JobCost:
     )  # from where the data of `env` is
     batches = schedule(config, [task.task_id for task in training_env.tasks.tasks])
     starts = (1 + config.algorithm.refill) * sum(map(len, batches))
-    training: Cost = start_cost(config).scaled(starts)
+    training: Cost = start_cost(config).times(starts)
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])
     own_episodes = held_out * trainer_options(config).evaluations(len(batches))
     completions = training.completions + own_episodes * env.num_turns

@@ -204,9 +204,9 @@ class SingleAgentView(TeamView):
                 # By turn, and not one stream for the episode: a fork then draws as the original does.
                 draws = stream(self._seed, "partner", agent, self._turn)
                 policy.seed(int(draws.integers(2**32)))
-            generate_in = policy_attribute(policy, "generate_in")
-            if generate_in is not None:
-                ((completion,),) = generate_in([self._env], [agent])
+            generate_with_envs = policy_attribute(policy, "generate_with_envs")
+            if generate_with_envs is not None:
+                ((completion,),) = generate_with_envs([self._env], [agent])
                 return str(completion.text)
             return policy.act(self._prompts[agent])
 

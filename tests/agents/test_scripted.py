@@ -63,8 +63,8 @@ def test_gold_answers_for_each_environment_and_agent_of_group_rollouts() -> None
     other = env.fork()
     other.reset(seed=2)
     gold = Gold()
-    assert policy_attribute(gold, "generate_in")
-    groups = gold.generate_in([env, other, env], ["aux_0", "aux_0", "main_0"], 3)
+    assert policy_attribute(gold, "generate_with_envs")
+    groups = gold.generate_with_envs([env, other, env], ["aux_0", "aux_0", "main_0"], 3)
     wanted = [
         answers(env).reference("aux_0"),
         answers(other).reference("aux_0"),
@@ -80,7 +80,7 @@ def test_gold_says_what_it_lacks() -> None:
     with pytest.raises(
         LookupError, match=r"object, which tells none .* no reference for agent 'a'"
     ):
-        Gold().generate_in([object()], ["a"])
+        Gold().generate_with_envs([object()], ["a"])
 
 
 def test_a_gold_team_earns_full_marks_in_group_rollouts() -> None:

@@ -22,7 +22,7 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models import sharded
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.pretrained import with_adapters
+from llm_decpomdp.agents.models.pretrained import add_adapters
 from llm_decpomdp.agents.models.sharded import shard_team, unshard_team
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.saved_team import save_team
@@ -54,7 +54,7 @@ def make_team(compute_dtype: str = "float32") -> Team:
         own = team["x"].engine
         team["x"].engine = ModelEngine(own.model, own.tokenizer, compute_dtype=compute_dtype)
     below = tiny_causal_lm("ab", SAMPLING, width=16, layers=1, seed=2)
-    model = with_adapters(
+    model = add_adapters(
         below.model.requires_grad_(False),
         {"policy_y": LORA, "policy_z": LORA},
         {"policy_y": 3, "policy_z": 4},

@@ -42,9 +42,9 @@ class Mixed(Scripted):
         self.played = 0
 
     def act(self, prompt: str) -> str:
-        raise AssertionError("it is asked with generate_in")
+        raise AssertionError("it is asked with generate_with_envs")
 
-    def generate_in(
+    def generate_with_envs(
         self, envs: Sequence[Any], agents: Sequence[str], num_samples: int = 1
     ) -> list[list[Completion]]:
         """The next texts, whatever the agents are."""

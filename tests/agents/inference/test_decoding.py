@@ -23,8 +23,8 @@ from llm_decpomdp.agents.inference.decoding import (
     cache_argument,
     decoding,
     decoding_attention,
+    limit_threads,
     product_size,
-    threads_for,
 )
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
@@ -101,7 +101,7 @@ def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def inside(multiplications: int, device: torch.device = CPU) -> int:
-    with threads_for(multiplications, device):
+    with limit_threads(multiplications, device):
         return torch.get_num_threads()
 
 
@@ -120,7 +120,7 @@ def test_threads_that_spin_are_used_for_little_too(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("three_threads")
 def test_all_threads_are_back_after_an_error() -> None:
-    with pytest.raises(ZeroDivisionError), threads_for(1, CPU):
+    with pytest.raises(ZeroDivisionError), limit_threads(1, CPU):
         raise ZeroDivisionError
     assert torch.get_num_threads() == 3
 

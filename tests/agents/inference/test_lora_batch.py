@@ -12,7 +12,7 @@ from peft import KasaConfig
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.checks import KEEPING_STARTS
-from llm_decpomdp.agents.models.pretrained import with_adapters
+from llm_decpomdp.agents.models.pretrained import add_adapters
 
 IDS = torch.tensor([[4, 5, 6], [7, 8, 9], [4, 5, 6], [9, 9, 9]])
 ROWS = ["one", "two", "two", "one"]
@@ -25,9 +25,7 @@ def build(make_policy: Callable[..., CausalLM]) -> Build:
     """Build a model whose adapters do something, and each something else."""
 
     def build(a: Mapping[str, Any], b: Mapping[str, Any] = QUERIES) -> Any:
-        model = with_adapters(
-            make_policy().model, {"one": a, "two": b}, {"one": 0, "two": 1}
-        ).eval()
+        model = add_adapters(make_policy().model, {"one": a, "two": b}, {"one": 0, "two": 1}).eval()
         generator = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for weight in model.parameters():
@@ -156,6 +154,6 @@ def test_other_first_weights_leave_the_model_below_as_it_was(
     model = make_policy().model
     before = model.get_decoder().layers[0].self_attn.q_proj.weight.clone()
     lora = {**QUERIES, "init_lora_weights": start, "r": 4}
-    adapted = with_adapters(model, {"one": lora, "two": lora}, {"one": 0, "two": 1})
+    adapted = add_adapters(model, {"one": lora, "two": lora}, {"one": 0, "two": 1})
     layer = adapted.get_base_model().get_decoder().layers[0].self_attn.q_proj
     assert set(layer.lora_A) == {"one", "two"} and torch.equal(layer.base_layer.weight, before)

@@ -17,7 +17,7 @@ def frequencies(sampling: Sampling, count: int = 20_000) -> torch.Tensor:
 
 
 def options(*samplings: Sampling) -> RowOptions:
-    return RowOptions.of(samplings, LOGITS.device)
+    return RowOptions.from_samplings(samplings, LOGITS.device)
 
 
 def uniform(count: int) -> torch.Tensor:

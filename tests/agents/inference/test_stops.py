@@ -127,7 +127,7 @@ def test_the_prefill_comes_behind_the_chat_template(make_policy: Make) -> None:
     policy.tokenizer.chat_template = "{% for m in messages %}<{{ m.content }}>{% endfor %}"
     policy = prefilled(policy, "so")
     assert policy.encode("abc") == policy.encoder.plain("<abc>so")
-    assert policy.encoder.in_words().endswith("completions begin with 'so'")
+    assert policy.encoder.describe().endswith("completions begin with 'so'")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_text_becomes_the_completion_that_the_policy_would_have_sampled(
     make_policy: Make, text: str, tokens: str
 ) -> None:
     policy = prefilled(make_policy(stop=["."]), "so")
-    completion = policy.as_completion(text)
+    completion = policy.encode_completion(text)
     assert completion.tokens == tuple(policy.tokenizer(tokens).input_ids)
     assert completion.text == text.partition(".")[0] and completion.finish_reason == "stop"
 
@@ -146,10 +146,10 @@ def test_a_text_becomes_the_completion_that_the_policy_would_have_sampled(
 def test_a_text_that_the_policy_cannot_write_is_no_completion(make_policy: Make) -> None:
     policy = prefilled(make_policy(stop=["."], max_new_tokens=4), "so")
     with pytest.raises(ValueError, match=r"must begin with the prefill 'so' .* got 'no'"):
-        policy.as_completion("no")
+        policy.encode_completion("no")
     with pytest.raises(ValueError, match=r"goes on after a stop string \(stop=\['\.'\]\)"):
-        policy.as_completion("so. on")
-    assert policy.as_completion("so it is long").truncated
+        policy.encode_completion("so. on")
+    assert policy.encode_completion("so it is long").truncated
 
 
 @pytest.mark.parametrize("stop", [[""], [3]])

@@ -144,7 +144,9 @@ def test_names_that_begin_alike_are_not_taken_for_each_other(model: Path, tmp_pa
     both = load_team({name: name for name in folders}, {k: spec(v) for k, v in folders.items()})
     for name, folder in folders.items():
         policies: list[Any] = [both[name], load(folder)]
-        scores = [policy.log_probs("abc", [policy.as_completion("b")])[0] for policy in policies]
+        scores = [
+            policy.log_probs("abc", [policy.encode_completion("b")])[0] for policy in policies
+        ]
         torch.testing.assert_close(*scores)
 
 

@@ -169,7 +169,7 @@ def test_an_end_that_the_tokenizer_adds_behind_a_text_is_left_out(
 def test_a_lesson_ends_once_with_the_end_of_a_turn_and_keeps_tokens_that_models_write() -> None:
     policy = policy_of(byte_tokenizer())
     text = "<think>no</think>x = '<|im_end|>'"
-    completion = policy.as_completion(text)
+    completion = policy.encode_completion(text)
     name = policy.tokenizer.convert_ids_to_tokens
     assert list(map(name, control_ids(policy, completion.tokens))) == ["<think>", "<|im_end|>"]
     assert name(completion.tokens[-1]) == "<|im_end|>" and completion.text == text
@@ -179,7 +179,7 @@ def test_a_lesson_ends_once_with_the_end_of_a_turn_and_keeps_tokens_that_models_
 
 def test_a_lone_surrogate_is_named() -> None:
     policy = policy_of(byte_tokenizer())
-    for act in (policy.encode, policy.as_completion, policy.encoder.plain):
+    for act in (policy.encode, policy.encode_completion, policy.encoder.plain):
         with pytest.raises(
             ValueError, match=r"lone surrogate '\\ud800' at position 2.*correct the data"
         ):
@@ -223,7 +223,7 @@ def test_the_template_says_which_token_ends_a_turn(template: str | None, end: st
     policy = policy_of(tokenizer)
     ids = [tokenizer.convert_tokens_to_ids(token) for token in {"<|endoftext|>", end} - {None}]
     assert policy.engine.end_ids == sorted(ids)
-    last = tokenizer.convert_ids_to_tokens(policy.as_completion("hi").tokens[-1])
+    last = tokenizer.convert_ids_to_tokens(policy.encode_completion("hi").tokens[-1])
     assert last == (end or "<|endoftext|>")
 
 

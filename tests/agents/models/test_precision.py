@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.weights import resolve_compute_dtype, weights_in
+from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights
 
 
 def test_weights_are_rounded_inside_and_exact_again_even_after_an_error() -> None:
     model = torch.nn.Linear(3, 3)
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    with pytest.raises(RuntimeError, match="stop"), weights_in(model, torch.bfloat16):
+    with pytest.raises(RuntimeError, match="stop"), round_weights(model, torch.bfloat16):
         assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
         raise RuntimeError("stop")
     for name, weight in model.named_parameters():
@@ -23,7 +23,7 @@ def test_weights_are_rounded_inside_and_exact_again_even_after_an_error() -> Non
 
 def test_tied_weights_stay_tied(make_policy: Callable[..., CausalLM]) -> None:
     model = make_policy().model
-    with weights_in(model, torch.bfloat16):
+    with round_weights(model, torch.bfloat16):
         assert model.lm_head.weight is model.model.embed_tokens.weight
     assert model.lm_head.weight is model.model.embed_tokens.weight
 

@@ -48,11 +48,11 @@ def test_a_system_prompt_and_variables_go_through_the_template() -> None:
     policy = asked(system_prompt="act", chat_template_kwargs={"mood": "calm"})
     assert seen(policy, "hello") == "system, act\nuser, hello\nbe calm\n"
     assert seen(asked(system_prompt=""), "hello") == "system, \nuser, hello\n"
-    said = policy.encoder.in_words()
+    said = policy.encoder.describe()
     assert said == (
         "prompts are user messages of the chat template after a system prompt of 3 characters, mood='calm'"
     )
-    assert "sent as they are" in asked(None).encoder.in_words()
+    assert "sent as they are" in asked(None).encoder.describe()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models import weights as origin
-from llm_decpomdp.agents.models.weights import origin_of
+from llm_decpomdp.agents.models.weights import describe_weights
 from tests.agents.conftest import tiny_model, tiny_tokenizer
 
 LORA = {"r": 2, "target_modules": ["q_proj"]}
@@ -26,21 +26,21 @@ def write(folder: Path, seed: int = 0, **options: object) -> Path:
 def test_equal_weights_have_one_digest_wherever_they_are(tmp_path: Path) -> None:
     first, second = write(tmp_path / "first"), write(tmp_path / "second")
     other = write(tmp_path / "other", 1)
-    digests = [origin_of(str(folder))["weights"] for folder in (first, second, other)]
+    digests = [describe_weights(str(folder))["weights"] for folder in (first, second, other)]
     assert digests[0] == digests[1] != digests[2]
     write(first, 1)
-    assert origin_of(str(first))["weights"] == digests[2]
+    assert describe_weights(str(first))["weights"] == digests[2]
 
 
 def test_weights_in_several_files_are_all_read(tmp_path: Path) -> None:
     folder = write(tmp_path / "cut", max_shard_size="8KB")
     parts = sorted(folder.glob("model-*.safetensors"))
     assert len(parts) > 2
-    before = origin_of(str(folder))["weights"]
+    before = describe_weights(str(folder))["weights"]
     content = bytearray(parts[-1].read_bytes())
     content[-1] ^= 1
     parts[-1].write_bytes(content)
-    assert origin_of(str(folder))["weights"] != before
+    assert describe_weights(str(folder))["weights"] != before
 
 
 def test_pieces_of_a_large_file_notice_a_tensor_that_was_trained(
@@ -49,7 +49,7 @@ def test_pieces_of_a_large_file_notice_a_tensor_that_was_trained(
     monkeypatch.setattr(origin, "WHOLE", 1000)
     monkeypatch.setattr(origin, "PIECES", 64)
     monkeypatch.setattr(origin, "PIECE", 16)
-    before = origin_of(str(write(tmp_path / "base")))["weights"]
+    before = describe_weights(str(write(tmp_path / "base")))["weights"]
     model = tiny_model(0)
     weights = dict(model.named_parameters())
     assert any(weight.numel() * 4 > 64 * 16 for weight in weights.values())
@@ -61,7 +61,7 @@ def test_pieces_of_a_large_file_notice_a_tensor_that_was_trained(
         with torch.no_grad():
             weight.add_(1e-4)
         model.save_pretrained(tmp_path / str(place))
-        assert origin_of(str(tmp_path / str(place)))["weights"] != before, name
+        assert describe_weights(str(tmp_path / str(place)))["weights"] != before, name
         with torch.no_grad():
             weight.copy_(saved)
 
@@ -74,22 +74,22 @@ def test_a_model_of_the_hub_has_the_revision_in_the_cache(
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text("abc123")
     write(repository / "snapshots" / "abc123")
-    found = origin_of("owner/model")
+    found = describe_weights("owner/model")
     assert found["name"] == "owner/model" and found["revision"] == "abc123"
-    assert found["weights"] == origin_of(str(write(tmp_path / "copy")))["weights"]
-    assert origin_of("owner/other") == {}
+    assert found["weights"] == describe_weights(str(write(tmp_path / "copy")))["weights"]
+    assert describe_weights("owner/other") == {}
 
 
 def test_what_came_from_no_file_has_no_origin(tmp_path: Path) -> None:
-    assert origin_of("") == origin_of(str(tmp_path)) == {}
+    assert describe_weights("") == describe_weights(str(tmp_path)) == {}
     (tmp_path / "config.json").write_text(json.dumps({}))
-    assert origin_of(str(tmp_path)) == {}
+    assert describe_weights(str(tmp_path)) == {}
 
 
 def test_a_policy_names_the_weights_that_no_checkpoint_has(tmp_path: Path) -> None:
     folder = write(tmp_path / "base")
     adapted = load_policy(folder, lora=LORA, compute_dtype="float32")
-    assert adapted.base_model == origin_of(str(folder))
+    assert adapted.base_model == describe_weights(str(folder))
     assert adapted.reference_name == f"{folder} without adapters"
     trained = load_policy(folder, compute_dtype="float32")
     assert trained.base_model == {} and trained.reference_name == f"{folder} as it was loaded"

@@ -77,7 +77,7 @@ def test_4_samples_come_from_the_distribution_whose_gradient_is_taken() -> None:
 
 def test_5_the_end_of_a_completion_is_an_action_even_of_an_empty_one() -> None:
     policy = tiny_causal_lm("ab", Sampling(max_new_tokens=4))
-    empty, letter = policy.as_completion(""), policy.as_completion("a")
+    empty, letter = policy.encode_completion(""), policy.encode_completion("a")
     assert empty.text == "" and empty.tokens == letter.tokens[1:] == (END,)
     log_probs, mask = policy.log_probs("a", [empty, letter])
     assert mask.tolist() == [[1.0, 0.0], [1.0, 1.0]]

@@ -13,7 +13,7 @@ from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.returns import leave_one_out, partner_returns
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import cost
-from llm_decpomdp.algorithms.rollouts.joint import aligned, common, cross
+from llm_decpomdp.algorithms.rollouts.joint import align, common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.policy import Completion
@@ -61,7 +61,7 @@ def test_with_all_choices_of_partners_it_is_cross(group_size: int, num_agents: i
 
 
 def test_of_one_agent_it_is_the_group_itself_as_in_grpo() -> None:
-    assert common(4, 1, 1, np.random.default_rng(0)).joint == aligned(4, 1).joint
+    assert common(4, 1, 1, np.random.default_rng(0)).joint == align(4, 1).joint
 
 
 def test_all_partners_are_equally_likely() -> None:

@@ -14,7 +14,11 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.long_prompts import ENOUGH, in_words, long_first_prompts
+from llm_decpomdp.algorithms.rollouts.long_prompts import (
+    ENOUGH,
+    describe_prompts,
+    long_first_prompts,
+)
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import reward_metrics
@@ -63,7 +67,9 @@ def test_many_long_prompts_are_counted_and_some_named() -> None:
     starts = [Start(task_id="a" * number) for number in range(1, 16)]
     found = long_first_prompts(EchoEnv(1), {"x": Short(2, "skip")}, [*starts, *starts], "skip")
     assert len(found) == 13
-    assert in_words(found).endswith("aaaaaaaaaaaa: x sees 12 tokens of at most 2; and 3 more")
+    assert describe_prompts(found).endswith(
+        "aaaaaaaaaaaa: x sees 12 tokens of at most 2; and 3 more"
+    )
     assert long_first_prompts(EchoEnv(1), {"x": Short(2, "raise")}, starts, "skip") == []
 
 

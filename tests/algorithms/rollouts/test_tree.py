@@ -95,7 +95,7 @@ def test_the_cost_is_that_of_the_formulas() -> None:
     assert cost(RolloutOptions(), 4, 2, 3) == Cost(3, 12, 12)
     assert cost(RolloutOptions(plan="tree"), 4, 2, 2) == Cost(5, 20, 20)
     assert cost(RolloutOptions(plan="tree", joint_mode="cross"), 4, 2, 2) == Cost(17, 68, 272)
-    assert cost(RolloutOptions(), 4, 2, 3).scaled(2) == Cost(6, 24, 24)
+    assert cost(RolloutOptions(), 4, 2, 3).times(2) == Cost(6, 24, 24)
 
 
 def test_an_absurd_cost_is_refused_with_the_number() -> None:

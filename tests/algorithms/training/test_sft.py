@@ -39,7 +39,7 @@ LESSONS = [
 class Pupil(TinyPolicy):
     """A tiny policy that encodes texts."""
 
-    def as_completion(self, text: str) -> Completion:
+    def encode_completion(self, text: str) -> Completion:
         return self.completion([*self.encode(text).int().tolist(), END][: self.max_tokens])
 
 
@@ -97,7 +97,7 @@ def test_agents_that_share_a_policy_teach_it_both() -> None:
         -(log_probs * mask).sum()
         for example in (example for lesson in LESSONS for example in lesson)
         for log_probs, mask in [
-            shared.log_probs(example.prompt, [shared.as_completion(example.completion)])
+            shared.log_probs(example.prompt, [shared.encode_completion(example.completion)])
         ]
     ]
     assert mean == pytest.approx(torch.stack(losses).sum().item() / 11)
@@ -118,7 +118,7 @@ def test_what_cannot_be_written_or_is_of_others_is_left_out(
     )
     with pytest.raises(ValueError, match=r"each is too long: raise max_new_tokens"):
         SupervisedTraining(team, [long], options())
-    with pytest.raises(TypeError, match="TinyPolicy of 'x' a method as_completion"):
+    with pytest.raises(TypeError, match="TinyPolicy of 'x' a method encode_completion"):
         SupervisedTraining({"x": TinyPolicy(Recurrent(3, 8, 1), "ab", 3)}, LESSONS, options())
 
 

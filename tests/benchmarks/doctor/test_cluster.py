@@ -14,7 +14,7 @@ HERE = {"Python": "3.11.7", "torch": "2.13.0"}
 
 
 def judged(found: dict[str, Any]) -> list[tuple[bool, bool, str]]:
-    return [(one.ok, one.core, one.message) for one in doctor._judged("node a", found, HERE)]
+    return [(one.ok, one.core, one.message) for one in doctor._compare_node("node a", found, HERE)]
 
 
 def test_a_node_like_this_one_is_fine() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.inference.decoding import threads_for
+from llm_decpomdp.agents.inference.decoding import limit_threads
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from tools.performance.models import workload
@@ -34,7 +34,7 @@ class Products:
     def forward(self, rows: int, head_rows: int) -> None:
         """Multiply as for a pass of that many tokens, of which some need logits."""
         for weight in self.body:
-            with threads_for(rows * weight.numel(), weight.device):
+            with limit_threads(rows * weight.numel(), weight.device):
                 weight.new_ones(rows, weight.shape[1]) @ weight.T
         self.head.new_ones(head_rows, self.head.shape[1]) @ self.head.T
 
