@@ -94,8 +94,8 @@ class RandomText(Scripted):
 class Gold(Scripted):
     """Gives the data's own correct completion: an upper bound.
 
-    Group rollouts call `generate_with_envs`, for any environment and agent. `act` and `generate` see a prompt alone, and
-    need the environment and the agent that it belongs to.
+    Group rollouts call `generate_with_envs`, for any environment and agent. `act` and `generate` see a prompt
+    alone, and need the environment and the agent that it belongs to.
 
     Args:
         env: The environment that `act` answers for, in the state that it is in when asked; `llm_decpomdp.answers`

@@ -7,8 +7,8 @@ Python: attributes that `__getattr__` only forwards do not count.
 Features use further attributes of policies that have them (`policy_attribute`):
 
 - `engine: Engine`: samples this policy in one batch with others that have the same object.
-- `generate_with_envs(envs, agents, num_samples)`: `generate` with access to environments, for upper bounds that know the
-  answers.
+- `generate_with_envs(envs, agents, num_samples)`: `generate` with access to environments, for upper bounds that
+  know the answers.
 - `gather()`: copies sharded weights for sampling; all processes call it at the same time.
 - `on_long_prompt: str`: treatment of prompts that are too long: `raise`, `skip` or `truncate_left`.
 - `overflow(prompt)`: for a prompt that is too long, its number of tokens and the number that fits; else `None`.

@@ -81,8 +81,8 @@ def require_short(env: TextEnv, team: Team, starts: Iterable[Start]) -> None:
     prompts = long_first_prompts(env, team, starts, "raise")
     if prompts:
         raise ValueError(
-            f"first prompts are too long: {describe_prompts(prompts)}. Shorten them, make room (a lower max_new_tokens, "
-            "a higher max_prompt_tokens), or set on_long_prompt to skip or truncate_left"
+            f"first prompts are too long: {describe_prompts(prompts)}. Shorten them, make room (a lower "
+            "max_new_tokens, a higher max_prompt_tokens), or set on_long_prompt to skip or truncate_left"
         )
 
 

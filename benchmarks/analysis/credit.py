@@ -13,8 +13,8 @@ from functools import partial
 from itertools import islice
 from statistics import fmean
 
-from llm_decpomdp.algorithms.rollouts.environment import Outcome, step
-from llm_decpomdp.algorithms.rollouts.joint import aligned
+from llm_decpomdp.algorithms.rollouts.environment import StepOutcome, step
+from llm_decpomdp.algorithms.rollouts.joint import align
 from llm_decpomdp.benchmarks.analysis.replay import Replayed
 from llm_decpomdp.benchmarks.analysis.shapley import Coalition, coalitions, orders, shapley
 from llm_decpomdp.benchmarks.evaluation.measures import passes
@@ -105,7 +105,7 @@ def credits(groups: Iterable[Replayed], seed: int = 0) -> Iterator[Credit]:
             }
             for game, of_game in zip(games, joints, strict=True)
         ]
-        pairs = [aligned(len(j), len(g.agents)).joint for g, j in zip(games, joints, strict=True)]
+        pairs = [align(len(j), len(g.agents)).joint for g, j in zip(games, joints, strict=True)]
         results = step([game.replayed.env for game in games], samples, pairs)
         for game, of_game, outcomes in zip(games, joints, results, strict=True):
             game.outcomes.update(zip(of_game, outcomes, strict=True))
@@ -127,7 +127,9 @@ class _Game:
             tuple(texts[index] for texts, index in zip(self.said, indices, strict=True))
             for indices in place.group.joint
         ]
-        self.outcomes: dict[Texts, Outcome] = dict(zip(self.joints, replayed.outcomes, strict=True))
+        self.outcomes: dict[Texts, StepOutcome] = dict(
+            zip(self.joints, replayed.outcomes, strict=True)
+        )
 
     def missing(self) -> list[Texts]:
         """Return the joint completions that have to be played, each once."""

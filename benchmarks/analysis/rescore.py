@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.environment import Outcome
+from llm_decpomdp.algorithms.rollouts.environment import StepOutcome
 from llm_decpomdp.benchmarks.analysis.replay import Place, Replayed, Unreached, replay
 from llm_decpomdp.benchmarks.analysis.stored import Stored, stored
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
@@ -142,7 +142,7 @@ def differences_of(group: Replayed | Unreached, episodes: Stored) -> list[Differ
 
 
 def _of_sample(
-    place: Place, sample: int, outcome: Outcome, episodes: Stored
+    place: Place, sample: int, outcome: StepOutcome, episodes: Stored
 ) -> Iterator[tuple[str, Any, Any]]:
     was, now = place.group.infos[sample], outcome.info
     reward: tuple[float | None, float | None] = (place.group.rewards[sample], outcome.reward)

@@ -23,7 +23,7 @@ def describe(team: Team) -> None:
 
     for agents, policy in distinct_policies(team).items():
         if isinstance(policy, CausalLM):
-            logger.info("%s: %s", agents, policy.encoder.describe_prompts())
+            logger.info("%s: %s", agents, policy.encoder.describe())
 
 
 def first_prompts(env: TextEnv, team: Team, start: Start) -> dict[str, dict[str, Any]]:

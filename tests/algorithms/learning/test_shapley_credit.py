@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.learning.returns import advantages, mean, partner_returns
-from llm_decpomdp.algorithms.rollouts.joint import Pairing, aligned, common, cross
+from llm_decpomdp.algorithms.rollouts.joint import Pairing, align, common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group
 from llm_decpomdp.benchmarks.analysis.shapley import Coalition, orders, shapley
 from llm_decpomdp.policy import Completion
@@ -100,7 +100,7 @@ def test_on_all_samples_of_common_it_is_not() -> None:
 
 @pytest.mark.parametrize("agents", [2, 3])
 def test_under_aligned_it_is_an_equal_share_of_the_advantage(agents: int) -> None:
-    group, rewards = played(aligned(G, agents), agents)
+    group, rewards = played(align(G, agents), agents)
     for agent in range(agents):
         np.testing.assert_allclose(
             credit(rewards, agent), learned(group, agent) / agents, atol=1e-12

@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.preferences.comparison import History
 from llm_decpomdp.algorithms.preferences.pairs import Pair, rollout_pairs
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
-from llm_decpomdp.algorithms.rollouts.joint import aligned
+from llm_decpomdp.algorithms.rollouts.joint import align
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
@@ -36,7 +36,7 @@ from tests.algorithms.preferences.teams import (
 from tests.algorithms.runs import build, require_equal
 
 A, B, END = 1, 2, 0
-JOINT = aligned(2, 2).joint
+JOINT = align(2, 2).joint
 OWN = {"x": [[A], [B]], "y": [[A], [B]]}
 THEIRS = {"x": [[A, A], [B, B]], "y": [[A, A], [B, B]]}
 

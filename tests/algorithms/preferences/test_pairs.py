@@ -19,7 +19,7 @@ from llm_decpomdp.algorithms.preferences.pairs import (
     matches,
     rollout_pairs,
 )
-from llm_decpomdp.algorithms.rollouts.joint import aligned, common, cross
+from llm_decpomdp.algorithms.rollouts.joint import align, common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Joint, Parent, Rollout
 from llm_decpomdp.policy import SKIPPED, Completion
 from tests.algorithms.preferences.teams import START, group_of, rollout_of
@@ -92,7 +92,7 @@ def test_too_many_joint_samples_are_refused_with_the_remedy() -> None:
 
 def test_completions_are_equal_by_their_tokens_or_without_any_by_their_text() -> None:
     rows = {"x": [[A, END], [A, END], [A]], "y": [[END], [B, END], [END]]}
-    group = group_of(rows, aligned(3, 2).joint, [0, 1, 2])
+    group = group_of(rows, align(3, 2).joint, [0, 1, 2])
     assert answers(group).tolist() == [[0, 0], [0, 1], [2, 0]]  # `a` that was cut is another
     texts = (Completion("p"), Completion("q"), Completion("p"))
     silent = (SKIPPED, SKIPPED, SKIPPED)
@@ -126,7 +126,7 @@ def pairs_of(rollout: Rollout, seed: int = 0, **options: Any) -> list[Pair]:
 
 
 def random_group(mode: str, rng: np.random.Generator, size: int = 4, agents: int = 3) -> Rollout:
-    pairing = {"aligned": aligned, "cross": cross}.get(mode)
+    pairing = {"aligned": align, "cross": cross}.get(mode)
     joint = pairing(size, agents).joint if pairing else common(size, agents, 3, rng).joint
     rows = {
         f"p{i}": [
@@ -163,7 +163,7 @@ def test_what_holds_for_all_pairs_of_a_group(mode: str, selection: str, kind: st
 
 def test_the_seed_draws_the_order_of_random_pairs_and_of_equal_gaps() -> None:
     rows = {"x": [[A] * n for n in range(1, 7)], "y": [[B] * n for n in range(1, 7)]}
-    rollout = rollout_of(rows, aligned(6, 2).joint, [0, 0, 0, 1, 1, 1])
+    rollout = rollout_of(rows, align(6, 2).joint, [0, 0, 0, 1, 1, 1])
     for selection in ("random", "largest_gap"):
         drawn = [pairs_of(rollout, seed, pair_selection=selection) for seed in (0, 0, 1)]
         assert drawn[0] == drawn[1] != drawn[2]
@@ -171,7 +171,7 @@ def test_the_seed_draws_the_order_of_random_pairs_and_of_equal_gaps() -> None:
 
 
 def test_pairs_of_all_turns_count_for_the_limit_of_a_start_and_weigh_as_their_turns() -> None:
-    first = group_of(TWO, aligned(2, 2).joint, [0, 1])
+    first = group_of(TWO, align(2, 2).joint, [0, 1])
     second = replace(first, turn=1, parent=Parent(0, 1), rewards=(5.0, 0.0))
     chain = Rollout(START, (first, second))
     weights = {"turn_gradient_weights": [1.5, 0.5]}
@@ -186,7 +186,7 @@ def test_pairs_of_all_turns_count_for_the_limit_of_a_start_and_weigh_as_their_tu
 
 
 def test_in_a_chain_pairs_go_by_rewards_and_in_a_tree_by_returns() -> None:
-    first = group_of(TWO, aligned(2, 2).joint, [0, 1])
+    first = group_of(TWO, align(2, 2).joint, [0, 1])
     second = replace(first, turn=1, parent=Parent(0, 0), rewards=(5.0, 5.0), chosen=None)
     chain = Rollout(START, (first, second))
     tree = Rollout(START, (replace(first, chosen=None), second))
@@ -196,7 +196,7 @@ def test_in_a_chain_pairs_go_by_rewards_and_in_a_tree_by_returns() -> None:
 
 
 def test_a_reward_that_is_not_finite_names_the_start() -> None:
-    rollout = rollout_of(TWO, aligned(2, 2).joint, [0, float("nan")])
+    rollout = rollout_of(TWO, align(2, 2).joint, [0, float("nan")])
     with pytest.raises(FloatingPointError, match=r"isn't finite for Start.*task/7"):
         pairs_of(rollout)
 

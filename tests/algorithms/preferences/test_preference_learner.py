@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.joint import aligned
+from llm_decpomdp.algorithms.rollouts.joint import align
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
@@ -36,12 +36,12 @@ ROWS = {  # an end alone, an answer of one token that was cut off, and whole one
     "x": [[A, B, END], [END], [B]],
     "y": [[B, END], [A, A, END], [B, END]],
 }
-JOINT = aligned(3, 2).joint
+JOINT = align(3, 2).joint
 REWARDS = [3.0, 1.0, 2.0]
 
 
 def of(rows: Any = ROWS, rewards: Any = REWARDS) -> Rollout:
-    return rollout_of(rows, aligned(len(rewards), len(rows)).joint, rewards)
+    return rollout_of(rows, align(len(rewards), len(rows)).joint, rewards)
 
 
 def moved(policy: ReferencedTiny, by: float) -> None:
