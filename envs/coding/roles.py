@@ -97,7 +97,7 @@ class AuxRole:
     """The function's name."""
     others: tuple[str, ...] = ()
     """The helper functions of team-mates."""
-    seat: str = "aux_0"
+    original_agent: str = "aux_0"
     """The agent's id before any user renamed it, which is that of its references too."""
     agent: str = "aux_0"
     template: Template | None = None
@@ -129,7 +129,7 @@ class AuxRole:
     def reference(self, task: CodeTask) -> str | None:
         """Return the data's helper; data divides its solutions between two only."""
         # The data divides each solution between one helper and the entry function.
-        return None if self.others else task.references.get(self.seat)
+        return None if self.others else task.references.get(self.original_agent)
 
     def fields(self, task: CodeTask) -> dict[str, str]:
         """Return the values of the fields that a template of this role may mention."""
@@ -168,7 +168,7 @@ class MainRole:
 
     helpers: tuple[str, ...] = ()
     """The functions that team-mates write."""
-    seat: str = "main_0"
+    original_agent: str = "main_0"
     agent: str = "main_0"
     template: Template | None = None
 
@@ -203,7 +203,7 @@ class MainRole:
 
         None in a larger team where the function calls `aux`, which nobody writes there.
         """
-        main, helper = task.references.get(self.seat), task.references.get("aux_0")
+        main, helper = task.references.get(self.original_agent), task.references.get("aux_0")
         if main is None or helper is None or self.helpers == (HELPER,):
             return main
         return None if self.helpers else f"{helper}\n\n\n{main}"
@@ -265,11 +265,11 @@ def coding_team(
         raise ValueError(
             f"num_agents must be a whole number of at least 1 (main_0 alone), got {num_agents!r}"
         )
-    seats = [f"aux_{number}" for number in range(num_agents - 1)]
-    helpers = (HELPER,) if num_agents == 2 else tuple(seats)
+    original_agents = [f"aux_{number}" for number in range(num_agents - 1)]
+    helpers = (HELPER,) if num_agents == 2 else tuple(original_agents)
     team: list[Role] = [
-        AuxRole(helper, tuple(other for other in helpers if other != helper), seat, seat)
-        for seat, helper in zip(seats, helpers, strict=True)
+        AuxRole(helper, tuple(other for other in helpers if other != helper), agent, agent)
+        for agent, helper in zip(original_agents, helpers, strict=True)
     ]
     return _apply_changes([*team, MainRole(helpers)], roles or {})
 
@@ -277,18 +277,20 @@ def coding_team(
 def _apply_changes(team: list[Role], changes: Mapping[str, Mapping[str, str]]) -> tuple[Role, ...]:
     if not isinstance(changes, Mapping):
         raise ValueError(f"roles must be a mapping of agents to their changes, got {changes!r}")
-    seats = [role.seat for role in team]
-    for seat, change in changes.items():
-        if seat not in seats:
-            raise ValueError(unknown("agent in roles", seat, seats))
+    original_agents = [role.original_agent for role in team]
+    for original_agent, change in changes.items():
+        if original_agent not in original_agents:
+            raise ValueError(unknown("agent in roles", original_agent, original_agents))
         if not isinstance(change, Mapping):
             raise ValueError(
-                f"roles[{seat!r}] must be a mapping with name or template, got {change!r}"
+                f"roles[{original_agent!r}] must be a mapping with name or template, got {change!r}"
             )
         for key in change:
             if key not in ("name", "template"):
-                raise ValueError(unknown(f"key in roles[{seat!r}]", key, ("name", "template")))
-    renamed = tuple(_apply_change(role, changes.get(role.seat, {})) for role in team)
+                raise ValueError(
+                    unknown(f"key in roles[{original_agent!r}]", key, ("name", "template"))
+                )
+    renamed = tuple(_apply_change(role, changes.get(role.original_agent, {})) for role in team)
     names = [role.agent for role in renamed]
     if len(set(names)) < len(names):
         raise ValueError(f"the agents need different names, got {', '.join(names)}")

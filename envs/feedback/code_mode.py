@@ -50,7 +50,7 @@ class Writer(Role, Protocol):
     """A role whose agent is shown its own code again and asked to revise it."""
 
     @property
-    def seat(self) -> str:
+    def original_agent(self) -> str:
         """The agent's id before any user renamed it, by which an expert knows it."""
         return self.agent
 
@@ -174,7 +174,9 @@ class CodeMode:
         """Return the expert's edits for each agent, none if it fails, and whether it does."""
         assert self.expert is not None
         try:
-            code = {role.seat: analysis.code(role.agent) or NO_CODE for role in self.roles}
+            code = {
+                role.original_agent: analysis.code(role.agent) or NO_CODE for role in self.roles
+            }
             edits = self.expert.edits(task.prompt, code)
         except ExpertError as error:
             if self.options.on_expert_failure == "raise":
@@ -184,7 +186,7 @@ class CodeMode:
             return {}, {"expert_failed": 1.0}
         article = "an " if len(self.roles) == 1 else ""
         title = f"Here is {article}edited snippet from an expert model:"
-        lines = {role.agent: [title, edits[role.seat]] for role in self.roles}
+        lines = {role.agent: [title, edits[role.original_agent]] for role in self.roles}
         return lines, {"expert_failed": 0.0}
 
     def _request(self, task: Any, role: Writer) -> str:

@@ -140,41 +140,41 @@ class Scale:
     """True if transitions of both texts count, false for those of the second alone."""
 
 
-def interval_up_to(most: float, high: float) -> Interval:
+def interval_below(most: float, high: float) -> Interval:
     """Return a band without a lower end."""
     return Interval(-math.inf, -math.inf, most, high)
 
 
-def interval_from(low: float, full: float) -> Interval:
+def interval_above(low: float, full: float) -> Interval:
     """Return a band without an upper end."""
     return Interval(low, full, math.inf, math.inf)
 
 
-COPIED = interval_up_to(0.5, 0.8)
+COPIED = interval_below(0.5, 0.8)
 
 TLDR_SCALE = Scale(
     tokens=Interval(0, 8, 256, 384),
     length=Interval(1.1, 1.6, 3.2, 5.0),
-    vocabulary=interval_from(1.3, 2.0),
+    vocabulary=interval_above(1.3, 2.0),
     overlap=Interval(0.0, 0.03, 0.5, 1.0),
     depths=(
         GroundingIntervals(
-            words=interval_from(0.2, 0.6),
-            coverage=interval_from(0.02, 0.1),
-            entities=interval_from(-0.1, 0.1),
-            phrases=interval_from(0.0, 0.15),
-            order=interval_from(-0.8, -0.4),
-            cohesion=interval_from(0.0, 0.3),
-            extracted=interval_up_to(0.7, 1.2),
+            words=interval_above(0.2, 0.6),
+            coverage=interval_above(0.02, 0.1),
+            entities=interval_above(-0.1, 0.1),
+            phrases=interval_above(0.0, 0.15),
+            order=interval_above(-0.8, -0.4),
+            cohesion=interval_above(0.0, 0.3),
+            extracted=interval_below(0.7, 1.2),
         ),
         GroundingIntervals(
-            words=interval_from(0.2, 0.6),
-            coverage=interval_from(0.08, 0.28),
-            entities=interval_from(0.0, 0.25),
-            phrases=interval_from(0.05, 0.2),
-            order=interval_from(-0.7, -0.3),
-            cohesion=interval_from(0.3, 0.55),
-            extracted=interval_up_to(0.65, 0.9),
+            words=interval_above(0.2, 0.6),
+            coverage=interval_above(0.08, 0.28),
+            entities=interval_above(0.0, 0.25),
+            phrases=interval_above(0.05, 0.2),
+            order=interval_above(-0.7, -0.3),
+            cohesion=interval_above(0.3, 0.55),
+            extracted=interval_below(0.65, 0.9),
         ),
     ),
     joins=False,
@@ -187,22 +187,22 @@ ARXIV_SCALE = Scale(
     overlap=Interval(0.0, 0.06, 0.5, 1.0),
     depths=(
         GroundingIntervals(
-            words=interval_from(0.1, 0.25),
-            coverage=interval_from(0.1, 0.3),
-            entities=interval_from(-1.0, 0.0),
-            phrases=interval_from(0.0, 0.02),
-            order=interval_from(-0.6, -0.05),
-            cohesion=interval_from(0.2, 0.4),
-            extracted=interval_up_to(0.2, 0.6),
+            words=interval_above(0.1, 0.25),
+            coverage=interval_above(0.1, 0.3),
+            entities=interval_above(-1.0, 0.0),
+            phrases=interval_above(0.0, 0.02),
+            order=interval_above(-0.6, -0.05),
+            cohesion=interval_above(0.2, 0.4),
+            extracted=interval_below(0.2, 0.6),
         ),
         GroundingIntervals(
-            words=interval_from(0.15, 0.5),
-            coverage=interval_from(0.2, 0.7),
-            entities=interval_from(0.0, 0.8),
-            phrases=interval_from(0.05, 0.3),
-            order=interval_from(-0.6, -0.05),
-            cohesion=interval_from(0.45, 0.7),
-            extracted=interval_up_to(0.6, 0.9),
+            words=interval_above(0.15, 0.5),
+            coverage=interval_above(0.2, 0.7),
+            entities=interval_above(0.0, 0.8),
+            phrases=interval_above(0.05, 0.3),
+            order=interval_above(-0.6, -0.05),
+            cohesion=interval_above(0.45, 0.7),
+            extracted=interval_below(0.6, 0.9),
         ),
     ),
     joins=True,

@@ -20,7 +20,7 @@ from llm_decpomdp import registry
 from llm_decpomdp.branching import Restorable
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.testing.copies import check_branches, check_copies, check_snapshots, make_copy
-from llm_decpomdp.testing.decentralization import check_decentralisation
+from llm_decpomdp.testing.decentralization import check_decentralization
 from llm_decpomdp.testing.player import Secrets, StepRecord, TextEnv, Trial, difference
 from llm_decpomdp.testing.rules import ConformanceError, check_all, require, short
 
@@ -54,7 +54,7 @@ def check_env(
     max_turns: int = 20,
     completions: Sequence[str] = (),
     secrets: Secrets | None = None,
-    decentralised: bool = True,
+    decentralized: bool = True,
     **kwargs: Any,
 ) -> None:
     """Check that a text environment keeps the contract that learners rely on.
@@ -75,7 +75,7 @@ def check_env(
         completions: Texts that agents also act with, such as realistic answers.
         secrets: Returns, for the environment after `reset` or `step`, the texts that its prompts may not
             contain; by default those of `llm_decpomdp.answers(env)`. Blank texts are ignored.
-        decentralised: Require that agents learn of each other's completions only through rewards and
+        decentralized: Require that agents learn of each other's completions only through rewards and
             infos. Pass False for environments in which team-mates read each other.
         **kwargs: Arguments of the environment, for an id or a function.
 
@@ -88,6 +88,7 @@ def check_env(
     """
     if max_turns < 1:
         raise ValueError(f"max_turns must be at least 1, got {max_turns}")
+    decentralized = bool(kwargs.pop("decentralised", decentralized))  # the former spelling
     make = _maker(env, kwargs)
     instance = make()
     _check_description(instance)
@@ -99,10 +100,10 @@ def check_env(
     check_branches(trial)
     if isinstance(instance, Restorable) or isinstance(instance.unwrapped, Restorable):
         check_snapshots(trial)
-    if decentralised and len(instance.possible_agents) > 1:
-        check_decentralisation(trial, completions)
+    if decentralized and len(instance.possible_agents) > 1:
+        check_decentralization(trial, completions)
     instance.close()
-    instance.close()
+    instance.close()  # wrappers and users may close again: that must be no error
 
 
 def _maker(env: Any, kwargs: Mapping[str, Any]) -> Callable[[], TextEnv]:

@@ -13,7 +13,7 @@ PROSE = "I would sort the numbers first and return the middle one."
 CODE = "def solve(numbers):\n    return sorted(numbers)[len(numbers) // 2]"
 
 
-def check_decentralisation(trial: Trial, completions: Sequence[str]) -> None:
+def check_decentralization(trial: Trial, completions: Sequence[str]) -> None:
     """Mark one agent's completions and look for traces of the mark in the others' prompts.
 
     Plays each episode twice, the second time with a unique word in one agent's completions that no
@@ -132,7 +132,7 @@ def _check_prompt(agent: str, writer: str, record: StepRecord, canary: str) -> N
         f"nothing of the completion of {writer!r} in the next prompt of {agent!r}",
         f"the word {canary!r} of it, in {short(prompt)}",
         "Keep team-mates' texts out of prompts; where they are meant to read each other, pass "
-        "decentralised=False.",
+        "decentralized=False.",
     )
 
 

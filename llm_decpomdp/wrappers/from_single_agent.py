@@ -111,7 +111,7 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(_wrong(self._env, "reset(seed=...)", "(text, info)", result))
         self.agents = list(self.possible_agents)
-        return self._keyed(self._text(result[0])), self._keyed(self._info(result[1]))
+        return self._agent_dict(self._text(result[0])), self._agent_dict(self._info(result[1]))
 
     def step(self, actions: dict[str, str]) -> Step:
         """Play a turn.
@@ -140,11 +140,11 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
         if terminated or truncated:
             self.agents = []
         return (
-            self._keyed(self._text(prompt)),
-            self._keyed(float(reward)),
-            self._keyed(bool(terminated)),
-            self._keyed(bool(truncated) and not terminated),
-            self._keyed(self._info(info)),
+            self._agent_dict(self._text(prompt)),
+            self._agent_dict(float(reward)),
+            self._agent_dict(bool(terminated)),
+            self._agent_dict(bool(truncated) and not terminated),
+            self._agent_dict(self._info(info)),
         )
 
     def fork(self) -> FromSingleAgent:
@@ -206,7 +206,7 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
             raise KeyError(f"{name} takes no options, so no task {task_id!r}: use seeds")
         return {}
 
-    def _keyed(self, value: Any) -> dict[str, Any]:
+    def _agent_dict(self, value: Any) -> dict[str, Any]:
         return dict.fromkeys(self.possible_agents, value)
 
     def _text(self, prompt: object) -> str:

@@ -85,7 +85,8 @@ def test_an_error_says_what_was_expected_and_found_and_the_remedy():
 
 
 def test_team_mates_may_read_each_other_where_that_is_said():
-    check_env(broken.QuotesTheTeamMate, decentralised=False)
+    for spelling in ("decentralized", "decentralised"):
+        check_env(broken.QuotesTheTeamMate, **{spelling: False})
 
 
 def test_secrets_may_be_named_by_the_caller():

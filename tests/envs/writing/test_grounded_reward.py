@@ -15,8 +15,8 @@ from llm_decpomdp.envs.writing.grounded_reward import (
     TLDR_SCALE,
     Assessment,
     GroundingIntervals,
-    interval_from,
-    interval_up_to,
+    interval_above,
+    interval_below,
 )
 from llm_decpomdp.envs.writing.source_overlap import SourceText, names, numbers, repetition, stem
 from llm_decpomdp.envs.writing.text_measures import (
@@ -49,8 +49,8 @@ def test_a_band_rises_and_falls(value, credit):
 
 
 def test_a_band_without_an_upper_end_stays_full():
-    assert interval_from(1.0, 2.0).credit(1e9) == 1.0
-    assert interval_from(1.0, 2.0).credit(1.5) == 0.5
+    assert interval_above(1.0, 2.0).credit(1e9) == 1.0
+    assert interval_above(1.0, 2.0).credit(1.5) == 0.5
 
 
 # What is measured of one text
@@ -195,7 +195,7 @@ def test_a_wider_second_text_is_no_longer_one():
 # The credit of a text
 
 
-DEPTH = GroundingIntervals(*[interval_from(0.0, 1.0)] * 6, interval_up_to(0.0, 1.0))
+DEPTH = GroundingIntervals(*[interval_above(0.0, 1.0)] * 6, interval_below(0.0, 1.0))
 
 
 def test_the_grounding_of_a_text_is_the_documented_formula():
