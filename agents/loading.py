@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.local_models import model_source
+from llm_decpomdp.agents.models.local_models import model_source, saved_adapter
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
@@ -137,15 +136,6 @@ def _base(spec: PolicySpec) -> str | None:
     name = spec.name if config is None else config["base_model_name_or_path"]
     with explain_errors(name):
         return str(model_source(name))
-
-
-def saved_adapter(folder: str | Path) -> dict[str, Any] | None:
-    """Content of `adapter_config.json` in a folder, if there is one."""
-    path = Path(folder, "adapter_config.json")
-    if not path.is_file():
-        return None
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return config
 
 
 def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict[str, CausalLM]:

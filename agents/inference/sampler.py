@@ -53,6 +53,7 @@ class Prompt:
 
     def draw_numbers(self, num_samples: int) -> Prompt:
         """Return the prompt with the random numbers of its samples, so that they can be sampled again."""
+        # All numbers at once, whatever the lengths will be: so a row's numbers do not depend on other rows.
         size = (num_samples, self.sampling.max_new_tokens)
         return replace(self, uniform=torch.rand(*size, generator=self.generator))
 
@@ -119,6 +120,7 @@ def sample(
         out = forward(input_ids=ids, attention_mask=mask, position_ids=positions)
     logits = out.logits[:, -1]
     weights = product_size(unwrap_peft(model))
+    # The samples of a prompt share its pass, which would otherwise be computed S times.
     cache.batch_repeat_interleave(num_samples)
     logits, mask, positions = (
         tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
@@ -128,6 +130,7 @@ def sample(
         going = rows.keep_going()
         if not len(going):
             return rows.finish()
+        # Rows that end leave the batch, so that a few long completions do not cost passes of all rows.
         if len(going) < len(tokens):
             cache.batch_select_indices(going)
             tokens, mask, positions = tokens[going], mask[going], positions[going]
@@ -197,6 +200,7 @@ def _generate(
     forcing = _Forcing(rows)
     blank: Any = GenerationConfig  # whose constructor has no types
     base = unwrap_peft(model)
+    # The defaults of a model on the hub may hold penalties and processors that change the distribution.
     defaults, base.generation_config = base.generation_config, blank()
     try:
         model.generate(
@@ -306,6 +310,7 @@ class _Rows:
         goes_on = ~self._stopped[alive] & (self._limits[alive] > self._length)
         count = int(goes_on.sum())
         going = torch.arange(count, device=alive.device)
+        # Only rows at the end move: each move copies the keys and values of a row.
         going[~goes_on[:count]] = goes_on[count:].nonzero()[:, 0] + count
         if count < len(alive):
             self._alive, self._options = alive[going], self._options.select(going)

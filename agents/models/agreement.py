@@ -198,14 +198,17 @@ class SamplingGuard:
             logger.warning(
                 "the model %s is sampled in batches of prompts of equal length: in other batches %s, probably "
                 "because its recurrent layers do not mask padding",
-                *(model_name(self._model), words),
+                model_name(self._model),
+                words,
             )
         else:
             self._way = sample_without_cache
             logger.warning(
                 "the model %s is sampled without a cache, which is slow: each token takes a pass over all earlier "
                 "tokens. With a cache %s. %s",
-                *(model_name(self._model), words, likely_cause(self._model)),
+                model_name(self._model),
+                words,
+                likely_cause(self._model),
             )
 
 
@@ -259,5 +262,8 @@ def _warn_of_context(name: str, context: int, known: int) -> None:
     logger.warning(
         "the model %s changes its rotary positions beyond %d tokens, so that sampler and learner would disagree: "
         "its context is limited to %d tokens instead of %d",
-        *(name, context, context, known),
+        name,
+        context,
+        context,
+        known,
     )

@@ -166,7 +166,8 @@ def drop_dropout(config: Any, source: Any) -> None:
         )
     logger.warning(
         "the adapter in %s was trained with lora_dropout=%s; here it is used and trained without dropout",
-        *(source, dropout),
+        source,
+        dropout,
     )
     config.lora_dropout = 0.0
 

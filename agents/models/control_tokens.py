@@ -157,5 +157,6 @@ def _log_end_of_turn(name: str, token: str) -> None:
     logger.warning(
         "the chat template of the model %r ends turns with %s, which is not an end token of its tokenizer or its "
         "generation settings. Completions end at it, too",
-        *(name, token),
+        name,
+        token,
     )

@@ -270,3 +270,12 @@ def _make_tiny(folder: Path) -> None:
         LlamaForCausalLM(config).save_pretrained(folder)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")  # type: ignore[no-untyped-call]
     fast.save_pretrained(folder)
+
+
+def saved_adapter(folder: str | Path) -> dict[str, Any] | None:
+    """Content of `adapter_config.json` in a folder, if there is one."""
+    path = Path(folder, "adapter_config.json")
+    if not path.is_file():
+        return None
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return config

@@ -244,7 +244,9 @@ class Endpoint(Options, frozen=False, eq=False):
                 "%s gave the same text every time it was asked one of %d prompts, at temperature %g: it seems to "
                 "ignore seeds and temperature. Groups without variety teach nothing, and samples of a problem "
                 "count as one: set the server to draw at random, or raise temperature",
-                *(self._errors.where, ENOUGH_PROMPTS, self.temperature),
+                self._errors.where,
+                ENOUGH_PROMPTS,
+                self.temperature,
             )
 
     @contextmanager

@@ -40,8 +40,12 @@ MIN_VERSION = (2, 52)
 AUTH_MODE = "RAY_AUTH_MODE"
 
 SHARED_VARIABLES = (
-    *("LLM_DECPOMDP_DATA", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM"),
-    *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"),
+    "LLM_DECPOMDP_DATA",
+    "OMP_NUM_THREADS",
+    "TOKENIZERS_PARALLELISM",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_HUB_OFFLINE",
 )
 """Environment variables that are copied to actors; none of them is a key."""
 

@@ -100,6 +100,7 @@ class UpdateBatch(RolloutBatch):
 
     def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
         """Sample a rollout from each start, with streams named by batch and round."""
+        # Streams are named, not continued, so that any process can sample the batch at any time.
         if self.has_own_streams:
             seed_policies(state.team, self.seed, "update", *self.names, index=self.index)
             state.rng = stream(self.seed, "handoff", *self.names, self.index)
@@ -135,6 +136,7 @@ class EvaluationBatch(RolloutBatch):
 
     def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
         """Play an episode from each start."""
+        # No update in the names: evaluations differ by the weights alone, which makes their comparison paired.
         seed_policies(state.team, self.seed, "evaluation", index=self.index)
         seed_noise(state.eval_env, self.seed, "evaluation", self.index)
         return play_episodes(

@@ -254,6 +254,7 @@ def _branch_selection(rule: str, group_size: int, rng: np.random.Generator | Non
         raise ValueError("a joint sample is drawn that continues, which needs rng, a generator")
 
     def choose(outcomes: Sequence[StepOutcome]) -> int:
+        # An episode that is over leads to no group. If all are over, the choice only marks the final episode.
         unfinished = [index for index, outcome in enumerate(outcomes) if outcome.prompts]
         candidates = unfinished or list(range(len(outcomes)))
         if rule == "best":

@@ -164,6 +164,12 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
         return
     logger.info(
         "%s (%s), G = %d: each start takes at most %s; the largest update %s; all %d updates %s; evaluations %s",
-        *(options.plan, options.joint_mode, group_size, costs.start, costs.update),
-        *(updates, costs.training, costs.evaluations),
+        options.plan,
+        options.joint_mode,
+        group_size,
+        costs.start,
+        costs.update,
+        updates,
+        costs.training,
+        costs.evaluations,
     )

@@ -105,6 +105,7 @@ def step(
         for indices in joint:
             pairs = zip(completions.items(), indices, strict=True)
             steps.append((branch(env), {agent: group[g].text for (agent, group), g in pairs}))
+    # Threads and not processes: a step waits for sandbox processes, which do the work outside of this interpreter.
     threads = min(MAX_STEP_THREADS, len(steps))
     if threads > 1 and all(map(branches_in_threads, envs)):
         with ThreadPoolExecutor(threads) as pool:
@@ -121,6 +122,7 @@ def _step(env: TextEnv, actions: dict[str, str]) -> StepOutcome:
         raise ValueError(
             f"agents must leave together: {sorted(actions)} acted, {sorted(env.agents)} go on"
         )
+    # A rollout records one reward for the team: of unequal ones all but the first agent's would be lost.
     first = next(iter(actions))
     earned = {agent: _reward(agent, rewards[agent]) for agent in actions}
     if any(reward != earned[first] for reward in earned.values()):

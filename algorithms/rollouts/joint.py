@@ -61,6 +61,7 @@ def common(
         ValueError: If there are not so many choices of partners; names their number.
     """
     check_partners(group_size, num_agents, num_partners)
+    # Rejection of repeats keeps all choices equally likely; K is at most G^(N-1), so it ends.
     others: set[tuple[int, ...]] = set()
     while len(others) < num_partners:
         others.add(tuple(map(int, rng.integers(group_size, size=num_agents - 1))))

@@ -143,7 +143,8 @@ def _answers(
     if sum(remote) < 2:
         yield from map(ask, batches)
         return
-    with ThreadPool(sum(remote)) as pool:  # of daemons, so that Ctrl-C waits for no server
+    # A ThreadPool has daemon threads; those of concurrent.futures would let Ctrl-C wait for the servers.
+    with ThreadPool(sum(remote)) as pool:
         answers = {
             place: pool.apply_async(ask, (batch,))
             for place, batch in enumerate(batches)

@@ -364,7 +364,7 @@ def plan_memory(
 
 def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Iterator[PlannedModel]:
     """Yield the models of a run; adapters on one base share it."""
-    from llm_decpomdp.agents.loading import saved_adapter
+    from llm_decpomdp.agents.models.local_models import saved_adapter
     from llm_decpomdp.algorithms import ALGORITHMS
     from llm_decpomdp.algorithms.rollouts.environment import reset_branch
 

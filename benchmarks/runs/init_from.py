@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.loading import saved_adapter
+from llm_decpomdp.agents.models.local_models import saved_adapter
 from llm_decpomdp.agents.saved_team import MANIFEST, declaration, save_team
 from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
 from llm_decpomdp.benchmarks.config import teams
