@@ -141,7 +141,7 @@ def test_its_rows_are_documented_and_every_documented_key_occurs(
         pattern(key)
         for key in documented("Rows of a warm start")
         | {"update", "kind"}
-        | documented("Rows of own passes")
+        | documented("Rows of rejection sampling")
     ]
     assert all(any(p.fullmatch(key) for p in patterns) for key in own)
     assert all(any(p.fullmatch(key) for key in own) for p in patterns)
