@@ -7,7 +7,7 @@ of them, each with one team reward, and R_ikg is the mean return of those that c
     L_ik  = -(w_k/G) sum_g A_ikg sum_t log pi_i(y_ikgt | x_ik, y_ikg<t)
 
 The loss of agent i is the mean of L_ik over the groups of the update, each counted by the share of the episodes
-that come to it. In a chain (`rollouts/plans.py`) the g-th completions of all agents are one joint sample, all
+that come to it. In a chain (`rollouts/collection.py`) the g-th completions of all agents are one joint sample, all
 agents share its reward as their advantage's return, and later rewards and the discount do not enter; in a tree
 they do. The w_k are `turn_gradient_weights`.
 
