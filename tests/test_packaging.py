@@ -90,7 +90,7 @@ def test_transformers_is_limited_to_the_versions_that_tests_run_with() -> None:
 def test_citation_and_package_have_one_version() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {llm_decpomdp.__version__}\n" in citation
-    assert f"{{{llm_decpomdp.__version__}}}" in (ROOT / "docs" / "citing.md").read_text()
+    assert f"{{{llm_decpomdp.__version__}}}" in (ROOT / "docs" / "index.md").read_text()
 
 
 def test_the_classifiers_name_the_pythons_that_were_tried() -> None:

@@ -1,7 +1,7 @@
 """Expert iteration: a warm start on what the team itself has solved, in rounds of sampling and imitation.
 
 In each round the team plays whole episodes of its training problems, and learns those that end in a pass by the
-loss of `warm_start.py`: filtering is the E step and imitation the M step of maximising log P(pass) (ReST-EM,
+loss of `sft.py`: filtering is the E step and imitation the M step of maximising log P(pass) (ReST-EM,
 arXiv 2312.06585; expert iteration, arXiv 1705.08439). The completions of all agents that learn, on all turns of a
 passing episode, are lessons, since all of them led there. Every round goes on from the weights that the one before
 has left, with an AdamW of its own.
