@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Algorithm
     from llm_decpomdp.algorithms.learning.learner import Learner as Learner
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
+    from llm_decpomdp.algorithms.learning.losses import LossInputs as LossInputs
+    from llm_decpomdp.algorithms.learning.losses import LossOutputs as LossOutputs
     from llm_decpomdp.algorithms.learning.returns import BASELINES as BASELINES
     from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner as PreferenceLearner
     from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts as collect_rollouts
@@ -31,6 +33,7 @@ else:
         __name__,
         {
             "llm_decpomdp.algorithms.learning.algorithm": ["Algorithm"],
+            "llm_decpomdp.algorithms.learning.losses": ["LossInputs", "LossOutputs"],
             "llm_decpomdp.algorithms.learning.returns": ["BASELINES"],
             "llm_decpomdp.algorithms.learning.learner": ["Learner"],
             "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],

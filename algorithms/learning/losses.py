@@ -85,7 +85,7 @@ def policy_loss(inputs: LossInputs) -> LossOutputs:
         inputs.old_log_probs,
         inputs.advantages,
         mask,
-        inputs.reference_log_probs,
+        inputs.reference_log_probs if options.kl_coefficient else None,
     )
     metrics = {"clip_fraction": is_clipped(options, inputs.log_probs, inputs.old_log_probs, mask)}
     if options.correction != "none":
