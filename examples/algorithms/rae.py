@@ -22,17 +22,14 @@ class RunningMeans(Algorithm):
 
     def advantages(self, groups, options):
         return [
-            {
-                agent: values - self.mean(agent, group, values)
-                for agent, values in group.values.items()
-            }
+            {agent: values - self.mean(agent, group) for agent, values in group.values.items()}
             for group in groups
         ]
 
-    def mean(self, agent, group, values):
+    def mean(self, agent, group):
         turn, start = group.group.turn, group.start
         # A new task takes the mean over all tasks; in the first update there is none, and nothing is learned.
-        over_all_tasks = self.means.get((agent, turn, None, None), values)
+        over_all_tasks = self.means.get((agent, turn, None, None), group.values[agent])
         return self.means.get((agent, turn, start.seed, start.task_id), over_all_tasks)
 
     def summarize(self, groups):

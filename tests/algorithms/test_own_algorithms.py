@@ -1,4 +1,4 @@
-"""Algorithms written outside the package (examples/algorithms): they train on a probe, and RAE equals the built-in."""
+"""Algorithms written outside the package (examples/algorithms): they train, and RAE equals the built-in."""
 
 from __future__ import annotations
 
