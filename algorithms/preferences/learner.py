@@ -55,6 +55,8 @@ class PreferenceLearner(BaseLearner):
         ValueError: If an option means nothing with pairs, or no policy can be trained.
     """
 
+    uses_sampling_probabilities = False
+
     def __init__(
         self, team: Team, algorithm: PreferenceAlgorithm, options: LearnerOptions, seed: int = 0
     ) -> None:

@@ -1,17 +1,43 @@
-"""Scores of a reward model in place of the task's reward, for learners (RLHF; for teams the MARLHF of CoMLRL)."""
+"""A reward model in a run: its scores stand in for the task's reward (RLHF; for teams the MARLHF of CoMLRL)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.critics.states import Features
-from llm_decpomdp.algorithms.rewards.comparisons import Sample
-from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
+from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rewards.comparisons import Comparison, Sample
+from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
+from llm_decpomdp.algorithms.rewards.reward_model import RewardModel, fit_reward_model
+from llm_decpomdp.algorithms.rewards.scores import by_score
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
+from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
+from llm_decpomdp.algorithms.training.metrics import turn_mean
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutRequest,
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+)
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import ReferencedPolicy, Team, policy_attribute
+
+MOST = 512
+"""Number of the newest pairs that a model is fitted to; more if an update has more."""
+
+LEAST = 16
+"""Fewest pairs that a model is fitted to."""
+
+PER_GROUP = 4
+"""Most pairs of a group."""
 
 
 class RewardModelScorer:
@@ -25,14 +51,14 @@ class RewardModelScorer:
     def __init__(self, model: RewardModel, features: Features) -> None:
         self.model, self.features = model, features
 
-    def judged(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+    def add_scores(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
         """Return the rollouts with a score of each joint sample; their rewards stay those of the task.
 
         What a rollout is compared with is given scores too.
         """
         rivals = [rollout.comparator for rollout in rollouts if rollout.comparator is not None]
         if rivals:
-            of_rivals = iter(self.judged(rivals))
+            of_rivals = iter(self.add_scores(rivals))
             rollouts = [
                 rollout
                 if rollout.comparator is None
@@ -98,3 +124,178 @@ def load_scorer(path: Path, team: Team, agents: Sequence[str]) -> RewardModelSco
         f"no model of the team reads as the one that the reward model {path} was trained with: take that model, "
         "with adapters or with full weights that were not trained before, or train a reward model with this one"
     )
+
+
+class ScoredSource(SourceWrapper):
+    """Gives the learner the scores of a reward model in place of the task's rewards.
+
+    Args:
+        source: Samples the rollouts.
+        scorer: Scores them.
+    """
+
+    def __init__(self, source: RolloutSource, scorer: RewardModelScorer) -> None:
+        super().__init__(source, "reward_model")
+        self.scorer = scorer
+        # An updated model has another fingerprint; the run is that of the first one.
+        self._fingerprint = scorer.model.fingerprint
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The reward model that the run begins with."""
+        return {"reward_model_is": self._fingerprint}
+
+    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+        """Sample the rollouts, and add scores to their rewards."""
+        batch = self.source.sample(request, timer)
+        with timer("judging"):
+            parts = [self.scorer.add_scores(rollouts) for rollouts in batch.parts]
+        return TrainBatch(parts, [parts])
+
+    def metrics(self, batch: TrainBatch) -> dict[str, float]:
+        """Compare scores with rewards."""
+        return {**score_metrics(batch.rollouts), **self.source.metrics(batch)}
+
+    def training_view(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """Return rollouts that are rewarded by their scores."""
+        return [by_score(rollout) for rollout in self.source.training_view(rollouts)]
+
+
+def make_scored_source(
+    source: RolloutSource, env: TextEnv, team: Team, options: TrainerOptions
+) -> ScoredSource:
+    """Wrap a source by the reward model that the options name; errors as of `load_scorer`."""
+    scorer = load_scorer(Path(str(options.reward_model)), team, env.possible_agents)
+    if options.reward_model_every:
+        return RewardModelUpdater(source, scorer, options.reward_model_every, options.seed)
+    return ScoredSource(source, scorer)
+
+
+class RewardModelUpdater(ScoredSource):
+    """A `ScoredSource` whose reward model is fitted anew every few updates (iterated RLHF).
+
+    Answers of a team that learns drift away from those that its reward model was trained on, and scores of what
+    nobody compared say little. After every n updates the model is fitted to the newest pairs of what the team has
+    said in the run, of which the task's reward prefers one: of a group's J joint samples the best with the worst,
+    the second best with the second worst, and so on, as long as rewards differ (arXiv 2203.02155 §3). The fit is
+    that of `reward_model.py`, from nothing; scores are centred on the new pairs.
+
+    While there are fewer than `LEAST` pairs the model stays as it is: one that is fitted to two of them is no
+    better than chance, and its scores have no scale.
+
+    Args:
+        source: Samples the rollouts.
+        scorer: Scores them, and is given the new models.
+        interval: Number of updates between fits.
+        seed: Draws what is held out.
+    """
+
+    state_key = "reward_model"
+
+    def __init__(
+        self, source: RolloutSource, scorer: RewardModelScorer, interval: int, seed: int
+    ) -> None:
+        super().__init__(source, scorer)
+        self.interval, self.seed = interval, seed
+        self.comparisons: list[Comparison] = []
+
+    def on_optimizer_step(self, trainer: Trainer, batch: TrainBatch, row: dict[str, Any]) -> None:
+        """Add the pairs of the update, and fit the model if it is time to."""
+        # The learner counts an update once it has stepped, which it has here.
+        row |= self.observe(trainer.learner.updates, batch.rollouts)
+
+    def observe(self, update: int, rollouts: Sequence[Rollout]) -> dict[str, float]:
+        """Add the pairs of an update, and fit the model if it is time to.
+
+        Args:
+            update: Counted from 1.
+            rollouts: All of the update, in the first process.
+
+        Returns:
+            After a fit, `reward_model/pairs` and `reward_model/held_out_accuracy`, and else nothing.
+        """
+        pairs = processes.broadcast(
+            [
+                pair
+                for rollout in rollouts
+                for group in rollout.groups
+                for pair in compared(str(rollout.start), group)
+            ]
+        )
+        self.comparisons = [*self.comparisons, *pairs][-max(MOST, len(pairs)) :]
+        if update % self.interval or len(self.comparisons) < LEAST:
+            return {}
+        before = self.scorer.model
+        options = RewardModelOptions(part_length=before.part_length, seed=self.seed)
+        model = fit_reward_model(self.comparisons, before.agents, self.scorer.features, options)
+        self.scorer.model = processes.broadcast(model)
+        return {
+            "reward_model/pairs": model.report["pairs"],
+            "reward_model/held_out_accuracy": model.report["accuracy"],
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the pairs and the model."""
+        rows = [(task, tuple(winner), tuple(loser)) for task, winner, loser in self.comparisons]
+        return {"comparisons": rows, "model": dict(vars(self.scorer.model))}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`'s value."""
+        self.comparisons = [
+            Comparison(task, Sample(*winner), Sample(*loser))
+            for task, winner, loser in state["comparisons"]
+        ]
+        self.scorer.model = RewardModel(**state["model"])
+
+
+def compared(task: str, group: Group) -> Iterator[Comparison]:
+    """Yield the pairs of a group by the task's reward, at most `PER_GROUP`."""
+    order = np.argsort(group.rewards, kind="stable").tolist()
+    for worse, better in list(zip(order, reversed(order), strict=True))[
+        : min(PER_GROUP, len(order) // 2)
+    ]:
+        if group.rewards[better] > group.rewards[worse]:
+            yield Comparison(task, _sample(group, better), _sample(group, worse))
+
+
+def _sample(group: Group, joint: int) -> Sample:
+    texts = {
+        agent: completions[index].text
+        for (agent, completions), index in zip(
+            group.completions.items(), group.joint[joint], strict=True
+        )
+    }
+    return Sample(dict(group.prompts), texts)
+
+
+def score_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Compare the scores of a reward model with the rewards of the task, over joint samples.
+
+    - `reward_model/mean`: as `reward_mean`, of the scores.
+    - `reward_model/correlation`: Pearson's, of score and reward; 0 where one of them is the same throughout.
+    - `reward_model/agreement`: share of the pairs of a group with unequal rewards that the scores order alike,
+      equal scores counted one half; missing where there is no such pair.
+    """
+    groups = [group for rollout in rollouts for group in rollout.groups]
+    pairs = [pair for group in groups for pair in zip(group.scores, group.rewards, strict=True)]
+    scores, rewards = np.array(pairs, dtype=np.float64).T
+    varied = scores.std() > 0 and rewards.std() > 0
+    metrics = {
+        "reward_model/mean": float(
+            np.mean([turn_mean(rollout.turns, lambda group: group.scores) for rollout in rollouts])
+        ),
+        "reward_model/correlation": float(np.corrcoef(scores, rewards)[0, 1]) if varied else 0.0,
+    }
+    orders = np.concatenate([_orders(group) for group in groups])
+    if len(orders):
+        metrics["reward_model/agreement"] = float(np.mean((1 + orders) / 2))
+    return metrics
+
+
+def _orders(group: Group) -> NDArray[np.float64]:
+    """Return 1 for each pair of joint samples that score and reward order alike, -1 unlike, 0 for equal scores."""
+    scores, rewards = (
+        np.sign(np.subtract.outer(values, values)) for values in (group.scores, group.rewards)
+    )
+    orders: NDArray[np.float64] = scores[rewards > 0].astype(np.float64)
+    return orders

@@ -274,6 +274,7 @@ class WeightSync:
     ) -> None:
         self.rollout_worker, self.policies, self.version = rollout_worker, policies, version
         self._sent: int | None = None  # the version that the rollout worker has
+        self._closed = False
 
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
         """Optionally start these batches in the background, with the current weights."""
@@ -286,7 +287,7 @@ class WeightSync:
         return self.rollout_worker.sample(batches, timer)
 
     def _sync(self) -> None:
-        version = self.version()
+        version, self._closed = self.version(), False
         if version != self._sent:
             self.rollout_worker.update_weights(self.policies, version)
             self._sent = version
@@ -297,8 +298,10 @@ class WeightSync:
 
     def close(self) -> None:
         """Close the rollout worker."""
-        self.reload()
-        self.rollout_worker.close()
+        if not self._closed:  # updates and evaluations share a rollout worker, and each closes it
+            self._closed = True
+            self.reload()
+            self.rollout_worker.close()
 
 
 def check_rollout_worker(

@@ -154,6 +154,13 @@ def run_cost(
     )
 
 
+def evaluation_cost(env: TextEnv, episodes: int) -> Cost | None:
+    """Compute an upper bound of the cost of some episodes; `None` where the environment tells no horizon."""
+    if not isinstance(env, Bounded):
+        return None
+    return cost(RolloutOptions(), 1, len(env.possible_agents), env.num_turns).times(episodes)
+
+
 def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, updates: int) -> None:
     """Log the cost of a run before it begins."""
     if costs is None:
@@ -163,7 +170,7 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
         )
         return
     logger.info(
-        "%s (%s), G = %d: each start takes at most %s; the largest update %s; all %d updates %s; evaluations %s",
+        "%s (%s), G = %d: each start takes at most %s; the largest update %s; all %d updates %s",
         options.plan,
         options.joint_mode,
         group_size,
@@ -171,5 +178,4 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
         costs.update,
         updates,
         costs.training,
-        costs.evaluations,
     )

@@ -15,80 +15,120 @@ waiting, and learn from what the present weights sample; `lag` in their rows say
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollouts.rollout import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training.rollout_source import Batch, Played
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutRequest,
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+    make_request,
+)
+
+logger = logging.getLogger(__name__)
 
 
 class Waiting(NamedTuple):
     """A batch that waits for its update."""
 
-    batch: Batch
+    batch: TrainBatch
     version: int
     """Number of complete updates of the weights that sampled it."""
     seconds: dict[str, float]
     """Spent on it, by activity."""
 
 
-class Lagged:
+class AsyncSource(SourceWrapper):
     """Rollouts of earlier weights.
 
     Args:
-        source: Plays them.
+        source: Samples them.
+        learner: Learns from them.
         lag: k, at least 1.
-        updates: Number of all updates of the run.
-        ahead: Whether the source may begin with a batch while the update before learns. Then no weight may change
-            before `complete`.
+        can_prefetch: Whether the source may begin with a batch while the update before learns. Then no weight may
+            change before `finish`.
     """
 
-    def __init__(self, source: Played, lag: int, updates: int, ahead: bool = False) -> None:
-        self.source, self.lag, self.updates, self.ahead = source, lag, updates, ahead
+    state_key = "waiting"
+
+    def __init__(
+        self, source: RolloutSource, learner: BaseLearner, lag: int, can_prefetch: bool = False
+    ) -> None:
+        super().__init__(source, f"lag={lag}")
+        if source.needs_last_update:
+            raise ValueError(
+                f"{source.needs_last_update} draws by what the last update has played, which with lag={lag} was "
+                "sampled before it was known: set lag=0, or drop it"
+            )
+        self.learner, self.lag, self.can_prefetch = learner, lag, can_prefetch
         self._waiting: dict[int, Waiting] = {}
-        self._begun: tuple[int, int] | None = None  # an update, and the version that samples for it
+        self._begun: tuple[RolloutRequest, int] | None = None  # and the version that samples for it
+        if learner.options.correction == "none" and learner.uses_sampling_probabilities:
+            logger.warning(
+                "with lag=%d updates learn from what earlier weights have sampled, as if the present ones had: "
+                "set correction=truncate",
+                lag,
+            )
 
-    def batch(self, update: int, timer: Timer) -> Batch:
-        """Return the rollouts of an update, counted from 1, and let the present weights sample for a later one.
+    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+        """Return the rollouts of an update, and let the present weights sample for a later one.
 
-        The clock is given the seconds that were spent on what is returned.
+        The timer is given the seconds that were spent on what is returned.
         """
-        version, newest = update - 1, min(update + self.lag, self.updates)
+        update, version = request.update, request.update - 1
+        newest = min(update + self.lag, len(self.batches))
         self._waiting = {of: batch for of, batch in self._waiting.items() if of >= update}
         for earlier in range(update, newest):  # none but in the first update and after an old end
-            self._play(earlier, version)
-        self._begun = (newest, version)
-        if self.ahead and newest > update:
-            self.source.prefetch(newest)
+            self._sample(self._request(earlier, request.size), version)
+        last = self._request(newest, request.size)
+        self._begun = (last, version)
+        if self.can_prefetch and newest > update:
+            self.source.prefetch(last)
         else:
-            self.complete()
+            self.finish()
         batch, version, seconds = self._waiting[update]
         for activity, number in seconds.items():
             timer.seconds[activity] = timer.seconds.get(activity, 0.0) + number
-        return batch._replace(metrics={**batch.metrics, "lag": update - 1 - version})
+        return replace(batch, metrics={**batch.metrics, "lag": update - 1 - version})
 
-    def complete(self) -> None:
-        """Play what was begun to its end, with the weights that have begun it."""
+    def _request(self, update: int, size: int | None) -> RolloutRequest:
+        return make_request(update, self.batches[update - 1], size)
+
+    def metrics(self, batch: TrainBatch) -> dict[str, float]:
+        """Return what was measured when the batch was sampled, and how old its weights are."""
+        return batch.metrics
+
+    def finish(self) -> None:
+        """Sample what was begun to its end, with the weights that have begun it."""
         if self._begun is not None:
-            self._play(*self._begun)
+            self._sample(*self._begun)
             self._begun = None
 
-    def _play(self, update: int, version: int) -> None:
-        """Play the batch of an update, unless it waits already."""
-        if update not in self._waiting:
+    def _sample(self, request: RolloutRequest, version: int) -> None:
+        """Sample the batch of an update, unless it waits already."""
+        if request.update not in self._waiting:
             timer = Timer()
-            batch = self.source.batch(update, timer)
-            self._waiting[update] = Waiting(batch, version, timer.seconds)
+            batch = self.source.sample(request, timer)
+            # Collected now, as only the first process writes the checkpoint that the batch may be part of.
+            batch.gather(request.size)
+            if processes.rank() == 0:
+                batch.metrics = self.source.metrics(batch)
+            self._waiting[request.update] = Waiting(batch, version, timer.seconds)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits after the last complete update, in the first process: text, numbers and containers.
 
-        Before the first update nothing waits: a run that goes on from there plays it again.
+        Before the first update nothing waits: a run that goes on from there samples it again.
         """
-        update = self.source.learner.updates
-        last = min(update + self.lag, self.updates) if update else 0
+        update = self.learner.updates
+        last = min(update + self.lag, len(self.batches)) if update else 0
         return {"batches": [self._row(of) for of in range(update + 1, last + 1)]}
 
     def _row(self, update: int) -> dict[str, Any]:
@@ -123,8 +163,7 @@ class Lagged:
                     "that one, or begin anew"
                 )
             rollouts = list(map(from_text, row["texts"]))
-            lessons = self.source.rewarded([rollouts[place] for place in shares[rank]])
-            writes = (rollouts, row["metrics"], shares) if rank == 0 else ([], row["metrics"], ())
-            self._waiting[row["update"]] = Waiting(
-                Batch(lessons, *writes), row["version"], row["seconds"]
-            )
+            batch = TrainBatch([[rollouts[place] for place in shares[rank]]])
+            if rank == 0:
+                batch.rollouts, batch.shares, batch.metrics = rollouts, shares, row["metrics"]
+            self._waiting[row["update"]] = Waiting(batch, row["version"], row["seconds"])

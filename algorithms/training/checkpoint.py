@@ -18,6 +18,11 @@ from typing import IO, Any
 
 logger = logging.getLogger(__name__)
 
+ADDED_KEYS: Mapping[str, Mapping[str, Any]] = {
+    "warm_start": {"samples": 8, "rounds": 1, "min_reward": None, "disjoint": False},
+}
+"""Keys of nested counters that checkpoints of earlier versions lack, with the values that these versions had."""
+
 NAME = re.compile(r"(update|best)-(\d{6,})(?:\.\d{6,})?")
 
 
@@ -73,6 +78,12 @@ def read_counters(checkpoint: Path) -> dict[str, Any]:
     """Read the counters alone."""
     counters: dict[str, Any] = json.loads((checkpoint / "counters.json").read_text("utf-8"))
     return counters
+
+
+def with_current_keys(counters: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate the counters of a checkpoint of an earlier version to the present keys."""
+    added = {key: {**new, **counters[key]} for key, new in ADDED_KEYS.items() if key in counters}
+    return {**counters, **added}
 
 
 def latest(folder: Path) -> Path | None:

@@ -1,31 +1,25 @@
-"""The saving of a run: the state that it continues from, and its best policies."""
+"""Checkpoints of a run: the state that it continues from, and its best policies."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rewards.refitting import RewardModelUpdater
-from llm_decpomdp.algorithms.rewards.reward_model import RewardModel
+from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.algorithms.training.async_rollouts import Lagged
-from llm_decpomdp.algorithms.training.base_models import base_models, require_same_models
-from llm_decpomdp.algorithms.training.curriculum import Curriculum
-from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
-from llm_decpomdp.algorithms.training.interruption import uninterrupted
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
+from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
-from llm_decpomdp.algorithms.training.sft import SupervisedTraining
-from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.policy import Policy, PretrainedPolicy, Stateful, TrainablePolicy
+from llm_decpomdp.utils.storage import RunFolder
 
 logger = logging.getLogger(__name__)
 
@@ -40,119 +34,130 @@ FREE = (
 )
 """Options that a run may change when it goes on: its records and its length."""
 
+BaseModels = Mapping[str, Mapping[str, str]]
+"""For each policy the `name` and `weights` (a digest) of its model, and the `revision` of a model on the hub."""
+
 PATIENCE = 20
 """Minimum ratio of the time between two checkpoints by time to the time of writing one."""
 
 
-class CheckpointManager:
-    """Writes and reads the checkpoints of a learner; the first of several processes alone writes.
+class CheckpointManager(TrainerCallback):
+    """Writes and reads the checkpoints of a run, and locks its folder; only the first process writes.
+
+    A checkpoint holds the learner, the policies that learn, policies that continue from what they have said, and
+    every callback with a `state_key`.
 
     Args:
-        folder: The run's `checkpoints/`.
-        learner: The learner to save.
-        options: The number of checkpoints to keep, and the identity of the run.
-        policies: All policies of the team, by name.
-        warm_start: What comes before the first update, if anything does.
-        reward_model: What the learner is given scores of, if that is not the task's reward.
-        refitting: What fits it anew, if it changes.
-        lagged: What holds the batches of later updates, if any wait.
-        curriculum: What draws problems by measured pass rates, if anything does.
+        folder: The run folder.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        learner: BaseLearner,
-        options: TrainerOptions,
-        policies: Mapping[str, Policy],
-        warm_start: SupervisedTraining | ExpertIteration | None = None,
-        reward_model: RewardModel | None = None,
-        refitting: RewardModelUpdater | None = None,
-        lagged: Lagged | None = None,
-        curriculum: Curriculum | None = None,
-    ) -> None:
-        self.folder = folder
-        self.warm_start = warm_start
-        self.curriculum = curriculum
-        self.learner = learner
-        parts = {"warm_start": warm_start, "reward_model": refitting, "waiting": lagged}
-        self._parts: dict[str, Stateful] = {
-            "learner": learner,
-            **{name: part for name, part in parts.items() if part is not None},
-        }
-        self.options = options
+    def __init__(self, folder: RunFolder) -> None:
+        self.run_folder, self.folder = folder, folder.checkpoints
         self.newest: int | None = None
         """The newest update with a checkpoint, if any."""
+        self._lock = ExitStack()
         self._saved: tuple[int, int] | None = None
         self._saved_at, self._seconds_of_saving = time.monotonic(), 0.0
-        self._torn = False  # True while weights or records are those of no complete update
+
+    def on_init_end(self, trainer: Trainer) -> None:
+        """Note what the run is of, before anything of it changes."""
+        self.trainer, self.learner, self.options = trainer, trainer.learner, trainer.options
+        policies = distinct_policies(trainer.team)
         self._partners = {
             name: policy
             for name, policy in policies.items()
             if isinstance(policy, Stateful) and not isinstance(policy, TrainablePolicy)
         }
-        self._mark()
-        self.base_models = base_models(policies)
+        self._parts: dict[str, Stateful] = {"learner": self.learner}
+        self._parts |= {part.state_key: part for part in trainer.callbacks if part.state_key}
+        self.base_models = describe_base_models(policies)
         """The frozen models of the policies."""
-        self._identity = {
-            "algorithm": learner.algorithm.name,
+        options = {**asdict(self.options), **asdict(self.learner.options)}
+        self._identity: dict[str, Any] = {
+            "algorithm": self.learner.algorithm.name,
             "policies": sorted(policies),
-            **{name: value for name, value in asdict(options).items() if name not in FREE},
-            **{name: value for name, value in asdict(learner.options).items() if name not in FREE},
-            **({} if warm_start is None else {"warm_start": asdict(warm_start.options)}),
-            **({} if reward_model is None else {"reward_model_is": reward_model.fingerprint}),
+            **{name: value for name, value in options.items() if name not in FREE},
+        }
+        for part in trainer.callbacks:
+            self._identity |= part.identity
+        self.on_update_end(trainer)
+
+    def on_update_end(self, trainer: Trainer) -> None:
+        """Note the state of the partners: what they say later is not saved with this update."""
+        self._partner_states = {
+            name: policy.state_dict() for name, policy in self._partners.items()
         }
 
-    def require_room(self) -> None:
-        """Check that the disk will hold all checkpoints at once, before anything is spent on them.
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Lock the folder, and check that the disk will hold all checkpoints of a new run at once.
 
         Raises:
-            OSError: If it won't.
+            FolderInUse: If another process writes to the folder.
+            OSError: If the disk has no room, before anything is spent.
         """
+        self._lock_folder()
+        if self.newest is not None:
+            return
         parameters = [p for policy in self.learner.policies.values() for p in policy.parameters()]
         saves = self.options.checkpoint_every or self.options.checkpoint_minutes
         number = self.options.keep_checkpoints if saves else 0
-        # A new one comes before an old one goes.
+        # A new checkpoint is written before an old one is removed.
         size = (number + 1) * checkpoint_bytes(parameters)
         if self.options.keep_best:
             size += 2 * state_bytes(parameters)
         require_room(self.folder.parent, size, "the run with its checkpoints")
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        """Change weights and records in this context, from those of one complete update to those of the next.
+    def _lock_folder(self) -> None:
+        if processes.rank() == 0:
+            self._lock.enter_context(self.run_folder.locked())
 
-        It isn't interrupted, but may fail: then nothing more can be saved.
-        """
-        with uninterrupted():
-            self._torn = True
-            yield
-            self._mark()
-            self._torn = False
+    def on_train_end(self, trainer: Trainer) -> None:
+        """Unlock the folder."""
+        self._lock.close()
 
-    def _mark(self) -> None:
-        """Note that an update is complete: what is sampled or measured later is not saved with it."""
-        self._partner_states = {
-            name: policy.state_dict() for name, policy in self._partners.items()
-        }
-        self._measured = self.curriculum.state_dict() if self.curriculum else None
-
-    def save_if_due(self, total: int) -> None:
-        """Write a checkpoint of the last complete update or step if the options want one.
+    def on_step_end(self, trainer: Trainer) -> None:
+        """Write a checkpoint if the options want one.
 
         With weights in shards all processes call this at the same time; errors as of `save`.
         """
         every, minutes = self.options.checkpoint_every, self.options.checkpoint_minutes
-        update = self.learner.updates
+        update, total = self.learner.updates, trainer.total
         pause = time.monotonic() - self._saved_at
         late = pause >= max(60 * minutes, PATIENCE * self._seconds_of_saving)
         due = bool(every and update and (update % every == 0 or update == total))
         if minutes and not due:
+            # The clocks of processes differ, so the first one decides for all.
             due = processes.compute_on_first(lambda: late) or (
                 update == total and self.newest is not None
             )
         if due:
             self.save()
+
+    def on_evaluate(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
+        """Keep the policies of the best evaluation, if the options want it."""
+        if self.options.keep_best:
+            self.save_best(row["reward_mean"])
+
+    def on_exception(self, trainer: Trainer, failure: BaseException) -> None:
+        """Save the last complete update.
+
+        Raises:
+            Interrupted: If a signal ends the run; names the folder to continue from.
+            OSError: If the disk has no room.
+            RuntimeError: If an update failed half way.
+        """
+        interrupted = isinstance(failure, KeyboardInterrupt)
+        if self.learner.is_sharded:
+            logger.error(
+                "weights in shards are not saved on the way out, as that takes all processes at the same "
+                "time: the newest checkpoint is that of update %s",
+                self.newest,
+            )
+        elif interrupted or self.learner.updates:
+            self.save()
+        saved = self.newest if self.learner.is_sharded else self.learner.updates
+        if interrupted and saved is not None:
+            raise Interrupted(self.run_folder.path, saved, trainer.total) from failure
 
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.
@@ -163,15 +168,15 @@ class CheckpointManager:
             OSError: If the disk has no room for it.
             RuntimeError: If an update failed half way.
         """
-        if self._torn:
+        if not self.trainer.is_complete:
             raise RuntimeError("an update failed half way, and the weights are those of no update")
         first = processes.rank() == 0
         begin = time.monotonic()
-        if (first or self.learner.is_sharded) and self._saved != self._progress:
+        is_new = self._saved != self._progress
+        if is_new and (first or self.learner.is_sharded):
             state = {
                 "policies": self._states(),
                 "partners": self._partner_states,
-                **({} if self._measured is None else {"curriculum": self._measured}),
                 **{name: part.state_dict() for name, part in self._parts.items()},
             }
             if first:
@@ -180,16 +185,18 @@ class CheckpointManager:
                 logger.info("saved %s", checkpoint.save(self.folder, self._counters(), state, keep))
         self._note_saved()
         self._seconds_of_saving = self._saved_at - begin
+        if is_new:
+            self.trainer.notify("on_save")
 
-    def resume(self) -> int:
-        """Load the newest complete checkpoint, and return the number of complete updates.
-
-        Damaged newer ones are set aside.
+    def on_resume(self, trainer: Trainer) -> None:
+        """Lock the folder, and load its newest complete checkpoint; damaged newer ones are set aside.
 
         Raises:
             FileNotFoundError: If there is none.
+            FolderInUse: If another process writes to the folder.
             ValueError: If it is of a run with another algorithm, team or options, but for `FREE` ones.
         """
+        self._lock_folder()
         if processes.rank() == 0:
             checkpoint.set_damaged_aside(self.folder)
         newest = processes.compute_on_first(lambda: checkpoint.latest(self.folder))
@@ -198,8 +205,18 @@ class CheckpointManager:
                 f"no checkpoint to resume from in {self.folder}; start the run again in another folder"
             )
         counters, state = checkpoint.load(newest)
-        if "warm_start" in counters:  # perhaps of a version with fewer options
-            counters["warm_start"] = asdict(WarmStartOptions()) | counters["warm_start"]
+        self._require_same_run(checkpoint.with_current_keys(counters), newest)
+        self._load(state)
+        for name, partner in self._partners.items():
+            partner.load_state_dict(state["partners"][name])
+        self.on_update_end(trainer)
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
+        trainer.num_sft_steps = counters.get("lessons", 0)
+        self._note_saved()
+
+    def _require_same_run(self, counters: dict[str, Any], path: Path) -> None:
+        """Check that a checkpoint is of this run; errors as of `on_resume`."""
         identity = json.loads(json.dumps(self._identity))  # as it is read again
         names = [*identity, *({"warm_start"} & counters.keys() - identity.keys())]
         differing = [name for name in names if counters.get(name) != identity.get(name)]
@@ -207,8 +224,8 @@ class CheckpointManager:
             changes = "; ".join(
                 f"{name} was {counters.get(name)}, not {identity.get(name)}" for name in differing
             )
-            raise ValueError(f"{newest} is of another run: {changes}")
-        require_same_models(counters.get("base_models"), self.base_models, newest)
+            raise ValueError(f"{path} is of another run: {changes}")
+        require_same_models(counters.get("base_models"), self.base_models, path)
         if counters["processes"] != processes.world_size():
             bundled = self.options.starts_per_bundle is not None
             logger.warning(
@@ -218,22 +235,12 @@ class CheckpointManager:
                 if bundled
                 else "it will not equal",
             )
-        self._load(state)
-        for name, partner in self._partners.items():
-            partner.load_state_dict(state["partners"][name])
-        if self.curriculum is not None:
-            self.curriculum.load_state_dict(state["curriculum"])
-        self._mark()
-        for name, part in self._parts.items():
-            part.load_state_dict(state[name])
-        self._note_saved()
-        return self.learner.updates
 
     @property
     def _progress(self) -> tuple[int, int]:
         """Complete updates and, before the first, steps of the warm start."""
         updates = self.learner.updates
-        return updates, self.warm_start.steps if self.warm_start and not updates else 0
+        return updates, 0 if updates else self.trainer.num_sft_steps
 
     def _note_saved(self) -> None:
         self.newest, self._saved = self.learner.updates, self._progress
@@ -287,3 +294,50 @@ class CheckpointManager:
             "base_models": self.base_models,
         }
         return counters | ({"lessons": lessons} if lessons else {}) | self._identity
+
+
+def describe_base_models(policies: Mapping[str, Policy]) -> dict[str, dict[str, str]]:
+    """Describe the frozen model of each policy that has one, by policy."""
+    return {
+        name: dict(policy.base_model)
+        for name, policy in policies.items()
+        if isinstance(policy, PretrainedPolicy) and policy.base_model
+    }
+
+
+def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: Path) -> None:
+    """Check that the frozen models have the same weights as at the start of a run. Their names may differ.
+
+    Args:
+        before: Frozen models in the checkpoint; `None` if an older version without them wrote it.
+        now: Frozen models that were loaded.
+        checkpoint: The checkpoint, for the message.
+
+    Raises:
+        ValueError: If a model has other weights.
+    """
+    if before is None:
+        if now:
+            logger.warning("%s has no digests of its frozen models: not compared", checkpoint)
+        return
+    for policy in (policy for policy in before if policy in now):
+        old, new = before[policy], now[policy]
+        if old["weights"] == new["weights"]:
+            continue
+        if "revision" in old:
+            known = f"revision {old['revision']} of {old['name']!r}"
+            remedy = (
+                f"get it with hf download {old['name']} --revision {old['revision']} --local-dir FOLDER, and "
+                "resume with --override model.name=FOLDER (or policies.<name>.name)"
+            )
+        else:
+            known = f"{old['name']!r} (digest {old['weights'][:12]})"
+            remedy = (
+                "restore its files, or name a folder that has them: --override model.name=FOLDER (or "
+                "policies.<name>.name)"
+            )
+        is_now = new.get("revision") or f"digest {new['weights'][:12]}"
+        raise ValueError(
+            f"{checkpoint} cannot go on: the model {new['name']!r} below the policy of {policy} has other weights "
+            f"({is_now}) than at the start of the run, when it was {known}; {remedy}"
+        )

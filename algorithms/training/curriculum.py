@@ -12,6 +12,7 @@ Measurements fade with every update, as the team changes: what was left out drif
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,15 @@ from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.training.rejection_sampling import pass_rate
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutRequest,
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+    make_request,
+)
+from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.seeding import stream
 
 BAND = (0.1, 0.9)
@@ -32,19 +41,41 @@ FADING = 0.98
 """Factor of all measurements in each update: they halve in 34."""
 
 
-class Curriculum:
-    """Draws the problems of each update, and measures pass rates by what was played.
+NO_SOLVED = (
+    "the environment does not tell which problems are solved (there is no `solved` in its infos)"
+)
+
+
+class CurriculumSource(SourceWrapper):
+    """Draws the problems of each update, and measures pass rates by what was sampled.
 
     Args:
+        source: Samples them.
         problems: Starts of all training problems.
         group_size: Episodes that a visit counts as (G).
         seed: Decides what is drawn, together with the update and all rates before.
+
+    Raises:
+        ValueError: If there is no choice among problems.
     """
 
-    def __init__(self, problems: Sequence[Start], group_size: int, seed: int) -> None:
+    state_key = "curriculum"
+
+    def __init__(
+        self, source: RolloutSource, problems: Sequence[Start], group_size: int, seed: int
+    ) -> None:
+        super().__init__(source, "curriculum=pass_rate")
+        self.needs_last_update = "curriculum=pass_rate"
+        if len(problems) <= max(map(len, source.batches)):
+            raise ValueError(
+                f"{self.needs_last_update} chooses among problems, and an update has all {len(problems)} of the "
+                "run: take fewer problems an update (prompts_per_update), or drop it"
+            )
         self.problems = list(problems)
         self.group_size = group_size
         self.seed = seed
+        self._row: dict[str, float] = {}
+        self._visits: list[tuple[int, float]] = []
         self._places = {start: place for place, start in enumerate(self.problems)}
         self._passed = np.zeros(len(self.problems))
         self._played = np.zeros(len(self.problems))
@@ -53,6 +84,20 @@ class Curriculum:
     def rates(self) -> NDArray[np.float64]:
         """The estimated pass rate of each problem, above 0 and below 1."""
         return (PRIOR + self._passed) / (2 * PRIOR + self._played)
+
+    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+        """Sample as many problems as were asked for, others than these."""
+        starts, self._row = self.draw(request.update, len(request.starts))
+        return self.source.sample(make_request(request.update, starts, request.size), timer)
+
+    def metrics(self, batch: TrainBatch) -> dict[str, float]:
+        """Return what is known of the draw, and the metrics of the other source.
+
+        Raises:
+            ValueError: If the environment does not tell which problems are solved.
+        """
+        self._visits = self.visits(batch.rollouts)
+        return {**self._row, **self.source.metrics(batch)}
 
     def draw(self, update: int, number: int) -> tuple[list[Start], dict[str, float]]:
         """Draw the problems of an update, counted from 1.
@@ -78,15 +123,17 @@ class Curriculum:
         }
         return [self.problems[place] for place in places], row
 
-    def observe(self, rollouts: Sequence[Rollout]) -> None:
-        """Measure by all rollouts of an update, of which the first process alone has those of all.
+    def on_optimizer_step(self, trainer: Trainer, batch: TrainBatch, row: dict[str, Any]) -> None:
+        """Measure by all rollouts of the update."""
+        self.observe(self._visits)
 
-        Raises:
-            ValueError: If the environment does not tell which problems are solved.
-        """
-        visits = processes.compute_on_first(
-            lambda: [(self._places[rollout.start], pass_rate(rollout)) for rollout in rollouts]
-        )
+    def visits(self, rollouts: Sequence[Rollout]) -> list[tuple[int, float]]:
+        """Return the position of each rollout's problem, and its pass rate; errors as of `pass_rate`."""
+        return [(self._places[rollout.start], pass_rate(rollout)) for rollout in rollouts]
+
+    def observe(self, visits: Sequence[tuple[int, float]]) -> None:
+        """Add the pass rates of an update, by the positions of the problems; those of the first process count."""
+        visits = processes.broadcast(visits)
         self._passed *= FADING
         self._played *= FADING
         for place, rate in visits:
@@ -111,27 +158,33 @@ class Curriculum:
         self._passed, self._played = np.array(state["passed"]), np.array(state["played"])
 
 
-def check_curriculum(
-    curriculum: str | None,
-    lag: int,
-    problems: Sequence[Start],
-    batches: Sequence[Sequence[Start]],
-    stored: bool,
-) -> None:
-    """Raise a `ValueError` if there is nothing to draw from, or not in time."""
-    if curriculum is None:
-        return
-    if stored:
-        raise ValueError(
-            f"curriculum={curriculum} means nothing with stored rollouts, as nothing is played: drop it"
-        )
-    if lag:
-        raise ValueError(
-            f"curriculum={curriculum} draws by what the last update has played, which with lag={lag} was sampled "
-            "before it was known: set lag=0, or drop it"
-        )
-    if len(problems) <= max(map(len, batches)):
-        raise ValueError(
-            f"curriculum={curriculum} chooses among problems, and an update has all {len(problems)} of the run: "
-            "take fewer problems an update (prompts_per_update), or drop it"
-        )
+def pass_rate(rollout: Rollout) -> float:
+    """Estimate how often an episode from a rollout's start ends with `solved`.
+
+    A joint sample whose episode is over counts as it ended, and one that goes on as the group that follows it. In
+    a chain one alone is handed on, and stands for all of its group that could have been: the estimate has no bias
+    where that one is drawn at random.
+
+    Raises:
+        ValueError: If the infos have no `solved`.
+    """
+    following: dict[tuple[int, int], float] = {}
+    rate = 0.0
+    for index, group in reversed([*enumerate(rollout.groups)]):  # each comes after its parent
+        known = [following[index, j] for j in range(len(group.joint)) if (index, j) in following]
+        rates = []
+        for j, info in enumerate(group.infos):
+            if not known or group.ended[j]:
+                rates.append(_solved(info))
+            else:
+                rates.append(following.get((index, j), fmean(known)))
+        rate = fmean(rates)
+        if group.parent is not None:
+            following[group.parent] = rate
+    return rate
+
+
+def _solved(info: Mapping[str, float]) -> float:
+    if "solved" not in info:
+        raise ValueError(f"{NO_SOLVED}: a curriculum by pass rate cannot be had")
+    return float(bool(info["solved"]))

@@ -14,9 +14,9 @@ that what is already likely does not drown what is rare.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
@@ -27,10 +27,15 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Timer
+from llm_decpomdp.algorithms.training.curriculum import NO_SOLVED
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
-from llm_decpomdp.algorithms.training.rejection_sampling import Passes, passes
-from llm_decpomdp.algorithms.training.sft import SupervisedTraining
-from llm_decpomdp.algorithms.training.sft_data import GOLD, SFTExample, WarmStartOptions
+from llm_decpomdp.algorithms.training.sft import SFTPhase, SupervisedTraining
+from llm_decpomdp.algorithms.training.sft_data import (
+    GOLD,
+    Demonstration,
+    SFTExample,
+    WarmStartOptions,
+)
 from llm_decpomdp.policy import Completion, Team
 from llm_decpomdp.seeding import stream
 
@@ -40,8 +45,65 @@ EPISODES = RolloutOptions(plan="episodes")
 """Samples of a problem are whole episodes."""
 
 
-class ExpertIteration:
-    """Rounds of sampling and imitation, to a trainer a warm start like any other.
+class Passes(NamedTuple):
+    """The result of a round's sampling."""
+
+    lessons: list[Demonstration]
+    """One for each different passing episode."""
+    episodes: int
+    passed: int
+    """Passing episodes, equal ones counted."""
+    problems: int
+    """Problems with a passing episode."""
+    best: float
+    """The highest reward that an episode ended with."""
+
+    @property
+    def row(self) -> dict[str, float]:
+        """The numbers of the round in `metrics.jsonl`."""
+        return {
+            "sampled_episodes": self.episodes,
+            "pass_rate": self.passed / self.episodes,
+            "solved_problems": self.problems,
+        }
+
+
+def passes(
+    rollouts: Sequence[Rollout], agents: Collection[str], min_reward: float | None = None
+) -> Passes:
+    """Collect the passing episodes of some problems, a lesson for each that differs.
+
+    An episode passes if its last joint sample has `solved` in its infos or, with `min_reward`, earned that much.
+
+    Args:
+        rollouts: Whole episodes, one rollout for each problem.
+        agents: The agents that learn.
+        min_reward: Least reward of the last turn.
+
+    Raises:
+        ValueError: If there is no `min_reward`, and the infos have no `solved`.
+    """
+    lessons: list[Demonstration] = []
+    episodes = passed = problems = 0
+    best = -float("inf")
+    for rollout in rollouts:
+        ends = list(_ends(rollout))
+        different: dict[Any, Demonstration] = {}
+        for index, sample in ends:
+            last = rollout.groups[index]
+            best = max(best, last.rewards[sample])
+            if _passes(last.infos[sample], last.rewards[sample], min_reward):
+                passed += 1
+                lesson = _lesson(rollout, index, sample, agents)
+                different.setdefault(_texts(lesson), lesson)
+        episodes += len(ends)
+        problems += bool(different)
+        lessons += different.values()
+    return Passes(lessons, episodes, passed, problems, best)
+
+
+class ExpertIteration(SFTPhase):
+    """Rounds of sampling and imitation.
 
     Args:
         env: The environment to train in; it is reset.
@@ -232,3 +294,46 @@ def sampling_cost(env: TextEnv, options: WarmStartOptions, problems: int) -> Cos
 def _example(values: Mapping[str, Any]) -> SFTExample:
     """Return the example that `asdict` has taken apart."""
     return SFTExample(**{**values, "completion": Completion(**values["completion"])})
+
+
+def _passes(info: Mapping[str, float], reward: float, min_reward: float | None) -> bool:
+    if min_reward is not None:
+        return reward >= min_reward
+    if "solved" not in info:
+        raise ValueError(
+            f"{NO_SOLVED}: set warm_start.min_reward to the least reward that counts as a pass"
+        )
+    return bool(info["solved"])
+
+
+def _ends(rollout: Rollout) -> Iterator[tuple[int, int]]:
+    """Yield the group and the joint sample that each episode of a rollout ended with."""
+    going = {group.parent for group in rollout.groups}
+    for index, group in enumerate(rollout.groups):
+        yield from ((index, j) for j in range(len(group.joint)) if (index, j) not in going)
+
+
+def _lesson(rollout: Rollout, group: int, sample: int, agents: Collection[str]) -> Demonstration:
+    """Return the agents' prompts and completions on the way to a joint sample, and in it."""
+    examples: list[SFTExample] = []
+    place: tuple[int, int] | None = (group, sample)
+    while place is not None:
+        present = rollout.groups[place[0]]
+        indices = present.joint[place[1]]
+        examples += [
+            SFTExample(agent, present.prompts[agent], completions[g])
+            for (agent, completions), g in zip(present.completions.items(), indices, strict=True)
+            if agent in agents
+        ]
+        place = present.parent
+    return tuple(examples)
+
+
+def _texts(lesson: Demonstration) -> tuple[tuple[str, str, str], ...]:
+    """Return what two equal episodes have in common."""
+    return tuple((example.agent, example.prompt, _text(example)) for example in lesson)
+
+
+def _text(example: SFTExample) -> str:
+    completion = example.completion
+    return completion.text if isinstance(completion, Completion) else completion

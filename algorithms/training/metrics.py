@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.policy import Completion
@@ -61,58 +60,14 @@ def evaluation_metrics(rollouts: Sequence[Rollout]) -> dict[str, Any]:
     `reward_standard_error` belongs to `reward_mean`, `last/reward_standard_error` to
     `last/reward_mean`; both are `None` for a single rollout.
     """
-    means = [_mean(rollout.turns, _rewards) for rollout in rollouts]
-    last = [_mean([rollout.last], _rewards) for rollout in rollouts]
+    means = [turn_mean(rollout.turns, _rewards) for rollout in rollouts]
+    last = [turn_mean([rollout.last], _rewards) for rollout in rollouts]
     return {
         **reward_metrics(rollouts),
         "reward_standard_error": _standard_error(means),
         "last/reward_standard_error": _standard_error(last),
         "n": len(rollouts),
     }
-
-
-def refill_metrics(further: Sequence[Rollout]) -> dict[str, float]:
-    """Count `refilled_starts`, those of further rollouts, and the `refilled_completions` of all agents in them."""
-    completions = _completions(further).values()
-    return {"refilled_starts": len(further), "refilled_completions": sum(map(len, completions))}
-
-
-def score_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Compare the scores of a reward model with the rewards of the task, over joint samples.
-
-    - `reward_model/mean`: as `reward_mean`, of the scores.
-    - `reward_model/correlation`: Pearson's, of score and reward; 0 where one of them is the same throughout.
-    - `reward_model/agreement`: share of the pairs of a group with unequal rewards that the scores order alike,
-      equal scores counted one half; missing where there is no such pair.
-    """
-    groups = _groups(rollouts)
-    pairs = [pair for group in groups for pair in zip(group.scores, group.rewards, strict=True)]
-    scores, rewards = np.array(pairs, dtype=np.float64).T
-    varied = scores.std() > 0 and rewards.std() > 0
-    metrics = {
-        "reward_model/mean": float(
-            np.mean([_mean(rollout.turns, _scores) for rollout in rollouts])
-        ),
-        "reward_model/correlation": float(np.corrcoef(scores, rewards)[0, 1]) if varied else 0.0,
-    }
-    orders = np.concatenate([_orders(group) for group in groups])
-    if len(orders):
-        metrics["reward_model/agreement"] = float(np.mean((1 + orders) / 2))
-    return metrics
-
-
-def _orders(group: Group) -> NDArray[np.float64]:
-    """Return 1 for each pair of joint samples that score and reward order alike, -1 unlike, 0 for equal scores."""
-    by_score, by_reward = (
-        np.sign(np.subtract.outer(values, values)) for values in (group.scores, group.rewards)
-    )
-    above = by_reward > 0
-    orders: NDArray[np.float64] = by_score[above].astype(np.float64)
-    return orders
-
-
-def _scores(group: Group) -> Sequence[float]:
-    return group.scores
 
 
 def count_tokens(rollouts: Sequence[Rollout]) -> int:
@@ -202,7 +157,7 @@ def _means(prefix: str, rollouts: Sequence[Turns]) -> dict[str, float]:
     values: dict[str, Values] = {"reward_mean": _rewards}
     values |= {key: _info(key) for key in keys}
     return {
-        f"{prefix}{name}": float(np.mean([_mean(turns, of) for turns in rollouts]))
+        f"{prefix}{name}": float(np.mean([turn_mean(turns, of) for turns in rollouts]))
         for name, of in values.items()
     }
 
@@ -211,7 +166,8 @@ def _info(key: str) -> Values:
     return lambda group: [info[key] for info in group.infos]
 
 
-def _mean(turns: Turns, of: Values) -> float:
+def turn_mean(turns: Turns, of: Values) -> float:
+    """Compute the mean over the joint samples of a group, then over the groups of a turn, then over turns."""
     return float(
         np.mean([np.mean([np.mean(of(group)) for group in turn]) for turn in turns if turn])
     )

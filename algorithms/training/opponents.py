@@ -1,4 +1,4 @@
-"""The comparator of a run that learns from pairs, where it is a team of its own, which plays beside the other."""
+"""Opponents: pairs are made with what another team, which plays the same starts, says."""
 
 from __future__ import annotations
 
@@ -14,10 +14,19 @@ from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
 from llm_decpomdp.algorithms.preferences.stored import tokenised
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
+from llm_decpomdp.algorithms.rollouts.cost import run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.training.metrics import count_tokens
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutRequest,
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+)
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.branching import seed_noise
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute
@@ -26,47 +35,82 @@ from llm_decpomdp.seeding import stream
 logger = logging.getLogger(__name__)
 
 
-class Comparator:
-    """A team that stays as it is, and plays the starts of another one, from random streams of its own.
+class OpponentSource(SourceWrapper):
+    """Adds what another team says in the same starts, which stays as it is, from random streams of its own.
 
     Args:
+        source: Samples what the team that learns says.
         env: The environment.
-        team: Its policies, one for each agent.
-        learners: The team that learns. What the comparator's agents say has the tokens that were sampled where
-            both have one vocabulary, and else those that the learner's policy makes of the text.
+        opponents: A policy for each agent. What they say has the tokens that were sampled where both have one
+            vocabulary, and else those that the learner's policy makes of the text.
+        team: The team that learns.
         options: How to sample: as the team that learns.
+
+    Raises:
+        ValueError: If a first prompt is too long for an opponent.
     """
 
-    def __init__(self, env: TextEnv, team: Team, learners: Team, options: TrainerOptions) -> None:
-        self.env = env
-        self.team = team
-        self.options = options
-        self._tokenising = {
+    def __init__(
+        self,
+        source: RolloutSource,
+        env: TextEnv,
+        opponents: Team,
+        team: Team,
+        options: TrainerOptions,
+    ) -> None:
+        super().__init__(source, "a comparator's team")
+        require_short(env, opponents, source.starts)
+        self.env, self.opponents, self.options = env, opponents, options
+        size = options.group_size
+        self.cost = run_cost(env, env, options, size, source.batches, episodes=0, comparator=True)
+        self._tokenizers = {
             agent: policy
-            for agent, policy in learners.items()
-            if isinstance(policy, TrainablePolicy) and not _read_alike(policy, team[agent])
+            for agent, policy in team.items()
+            if isinstance(policy, TrainablePolicy)
+            and not _share_vocabulary(policy, opponents[agent])
         }
         self._rng = np.random.default_rng(0)
-        if self._tokenising:
+        if self._tokenizers:
             logger.warning(
                 "what the comparator says is tokenised anew for %s, as its models have other tokens",
-                ", ".join(self._tokenising),
+                ", ".join(self._tokenizers),
             )
 
-    def beside(
-        self, rollout_batch: UpdateBatch, rollouts: Sequence[Rollout], timer: Timer
-    ) -> list[Rollout]:
-        """Return the rollouts of a bundle, each with what this team plays from its start.
-
-        In a tree that is a whole tree, as what follows counts there; in a chain the first turn alone.
+    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+        """Sample the starts of a request, and the same starts with the opponents.
 
         Raises:
             TypeError: If an agent's policy makes no tokens of texts, and has to.
         """
+        parts = self.source.sample(request, timer).parts
+        sampled = (rollouts for rollouts in parts if rollouts)
+        added = iter(
+            [
+                self.add_opponents(rollout_batch, rollouts, timer)
+                for rollout_batch, rollouts in zip(
+                    request.rollout_batches(self.options), sampled, strict=True
+                )
+            ]
+        )
+        parts = [next(added) if rollouts else [] for rollouts in parts]
+        return TrainBatch(parts, [parts])
+
+    def metrics(self, batch: TrainBatch) -> dict[str, float]:
+        """Count the tokens of the opponents."""
+        rollouts = [one.comparator for one in batch.rollouts if one.comparator is not None]
+        return {**self.source.metrics(batch), "comparator_tokens": count_tokens(rollouts)}
+
+    def add_opponents(
+        self, rollout_batch: UpdateBatch, rollouts: Sequence[Rollout], timer: Timer
+    ) -> list[Rollout]:
+        """Return the rollouts of a bundle, each with what the opponents say from its start.
+
+        In a tree that is a whole tree, as what follows counts there; in a chain the first turn alone.
+        """
         options, starts = self.options, rollout_batch.starts
         if rollout_batch.has_own_streams:
             seed_policies(
-                self.team,
+                self.opponents,
                 rollout_batch.seed,
                 "comparator",
                 *rollout_batch.names,
@@ -84,74 +128,68 @@ class Comparator:
             )
         size, rng = options.group_size, self._rng
         rollout_options: RolloutOptions = options
-        if options.plan != "tree":  # pairs are made of the first group, so nothing follows it
+        if options.plan != "tree":
+            # Pairs are made of the first group, so nothing is played after it.
             rollout_options = RolloutOptions(
                 joint_mode=options.joint_mode,
                 num_partners=options.num_partners,
                 early_termination_threshold=-sys.float_info.max,
             )
-        rivals = collect_rollouts(
-            self.env, self.team, starts, rollout_options, group_size=size, rng=rng, timer=timer
+        others = collect_rollouts(
+            self.env, self.opponents, starts, rollout_options, group_size=size, rng=rng, timer=timer
         )
         return [
-            replace(rollout, comparator=self._readable(rival))
-            for rollout, rival in zip(rollouts, rivals, strict=True)
+            replace(rollout, comparator=self._with_own_tokens(other))
+            for rollout, other in zip(rollouts, others, strict=True)
         ]
 
-    def _readable(self, rollout: Rollout) -> Rollout:
+    def _with_own_tokens(self, rollout: Rollout) -> Rollout:
         """Return a rollout whose first completions have tokens of the policies that learn."""
         first, *later = rollout.groups
-        return replace(rollout, groups=(self._with_tokens(first), *later))
-
-    def _with_tokens(self, group: Group) -> Group:
         completions = {
             agent: tuple(
-                c if c.skipped else tokenised(c, policy, agent) for c in group.completions[agent]
+                c if c.skipped else tokenised(c, policy, agent) for c in first.completions[agent]
             )
-            for agent, policy in self._tokenising.items()
+            for agent, policy in self._tokenizers.items()
         }
-        return replace(group, completions={**group.completions, **completions})
+        first = replace(first, completions={**first.completions, **completions})
+        return replace(rollout, groups=(first, *later))
 
 
-def _read_alike(one: Policy, other: Policy) -> bool:
+def _share_vocabulary(one: Policy, other: Policy) -> bool:
     first, second = (policy_attribute(policy, "vocabulary") for policy in (one, other))
     return first is not None and bool(first == second)
 
 
 def check_comparator(
-    options: LearnerOptions,
-    team: Team | None,
-    batches: Sequence[Sequence[Start]],
-    stored: bool,
-    refitted: bool = False,
+    learner: LearnerOptions, options: TrainerOptions, source: RolloutSource, opponents: Team | None
 ) -> None:
     """Raise a `ValueError` if a run cannot compare as its options say.
 
     Args:
-        options: Those of the learner.
-        team: The comparator's policies, if it is a team of its own.
-        batches: The starts of each update.
-        stored: Whether rollouts are stored, and none played.
-        refitted: Whether the rewards that are learned are those of a reward model that is fitted anew.
+        learner: Options of the learner.
+        options: Options of the run.
+        source: The rollouts of the team that learns.
+        opponents: The team that `comparator` names, if it names one.
     """
-    name = options.comparator
-    if (team is None) != (options.named_comparator is None):
+    name = learner.comparator
+    if (opponents is None) != (learner.named_comparator is None):
         raise ValueError(
-            f"comparator={name} and a comparator's team need each other: give the Trainer the team that the "
-            "option names, or set comparator=current"
+            f"comparator={name} and a comparator's team need each other: give the team that the option names, or "
+            "set comparator=current"
         )
     if name == CURRENT:
         return
-    if stored:
+    if not source.is_sampled:
         raise ValueError(
             f"comparator={name} means nothing with stored rollouts, as nothing is sampled: set comparator=current"
         )
-    if name == HISTORY and refitted:
+    if name == HISTORY and options.reward_model_every:
         raise ValueError(
             "comparator=history compares returns of different updates, and a reward model that is fitted anew "
             "scores them on different scales: set reward_model_every=0, or name a team as comparator"
         )
-    if any(start == Start() for batch in batches for start in batch):
+    if Start() in source.starts:
         raise ValueError(
             f"comparator={name} compares answers in the same state: every start needs a seed or a task"
         )

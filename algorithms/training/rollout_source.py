@@ -1,224 +1,356 @@
-"""Where the rollouts of an update come from: they are played, or were stored."""
+"""Where the rollouts of an update come from: sources that wrap each other.
+
+`SampledSource` samples the starts of an update, and each wrapper adds one thing: opponents (`opponents.py`),
+scores of a reward model (`algorithms/rewards/scorer.py`), dynamic sampling (`dynamic_sampling.py`), a curriculum
+(`curriculum.py`) or a fixed lag (`async_rollouts.py`). `StoredSource` samples nothing.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
-
-from typing_extensions import Protocol
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rewards.scorer import RewardModelScorer
-from llm_decpomdp.algorithms.rewards.scores import by_score
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     UpdateBatch,
     WeightSync,
+    check_rollout_worker,
     gather_to_rank0,
     split_into_batches,
 )
+from llm_decpomdp.algorithms.rollouts.cost import RunCost, run_cost
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv
+from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training import metrics
-from llm_decpomdp.algorithms.training.curriculum import Curriculum
-from llm_decpomdp.algorithms.training.dynamic_sampling import draw_replacements, refill
-from llm_decpomdp.algorithms.training.opponents import Comparator
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.seeding import stream
+from llm_decpomdp.policy import Team
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.training.trainer import Trainer
 
 
-class Batch(NamedTuple):
-    """The rollouts of an update."""
+@dataclass(frozen=True)
+class RolloutRequest:
+    """Starts of an update, of which each is to be rolled out once."""
 
-    lessons: list[Rollout]
-    """Those that this process learns from, as its learner is given them."""
-    rollouts: list[Rollout]
-    """All of the update, of all processes, as they were played; the first process alone has those that were."""
-    metrics: dict[str, float]
-    """What was special about them, in the first process."""
-    shares: Sequence[Sequence[int]] = ()
-    """Places in `rollouts` of the lessons of each process, if they were played; in the first one."""
+    update: int
+    """Counted from 1."""
+    starts: Sequence[Start]
+    """Those of all processes."""
+    parts: Sequence[Sequence[Start]]
+    """Those of this process, by bundle; a part may be empty."""
+    size: int | None = None
+    """Most starts of a bundle; `None` for one bundle of each process."""
+    round: int = 0
+    """Round of dynamic sampling; 0 for the starts that an update begins with."""
 
+    def rollout_batches(self, options: TrainerOptions, views: bool = False) -> list[UpdateBatch]:
+        """Return the bundles of this process that are not empty.
 
-class Source(Protocol):
-    """Gives the rollouts of each update."""
-
-    def batch(self, update: int, timer: Timer) -> Batch:
-        """Return the rollouts of an update, counted from 1; the clock is given the seconds of each activity."""
-        ...
-
-    def complete(self) -> None:
-        """Play to the end what was begun for later updates: the weights are about to change."""
-        ...
-
-
-class Stored:
-    """Rollouts that were stored.
-
-    Args:
-        updates: Those of each update.
-    """
-
-    def __init__(self, updates: Sequence[Sequence[Rollout]]) -> None:
-        self.updates = updates
-
-    def batch(self, update: int, timer: Timer) -> Batch:
-        """Return the rollouts of an update, counted from 1."""
-        rollouts = list(self.updates[update - 1])
-        return Batch(processes.shard(rollouts), rollouts, {})
-
-    def complete(self) -> None:
-        """Do nothing: there is nothing to play."""
-
-
-class Played:
-    """Rollouts that a rollout worker plays, in batches with random streams of their own.
-
-    Args:
-        rollout_worker: Plays them.
-        options: How to sample.
-        batches: Starts of each update.
-        problems: Starts that `refill` draws from.
-        learner: Says which rollouts teach nothing, and whether it needs views.
-        judge: Gives scores, by which the learner learns, if there is one.
-        comparator: Plays beside the team, if pairs are made with what it says.
-        curriculum: Draws the problems of each update in place of those of `batches`, as many, if there is one.
-    """
-
-    def __init__(
-        self,
-        rollout_worker: WeightSync,
-        options: TrainerOptions,
-        batches: Sequence[Sequence[Start]],
-        problems: Sequence[Start],
-        learner: BaseLearner,
-        judge: RewardModelScorer | None,
-        comparator: Comparator | None = None,
-        curriculum: Curriculum | None = None,
-    ) -> None:
-        self.rollout_worker = rollout_worker
-        self.options = options
-        self.batches = batches
-        self.problems = problems
-        self.learner = learner
-        self.judge = judge
-        self.comparator = comparator
-        self.curriculum = curriculum
-
-    def batch(self, update: int, timer: Timer) -> Batch:
-        """Play the rollouts of an update, counted from 1, and those in place of what teaches nothing."""
-        options, starts = self.options, self.batches[update - 1]
-        size, row = options.starts_per_bundle, dict[str, float]()
-        if self.curriculum:
-            starts, row = self.curriculum.draw(update, len(starts))
-        rollout_batches = split_into_batches(starts, size)
-
-        def play(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Rollout]]:
-            return self._play(update, number, parts, timer)
-
-        def has_learning_signal(rollout: Rollout) -> bool:
-            return self.learner.has_learning_signal(*self.rewarded([rollout]))
-
-        rolled = play(0, processes.shard(rollout_batches))
-        rounds = [rolled]
-        if options.refill:
-            rng = stream(options.seed, "refill", update)
-            fresh = draw_replacements(self.problems, starts, rng, len(rollout_batches))
-            mine = processes.shard(fresh)
-            rolled, extra = refill(rolled, options.refill, mine, has_learning_signal, play)
-            rounds.append(extra)
-        lessons = [rollout for of_bundle in rolled for rollout in of_bundle]
-        played = [_collected(part, lessons, size) for part in rounds]
-        rollouts = [rollout for part in played for rollout, _, _ in part]
-        if options.refill:
-            row |= metrics.refill_metrics([rollout for rollout, _, _ in played[1]])
-        if self.curriculum:
-            self.curriculum.observe(rollouts)
-        if self.judge and processes.rank() == 0:
-            row |= metrics.score_metrics(rollouts)
-        if self.comparator:
-            rivals = [rollout.comparator for rollout in rollouts if rollout.comparator is not None]
-            row["comparator_tokens"] = metrics.count_tokens(rivals)
-        shares = _shares([lesson for part in played for _, *lesson in part])
-        return Batch(self.rewarded(lessons), rollouts, row, shares)
-
-    def prefetch(self, update: int) -> None:
-        """Let the rollout worker begin with an update, counted from 1, whose `batch` is asked for next."""
-        starts = self.batches[update - 1]
-        parts = processes.shard(split_into_batches(starts, self.options.starts_per_bundle))
-        rollout_batches = self._bundles(update, 0, parts)
-        self.rollout_worker.prefetch(
-            [rollout_batch for rollout_batch in rollout_batches if rollout_batch.starts]
-        )
-
-    def complete(self) -> None:
-        """Do nothing: whatever is played is asked for."""
-
-    def _bundles(
-        self, update: int, number: int, parts: Sequence[Sequence[Start]]
-    ) -> list[UpdateBatch]:
-        """Return a round of the bundles of this process, of which some may be empty."""
-        options = self.options
+        Args:
+            options: How to sample.
+            views: Whether a critic will read the states.
+        """
         return [
             UpdateBatch(
                 seed=options.seed,
                 index=processes.rank() + place * processes.world_size(),
                 starts=tuple(starts),
-                update=update,
+                update=self.update,
                 options=options,
                 group_size=options.group_size,
-                views=self.learner.critic is not None,
-                round=number,
+                views=views,
+                round=self.round,
             )
-            for place, starts in enumerate(parts)
+            for place, starts in enumerate(self.parts)
+            if starts
         ]
 
-    def _play(
-        self, update: int, number: int, parts: Sequence[Sequence[Start]], timer: Timer
-    ) -> list[list[Rollout]]:
-        """Play a round of the bundles of this process."""
-        rollout_batches = self._bundles(update, number, parts)
-        rolled = self.rollout_worker.sample(
-            [rollout_batch for rollout_batch in rollout_batches if rollout_batch.starts], timer
-        )
-        if self.comparator:
-            going = (rollout_batch for rollout_batch in rollout_batches if rollout_batch.starts)
-            rolled = [
-                self.comparator.beside(rollout_batch, rollouts, timer)
-                for rollout_batch, rollouts in zip(going, rolled, strict=True)
-            ]
-        if self.judge:
-            with timer("judging"):
-                rolled = [self.judge.judged(rollouts) for rollouts in rolled]
-        of_bundle = iter(rolled)
-        return [
-            next(of_bundle) if rollout_batch.starts else [] for rollout_batch in rollout_batches
-        ]
 
-    def rewarded(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+def make_request(update: int, starts: Sequence[Start], size: int | None) -> RolloutRequest:
+    """Split the starts of an update into bundles of at most `size`, or one a process, and share them out."""
+    return RolloutRequest(update, starts, processes.shard(split_into_batches(starts, size)), size)
+
+
+@dataclass
+class TrainBatch:
+    """The rollouts of an update."""
+
+    parts: list[list[Rollout]]
+    """Those that this process learns from, by bundle."""
+    rounds: list[list[list[Rollout]]] = field(default_factory=list)
+    """All that this process has sampled, by round and bundle, until `gather` collects it."""
+    rollouts: list[Rollout] = field(default_factory=list)
+    """All that was sampled, of all processes, in the first one: the first round, then what later rounds added."""
+    num_resampled: int = 0
+    """Number of those that later rounds added, in the first process."""
+    shares: Sequence[Sequence[int]] = ()
+    """Positions in `rollouts` of what each process learns from, in the first one."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What a source has measured while it sampled."""
+
+    @property
+    def train_rollouts(self) -> list[Rollout]:
+        """The rollouts that this process learns from."""
+        return list(chain.from_iterable(self.parts))
+
+    def gather(self, size: int | None) -> None:
+        """Collect what all processes have sampled in the first one; all processes call this once.
+
+        Args:
+            size: Starts of a bundle, as of `make_request`.
+        """
+        if not self.rounds:  # stored, or collected before
+            return
+        rank = processes.rank()
+        places = {id(rollout): place for place, rollout in enumerate(self.train_rollouts)}
+        collected = [
+            gather_to_rank0(
+                [[(rollout, rank, places.get(id(rollout))) for rollout in part] for part in parts],
+                size,
+            )
+            for parts in self.rounds
+        ]
+        sampled = list(chain.from_iterable(collected))
+        self.rollouts = [rollout for rollout, _, _ in sampled]
+        self.num_resampled = sum(map(len, collected[1:]))
+        shares: list[dict[int, int]] = [{} for _ in range(processes.world_size())]
+        for position, (_, process, place) in enumerate(sampled):
+            if place is not None:
+                shares[process][place] = position
+        self.shares = [[share[place] for place in sorted(share)] for share in shares]
+        self.rounds = []
+
+
+class RolloutSource(TrainerCallback, ABC):
+    """Gives the rollouts of each update. As a callback it may keep a state and learn from each update."""
+
+    batches: Sequence[Sequence[Start]]
+    """Starts of each update of the run."""
+    starts: Sequence[Start] = ()
+    """All starts that may be sampled."""
+    cost: RunCost | None = None
+    """Upper bound of the cost of all sampling; `None` where nothing is known of it."""
+    is_sampled = True
+    """False if nothing is sampled, and nothing costs anything."""
+    needs_last_update: str | None = None
+    """The option by which starts depend on what the last update has sampled; `None` if they don't."""
+
+    @abstractmethod
+    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+        """Return the rollouts of a request.
+
+        Args:
+            request: The starts.
+            timer: Is given the seconds of each activity.
+        """
+
+    def metrics(self, batch: TrainBatch) -> dict[str, float]:
+        """Return metrics of a batch that was gathered; the first process alone calls this."""
+        return {}
+
+    def training_view(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
         """Return rollouts as the learner is given them."""
-        return [by_score(rollout) for rollout in rollouts] if self.judge else list(rollouts)
+        return list(rollouts)
+
+    def prefetch(self, request: RolloutRequest) -> None:
+        """Begin with a request that `sample` is asked for next, as far as nobody waits for it; or do nothing."""
+
+    def finish(self) -> None:
+        """Complete what was begun for later updates: the weights are about to change."""
+
+    def close(self) -> None:
+        """End what was started; a further request starts it again."""
 
 
-def _collected(
-    rolled: Sequence[Sequence[Rollout]], lessons: Sequence[Rollout], size: int | None
-) -> list[tuple[Rollout, int, int | None]]:
-    """Collect the rollouts of all processes in the first, each with its process and its place in its lessons."""
-    places, rank = {id(lesson): place for place, lesson in enumerate(lessons)}, processes.rank()
-    of_bundles = [
-        [(rollout, rank, places.get(id(rollout))) for rollout in rollouts] for rollouts in rolled
-    ]
-    return gather_to_rank0(of_bundles, size)
-
-
-def _shares(lessons: Sequence[Sequence[int | None]]) -> list[list[int]]:
-    """Return the places of the lessons of each process, among what was played.
+class StoredSource(RolloutSource):
+    """Rollouts that were stored, one for each start of each update.
 
     Args:
-        lessons: Of all that was played, the process and the place in its lessons, if it is one.
+        updates: Those of each update.
     """
-    places: list[dict[int, int]] = [{} for _ in range(processes.world_size())]
-    for place, (rank, lesson) in enumerate(lessons):
-        if lesson is not None:
-            places[rank or 0][lesson] = place
-    return [[of_one[lesson] for lesson in sorted(of_one)] for of_one in places]
+
+    is_sampled = False
+
+    def __init__(self, updates: Sequence[Sequence[Rollout]]) -> None:
+        self.updates = updates
+        self.batches = [[rollout.start for rollout in rollouts] for rollouts in updates]
+
+    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+        """Return the rollouts of an update."""
+        rollouts = list(self.updates[request.update - 1])
+        return TrainBatch([processes.shard(rollouts)], rollouts=rollouts)
+
+
+class SampledSource(RolloutSource):
+    """Rollouts that workers sample with the present weights.
+
+    Args:
+        env: The environment.
+        team: A policy for each agent.
+        workers: Samples, in bundles with random streams of their own.
+        learner: Says whether a critic reads the states.
+        options: How to sample.
+        batches: Starts of each update.
+        problems: Further starts that a wrapper may ask for.
+
+    Raises:
+        ValueError: If a batch is empty, a rollout would be absurdly large, the bundles cannot be sampled in any
+            order, or a first prompt is too long for its policy.
+    """
+
+    def __init__(
+        self,
+        env: TextEnv,
+        team: Team,
+        workers: WeightSync,
+        learner: BaseLearner,
+        options: TrainerOptions,
+        batches: Sequence[Sequence[Start]],
+        problems: Sequence[Start] = (),
+    ) -> None:
+        if not batches or not all(batches):
+            raise ValueError(
+                f"each update needs a batch of at least one start, got {len(batches)} batches "
+                f"with {[len(batch) for batch in batches][:10]} starts"
+            )
+        self.env, self.team, self.workers, self.learner = env, team, workers, learner
+        self.options, self.batches = options, batches
+        self.starts = list(dict.fromkeys(chain(*batches, problems)))
+        size = options.starts_per_bundle
+        learner.algorithm.check_rollouts(team, learner.options, options, options.group_size)
+        self.cost = run_cost(env, env, options, options.group_size, batches, episodes=0)
+        check_rollout_worker(workers.rollout_worker, size, team, self.starts)
+        require_short(env, team, self.starts)
+        parts = -(-max(map(len, batches)) // (size or 1))
+        processes.warn_of_idle(parts, "bundles" if size else "starts")
+
+    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+        """Sample the starts of this process."""
+        sampled = iter(self.workers.sample(self._bundles(request), timer))
+        parts = [next(sampled) if starts else [] for starts in request.parts]
+        return TrainBatch(parts, [parts])
+
+    def prefetch(self, request: RolloutRequest) -> None:
+        """Let the workers begin with a request."""
+        self.workers.prefetch(self._bundles(request))
+
+    def _bundles(self, request: RolloutRequest) -> list[UpdateBatch]:
+        return request.rollout_batches(self.options, views=self.learner.critic is not None)
+
+    def on_resume(self, trainer: Trainer) -> None:
+        """Give the workers the weights of the checkpoint, whatever they had before."""
+        self.workers.reload()
+
+    def close(self) -> None:
+        """End what the workers have started."""
+        self.workers.close()
+
+
+class SourceWrapper(RolloutSource):
+    """A source around another one, which it changes in one respect.
+
+    Args:
+        source: The other one.
+        option: The option that asks for the wrapper, for the message.
+
+    Raises:
+        ValueError: If the other one samples nothing.
+    """
+
+    def __init__(self, source: RolloutSource, option: str) -> None:
+        if not source.is_sampled:
+            raise ValueError(
+                f"{option} means nothing with stored rollouts, as nothing is sampled: drop it"
+            )
+        self.source = source
+        self.batches, self.starts = source.batches, source.starts
+        self.cost = source.cost
+        self.needs_last_update = source.needs_last_update
+
+    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+        """Return what the other source samples."""
+        return self.source.sample(request, timer)
+
+    def metrics(self, batch: TrainBatch) -> dict[str, float]:
+        """Return the metrics of the other source."""
+        return self.source.metrics(batch)
+
+    def training_view(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """Return rollouts as the other source gives them to the learner."""
+        return self.source.training_view(rollouts)
+
+    def prefetch(self, request: RolloutRequest) -> None:
+        """Let the other source begin with a request."""
+        self.source.prefetch(request)
+
+    def finish(self) -> None:
+        """Let the other source complete what it has begun."""
+        self.source.finish()
+
+    def close(self) -> None:
+        """End what the other source has started."""
+        self.source.close()
+
+
+def make_source(
+    source: RolloutSource,
+    env: TextEnv,
+    team: Team,
+    learner: BaseLearner,
+    options: TrainerOptions,
+    *,
+    problems: Sequence[Start] = (),
+    opponents: Team | None = None,
+    can_prefetch: bool = False,
+) -> RolloutSource:
+    """Wrap a source as the options say; a feature that is off is not even imported.
+
+    The order matters: opponents are scored, too; what scores teach decides what is sampled again; a curriculum
+    chooses what all of that works on; and a lag holds whole batches back.
+
+    Args:
+        source: Samples, or holds what was stored.
+        env: The environment.
+        team: The team that learns.
+        learner: Its learner.
+        options: How to sample.
+        problems: Starts that dynamic sampling and curricula draw from; by default those of `source`.
+        opponents: The team that `comparator` of the learner's options names.
+        can_prefetch: Whether workers can sample while the learner learns.
+
+    Raises:
+        ValueError: If an option does not fit the source.
+    """
+    problems = list(problems or source.starts)
+    if opponents is not None or learner.options.comparator != "current":
+        from llm_decpomdp.algorithms.training.opponents import OpponentSource, check_comparator
+
+        check_comparator(learner.options, options, source, opponents)
+        if opponents is not None:
+            source = OpponentSource(source, env, opponents, team, options)
+    if options.reward_model is not None:
+        from llm_decpomdp.algorithms.rewards.scorer import make_scored_source
+
+        source = make_scored_source(source, env, team, options)
+    if options.refill:
+        from llm_decpomdp.algorithms.training.dynamic_sampling import DynamicSamplingSource
+
+        source = DynamicSamplingSource(source, learner, problems, options.refill, options.seed)
+    if options.curriculum is not None:
+        from llm_decpomdp.algorithms.training.curriculum import CurriculumSource
+
+        source = CurriculumSource(source, problems, options.group_size, options.seed)
+    if options.lag:
+        from llm_decpomdp.algorithms.training.async_rollouts import AsyncSource
+
+        # With several steps a batch, or weights in shards, weights change before all rollouts are there.
+        one_step = learner.options.updates_per_batch == 1 and not learner.is_sharded
+        source = AsyncSource(source, learner, options.lag, can_prefetch and one_step)
+    return source

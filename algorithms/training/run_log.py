@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.training.metrics import BEFORE, WARM_START, episode_row
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
+from llm_decpomdp.algorithms.training.metrics import BEFORE, episode_row
+from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
 from llm_decpomdp.utils.text import duration
 
@@ -27,94 +30,95 @@ MOSTLY = 0.5
 """Share of completions at the token limit from which on that is likely why."""
 
 Row = Mapping[str, Any]
-"""A row of `metrics.jsonl` of kind `train`."""
-
-Listener = Callable[[Mapping[str, Any]], None]
-"""Receives each row of `metrics.jsonl` once it is written, and must not raise."""
+"""A row of `metrics.jsonl`."""
 
 
-class RunLog:
+class RunLog(TrainerCallback):
     """Writes `metrics.jsonl` and `episodes.jsonl`, in the first of several processes alone.
 
     Args:
         folder: The run folder.
-        updates: All updates of the run.
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
-        record_tokens: Whether `episodes.jsonl` holds token ids and log-probabilities.
     """
 
-    def __init__(
-        self, folder: RunFolder, updates: int, progress: bool | None, record_tokens: bool = False
-    ) -> None:
+    def __init__(self, folder: RunFolder, progress: bool | None = None) -> None:
         self.folder = folder
-        self.record_tokens = record_tokens
-        self.listeners: Sequence[Listener] = ()
-        self.bar = _progress_bar(progress if processes.rank() == 0 else False)
-        """A context manager: shown within it."""
-        self._task = self.bar.add_task("training", total=updates, note="")
-        self._total = updates
+        self._lock = ExitStack()
+        self._bar = _progress_bar(progress if processes.rank() == 0 else False)
         self._signal = SignalMonitor()
         self._begin, self._made = time.perf_counter(), 0  # of the updates of this session
+        self._resumed = False
 
-    @property
-    def begun(self) -> bool:
-        """True if there are rows already."""
-        return processes.broadcast(self.folder.metrics.exists())
+    def on_init_end(self, trainer: Trainer) -> None:
+        """Set the length of the progress bar."""
+        self._task = self._bar.add_task("training", total=trainer.total, note="")
 
-    def write(
-        self, update: int, kind: str, row: Mapping[str, Any], rollouts: Sequence[Rollout]
-    ) -> None:
-        """Add the row and the rollouts of an update or an evaluation, `kind` being `train` or `eval`."""
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Lock the folder, and show the progress bar.
+
+        Raises:
+            FileExistsError: If the folder holds a run that was not resumed.
+            FolderInUse: If another process writes to the folder.
+        """
+        if processes.rank() == 0:
+            self._lock.enter_context(self.folder.locked())
+        if not self._resumed and processes.broadcast(self.folder.metrics.exists()):
+            raise FileExistsError(
+                f"{self.folder.path} already holds a run: resume it or choose another folder"
+            )
+        self._bar.start()
+
+    def on_save(self, trainer: Trainer) -> None:
+        """Note that the rows are those of this run, which may go on."""
+        self._resumed = True
+
+    def on_train_end(self, trainer: Trainer) -> None:
+        """Unlock the folder, and end the progress bar."""
+        self._bar.stop()
+        self._lock.close()
+
+    def on_log(self, trainer: Trainer, row: Row, rollouts: Sequence[Rollout] = ()) -> None:
+        """Write a row of metrics, and its rollouts to `episodes.jsonl`."""
         if processes.rank() > 0:
             return
-        entry = {"update": update, "kind": kind, **row}
-        append_json_line(self.folder.metrics, entry)
+        update, kind = row["update"], row["kind"]
+        append_json_line(self.folder.metrics, row)
         for rollout in rollouts:
-            episode = episode_row(rollout, update, kind, self.record_tokens)
+            episode = episode_row(rollout, update, kind, trainer.options.record_tokens)
             append_json_line(self.folder.episodes, episode)
-        for listener in self.listeners:
-            listener(entry)
+        if "reward_mean" not in row:  # a step of supervised learning
+            return
         notes = [f"mean reward {row['reward_mean']:.3f}"]
         if kind == "train":
             self._made += 1
             doubts, speed = _doubts(row), f"{row['tokens_per_second']:.0f} tokens/s"
             note = ", ".join([f"reward {row['reward_mean']:.3f}", speed, *doubts])
-            self.bar.update(self._task, advance=1, note=note)
-            notes += [*doubts, *self._time_left(update)]
+            self._bar.update(self._task, advance=1, note=note)
+            notes += [*doubts, *self._time_left(trainer.total - update)]
         elif not self._made:
             self._begin = time.perf_counter()  # the first evaluation is over
         logger.info("update %d, %s: %s", update, kind, ", ".join(notes))
         if kind == "train":
             self._signal.observe(row)
 
-    def _time_left(self, update: int) -> list[str]:
+    def _time_left(self, updates: int) -> list[str]:
         """Estimate the time of the remaining updates at the pace so far, with the evaluations between them."""
         pace = (time.perf_counter() - self._begin) / self._made
-        updates = self._total - update
         return [f"about {duration(pace * updates)} left"] if updates else []
 
-    def write_lesson(self, row: Mapping[str, Any], total: int) -> None:
-        """Add the row of a step of the warm start, of `total` steps."""
-        if processes.rank() > 0:
-            return
-        entry = {"update": 0, "kind": WARM_START, **row}
-        append_json_line(self.folder.metrics, entry)
-        for listener in self.listeners:
-            listener(entry)
-        losses = [f"{key} {value:.3f}" for key, value in row.items() if key.startswith("nll/")]
-        logger.info("warm start, step %d of %d: %s", row["step"], total, ", ".join(losses))
-
-    def rewind(self, update: int, lessons: int = 0) -> None:
-        """Drop the rows after the checkpoint of an update, or, of update 0, of a step of the warm start.
+    def on_resume(self, trainer: Trainer) -> None:
+        """Drop the rows after the checkpoint of an update, or, of update 0, of a step of supervised learning.
 
         An evaluation after the update is dropped with it: it may not have been written in full.
         """
-        self.bar.reset(self._task, completed=update, note="")
+        update = trainer.learner.updates
+        self._resumed = True
+        self._bar.reset(self._task, completed=update, note="")
         if processes.rank() == 0:
             keep_json_lines(
                 self.folder.metrics,
                 lambda row: (
-                    row.get("step", 1) <= lessons
+                    row.get("step", 1) <= trainer.num_sft_steps
                     if row["kind"] in BEFORE and not update
                     else _precedes(row, row["kind"], update)
                 ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -19,12 +20,16 @@ from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
 from llm_decpomdp.algorithms.rollouts.long_prompts import overflow
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.training.callbacks import Evaluation, TrainerCallback
+from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
+from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
 from llm_decpomdp.algorithms.training.sft_data import (
     Demonstration,
     SFTExample,
     WarmStartOptions,
     batches,
 )
+from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import (
     Completion,
     Team,
@@ -35,6 +40,88 @@ from llm_decpomdp.policy import (
 logger = logging.getLogger(__name__)
 
 
+class SFTPhase(TrainerCallback, ABC):
+    """Steps of supervised learning before the first update, with the run's log and checkpoints."""
+
+    state_key = "warm_start"
+    options: WarmStartOptions
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """Number of complete steps."""
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """Number of all steps that are known of."""
+
+    @property
+    @abstractmethod
+    def done(self) -> bool:
+        """True if no step is left."""
+
+    def announce(self) -> None:
+        """Log the cost of the phase before it begins, if it has any beside its steps."""
+
+    def prepare(self, timer: Timer) -> None:
+        """Do what comes before a step; the timer is given the seconds of each activity."""
+
+    @abstractmethod
+    def accumulate(self) -> dict[str, float]:
+        """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
+
+        Raises:
+            FloatingPointError: If the loss or a gradient isn't finite.
+        """
+
+    @abstractmethod
+    def step(self) -> None:
+        """Step along the gradient."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The options, which a run keeps."""
+        return {"warm_start": asdict(self.options)}
+
+    def on_resume(self, trainer: Trainer) -> None:
+        """Tell the trainer how many steps are done."""
+        trainer.num_sft_steps = self.steps
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Take the remaining steps, after an evaluation of the untrained team."""
+        if trainer.learner.updates:
+            return
+        trainer.activity = "the warm start"
+        if not self.steps:
+            if processes.rank() == 0:
+                self.announce()
+            for callback in trainer.callbacks:
+                if isinstance(callback, Evaluation):
+                    callback.evaluate(trainer, UNTRAINED)
+        while not self.done:
+            timer = Timer()
+            self.prepare(timer)
+            with timer("learning"):
+                row = self.accumulate()
+            row |= {f"{activity}_seconds": seconds for activity, seconds in timer.seconds.items()}
+            with trainer.updating():
+                self.step()
+                trainer.num_sft_steps = self.steps
+                trainer.log(WARM_START, row)
+            if processes.rank() == 0:
+                losses = [f"{key} {row[key]:.3f}" for key in row if key.startswith("nll/")]
+                values = row["step"], self.total, ", ".join(losses)
+                logger.info("warm start, step %d of %d: %s", *values)
+            trainer.notify("on_step_end")
+        # The learner's optimizers may hold copies of the weights in higher precision.
+        trainer.learner.reload_master_weights()
+        if trainer.options.checkpoint_every:
+            for callback in trainer.callbacks:
+                if isinstance(callback, CheckpointManager):
+                    callback.save()
+
+
 class Encoded(NamedTuple):
     """An example in the tokens of its agent's policy."""
 
@@ -43,7 +130,7 @@ class Encoded(NamedTuple):
     completion: Completion
 
 
-class SupervisedTraining:
+class SupervisedTraining(SFTPhase):
     """Steps of supervised learning, of all policies of a team that can be trained.
 
     Args:
@@ -70,8 +157,7 @@ class SupervisedTraining:
         self.options = options
         self.max_grad_norm = max_grad_norm
         self.policies = trainable_policies(team)
-        self.steps = 0
-        """Number of complete steps."""
+        self._steps = 0
         trained = {
             agent: policy for agent in team if (policy := _trained(self.policies, team[agent]))
         }
@@ -79,8 +165,7 @@ class SupervisedTraining:
         self._lessons = [lesson for lesson in encoded if lesson]
         self._agents: dict[str, TrainablePolicy] = trained
         self._batches = list(batches(len(self._lessons), options, seed))
-        self.total = len(self._batches)
-        """Number of all steps."""
+        self._total = len(self._batches)
         about = {
             key: v for key, v in asdict(options).items() if key != "disjoint"
         }  # about what follows
@@ -105,12 +190,19 @@ class SupervisedTraining:
             )
 
     @property
+    def steps(self) -> int:
+        """Number of complete steps."""
+        return self._steps
+
+    @property
+    def total(self) -> int:
+        """Number of all steps."""
+        return self._total
+
+    @property
     def done(self) -> bool:
         """True if no step is left."""
         return self.steps >= self.total
-
-    def prepare(self, timer: Timer) -> None:
-        """Do what comes before a step: nothing, as the lessons are there."""
 
     def accumulate(self) -> dict[str, float]:
         """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
@@ -163,7 +255,7 @@ class SupervisedTraining:
         """Step along the gradient; the last step frees the optimizers' memory."""
         for optimizer in self._optimizers.values():
             optimizer.step()
-        self.steps += 1
+        self._steps += 1
         if self.done:
             self._optimizers = {}
 
@@ -183,9 +275,9 @@ class SupervisedTraining:
         Raises:
             ValueError: If it is not done, and the lessons or their order were others.
         """
-        self.steps, total = state["steps"], state["total"]
+        self._steps, total = state["steps"], state["total"]
         if self.steps >= total:
-            self.total = total
+            self._total = total
             return
         if state["fingerprint"] != self._fingerprint:
             raise ValueError(

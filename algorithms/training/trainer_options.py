@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
-from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options, option
 
@@ -75,20 +72,3 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
             f"refill={rollouts.refill} asks which starts teach nothing before the critic has read them: set "
             "refill=0, or use an algorithm without a critic"
         )
-
-
-def check_run(
-    rollouts: TrainerOptions,
-    updates: UpdateOptions,
-    batches: Sequence[Sequence[Start]],
-    eval_starts: Sequence[Start],
-) -> None:
-    """Raise a `ValueError` if a run's options do not fit together, or its starts not them."""
-    if not batches or not all(batches):
-        raise ValueError(
-            f"each update needs a batch of at least one start, got {len(batches)} batches "
-            f"with {[len(batch) for batch in batches][:10]} starts"
-        )
-    if rollouts.keep_best and not eval_starts:
-        raise ValueError("keep_best compares evaluations, and there are no eval_starts")
-    check_credit(rollouts, updates)

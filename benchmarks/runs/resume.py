@@ -16,6 +16,7 @@ from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
+from llm_decpomdp.benchmarks.runs.build import make_training
 from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
@@ -27,7 +28,6 @@ from llm_decpomdp.benchmarks.runs.train import (
     check_machine,
     finish,
     has_results,
-    make_trainer,
     shard,
 )
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
@@ -110,13 +110,13 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         # After an update none are left to learn.
         lessons = [] if warm and updates else run.lessons()
         shard(run.config, team)
-        trainer = make_trainer(run, team, folder, lessons)
+        training = make_training(run, team, folder, lessons)
         with as_run_errors():
-            done_before = trainer.resume()
+            done_before = training.trainer.resume()
         logger.info("continuing after update %d of %d", done_before, len(run.batches))
         if processes.rank() == 0:
             _note(folder, run, record, updates, overrides)
-        return finish(run, trainer, folder)
+        return finish(run, training, folder)
 
 
 def _read_manifest(folder: RunFolder) -> dict[str, Any]:

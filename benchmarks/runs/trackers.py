@@ -21,11 +21,14 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
+from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of, tracker_class
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
@@ -142,9 +145,7 @@ CLASSES: Mapping[str, Callable[..., Tracker]] = dict(
 
 
 @contextmanager
-def tracking(
-    wanted: Mapping[str, Any], run: RunFolder, config: Row
-) -> Iterator[list[Callable[[Row], None]]]:
+def tracking(wanted: Mapping[str, Any], run: RunFolder, config: Row) -> Iterator[list[Feed]]:
     """Open trackers, and close them at the end.
 
     Args:
@@ -153,13 +154,13 @@ def tracking(
         config: Its configuration, for those who keep it.
 
     Yields:
-        Functions to give each row of `metrics.jsonl` to.
+        Callbacks of the trainer, which pass each row on.
 
     Raises:
         RunError: If one cannot begin.
     """
     with ExitStack() as stack:
-        feeds: list[Callable[[Row], None]] = []
+        feeds: list[Feed] = []
         for name, options in options_of(wanted).items():
             try:
                 begin = CLASSES.get(name) or tracker_class(name)
@@ -169,18 +170,18 @@ def tracking(
                     f"output.trackers: {name} cannot begin: {type(error).__name__}: {error}"
                 ) from error
             stack.callback(feed.close)
-            feeds.append(feed.take)
+            feeds.append(feed)
         yield feeds
 
 
-class Feed:
+class Feed(TrainerCallback):
     """Passes rows on to a tracker, until that fails."""
 
     def __init__(self, name: str, tracker: Tracker) -> None:
         self._name = name
         self._tracker: Tracker | None = tracker
 
-    def take(self, row: Row) -> None:
+    def on_log(self, trainer: Trainer, row: Row, rollouts: Sequence[Rollout] = ()) -> None:
         """Pass a row of `metrics.jsonl` on."""
         self._attempt(lambda tracker: tracker.log(values_of(row), step_of(row)))
 

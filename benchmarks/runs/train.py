@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.agents.saved_team import check_target, load_saved_team, save_team
-from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.agents.saved_team import check_target, save_team
 from llm_decpomdp.algorithms.training.sft_data import PASSES
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
@@ -20,20 +19,17 @@ from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.samplers import check_interpreter
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import long_prompts as prompts
-from llm_decpomdp.benchmarks.runs.crews import make_rollout_worker
+from llm_decpomdp.benchmarks.runs.build import Training, make_training
 from llm_decpomdp.benchmarks.runs.failures import FAILURES, message_of, open_folder
 from llm_decpomdp.benchmarks.runs.manifest import manifest
-from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arranged, resolve
-from llm_decpomdp.benchmarks.runs.trackers import tracking
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, resolve
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import PromptTooLong, Team
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
-    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
+    from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
     from llm_decpomdp.algorithms.training.sft_data import Demonstration
-    from llm_decpomdp.algorithms.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +41,7 @@ class Result:
     config: Config
     folder: RunFolder
     summary: dict[str, Any]
-    """Returned by `Trainer.run_updates`."""
+    """The number of `updates`, and what `RunLog.summary` tells."""
     team: Path
     """The folder of the trained team, if the configuration wants it saved."""
 
@@ -90,7 +86,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
         run = prompts.without_long_prompts(run, team)
         shard(run.config, team)
         folder = folder if first else RunFolder(path)
-        trainer = make_trainer(run, team, folder, lessons)
+        training = make_training(run, team, folder, lessons)
         if first:
             _clear(folder)
             write_atomically(folder.config, run.config.to_yaml())
@@ -101,11 +97,11 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
                     run.train_env, team, run.problems[0] if run.pairs else run.batches[0][0]
                 ),
                 "from": origin,
-                "base_models": trainer.base_models,
-                "kl_reference": trainer.learner.references,
+                "base_models": training.checkpoints.base_models,
+                "kl_reference": training.trainer.learner.references,
             }
             folder.write_manifest(about)
-        return finish(run, trainer, folder)
+        return finish(run, training, folder)
 
 
 def check_machine(run: ResolvedRun) -> None:
@@ -120,7 +116,7 @@ def check_machine(run: ResolvedRun) -> None:
     check_interpreter(run.config)
 
 
-def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
+def finish(run: ResolvedRun, training: Training, folder: RunFolder) -> Result:
     """Run the updates that are left, and save what the configuration wants.
 
     Raises:
@@ -130,17 +126,21 @@ def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
     """
     from llm_decpomdp.algorithms.learning import distributed as processes
 
-    config = run.config
-    trackers = config.output.trackers if processes.rank() == 0 else {}
+    config, trainer, saves = run.config, training.trainer, training.checkpoints
     try:
-        with tracking(trackers, folder, asdict(config)) as listeners:
-            summary = trainer.run_updates(listeners)
+        with ExitStack() as stack:
+            if config.output.trackers and processes.rank() == 0:
+                from llm_decpomdp.benchmarks.runs.trackers import tracking
+
+                callbacks = tracking(config.output.trackers, folder, asdict(config))
+                trainer.callbacks.extend(stack.enter_context(callbacks))
+            trainer.train()
     except FAILURES as error:
-        raise RunError(_with_remedy(error, trainer.saved, folder.path)) from error
+        raise RunError(_with_remedy(error, saves.newest, folder.path)) from error
     except Exception as error:  # a mistake in code of the user's own
-        if trainer.saved:
+        if saves.newest:
             error.add_note(
-                f"update {trainer.saved} is saved; to continue from it: --resume {folder.path}"
+                f"update {saves.newest} is saved; to continue from it: --resume {folder.path}"
             )
         raise
     if config.output.save_final_model and config.learner.shards > 1:
@@ -148,8 +148,9 @@ def finish(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Result:
 
         unshard_team(trainer.team)
     if processes.rank() == 0 and config.output.save_final_model:
-        with _unsaved(run, trainer, folder):
-            _save_team(run, trainer, folder)
+        with _unsaved(run, saves, folder):
+            _save_team(run, training, folder)
+    summary = {"updates": trainer.learner.updates, **training.log.summary()}
     processes.shutdown()
     return Result(config, folder, summary, final_folder(config, folder.path))
 
@@ -180,7 +181,7 @@ def _with_remedy(error: Exception, saved: int | None, path: Path) -> str:
 
 
 @contextmanager
-def _unsaved(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Iterator[None]:
+def _unsaved(run: ResolvedRun, checkpoints: CheckpointManager, folder: RunFolder) -> Iterator[None]:
     """Turn what keeps the trained team from being saved into a `RunError` that says how to save it later."""
     from safetensors import SafetensorError
 
@@ -189,13 +190,11 @@ def _unsaved(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Iterator[
     except (OSError, RuntimeError, SafetensorError) as error:  # of a full disk any of them
         if not run.config.output.keep_best and run.config.learner.shards == 1:
             with suppress(OSError):
-                trainer.save()
+                checkpoints.save()
         path = final_folder(run.config, folder.path)
         reason = f"all updates are done, but the trained team cannot be saved in {path}: {error}"
-        if trainer.saved:
-            remedy = (
-                f"Update {trainer.saved} is saved. Free some space, then: --resume {folder.path}"
-            )
+        if checkpoints.newest:
+            remedy = f"Update {checkpoints.newest} is saved. Free some space, then: --resume {folder.path}"
         elif run.config.output.keep_best:
             remedy = (
                 f"Its weights are in {folder.checkpoints}: eval --team {folder.path} takes them"
@@ -205,12 +204,12 @@ def _unsaved(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> Iterator[
         raise RunError(f"{reason}. {remedy}") from error
 
 
-def _save_team(run: ResolvedRun, trainer: Trainer, folder: RunFolder) -> None:
+def _save_team(run: ResolvedRun, training: Training, folder: RunFolder) -> None:
     """Save the final team, or the best one if the configuration keeps it."""
     if run.config.output.keep_best:
-        best = trainer.load_best()
+        best = training.checkpoints.load_best()
         logger.info("the best team is that of update %d", best["update"])
-    save_team(trainer.team, final_folder(run.config, folder.path), run.team.agents)
+    save_team(training.trainer.team, final_folder(run.config, folder.path), run.team.agents)
 
 
 def new_folder(config: Config, name: str) -> Path:
@@ -269,85 +268,6 @@ def _clear(folder: RunFolder) -> None:
 def final_folder(config: Config, run: Path) -> Path:
     """Return the folder for the trained team of a run in the folder `run`."""
     return Path(config.output.save_path or run / "final_model")
-
-
-def make_trainer(
-    run: ResolvedRun, team: Team, folder: RunFolder, lessons: Sequence[Demonstration] | None
-) -> Trainer:
-    """Build the trainer of a run.
-
-    Args:
-        run: The run.
-        team: A policy for each agent.
-        folder: The run folder.
-        lessons: Those of the warm start, none if it is done or samples its own; `None` without one.
-
-    Raises:
-        RunError: If the environment, the team and the configuration do not fit together.
-    """
-    from llm_decpomdp.algorithms.preferences.stored import with_tokens
-    from llm_decpomdp.algorithms.training.trainer import Trainer
-
-    algorithm, env = run.config.algorithm, run.config.env
-    if algorithm.plan == "chain" and env.discount < 1 and env.num_turns > 1:
-        logger.warning(
-            "env.discount=%s has no effect on learning in a chain, which credits each turn with its own "
-            "reward; set algorithm.plan=tree for returns over turns",
-            env.discount,
-        )
-    try:
-        warm_start = None if lessons is None else _warm_start(run, team, lessons)
-        return Trainer(
-            run.train_env,
-            team,
-            ALGORITHMS[algorithm.name],
-            run.learner,
-            run.trainer,
-            batches=run.batches,
-            eval_starts=run.eval_starts,
-            folder=folder,
-            eval_env=run.eval_env,
-            warm_start=warm_start,
-            problems=run.problems,
-            stored=arranged(run.config, with_tokens(run.pairs, team)),
-            comparator=_comparator(run),
-            rollout_worker=make_rollout_worker(run, team),
-        )
-    except (ValueError, TypeError) as error:
-        raise RunError(str(error)) from error
-
-
-def _comparator(run: ResolvedRun) -> Team | None:
-    """Load the team that pairs are made with, if the run names one."""
-    folder = run.learner.named_comparator
-    if folder is None:
-        return None
-    try:
-        return load_saved_team(
-            folder,
-            device=run.config.model.device,
-            seed=run.config.seed,
-            allow_code=teams.code_of(run.config),
-            allow_endpoints=teams.endpoints_of(run.config),
-        )
-    except (OSError, ImportError) as error:
-        raise RunError(f"cannot load the team in {folder}: {error}") from error
-
-
-def _warm_start(
-    run: ResolvedRun, team: Team, lessons: Sequence[Demonstration]
-) -> SupervisedTraining | ExpertIteration:
-    """Build the warm start of a run; errors as of its class."""
-    from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
-    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
-
-    options, limit, seed = run.config.warm_start, run.learner.max_grad_norm, run.config.seed
-    if options.source == PASSES:
-        problems = run.sampled_problems
-        return ExpertIteration(
-            run.train_env, team, problems, options, max_grad_norm=limit, seed=seed
-        )
-    return SupervisedTraining(team, lessons, options, max_grad_norm=limit, seed=seed)
 
 
 def dry_run(config: Config, name: str) -> Iterator[str]:

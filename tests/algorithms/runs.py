@@ -24,9 +24,24 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    LocalRolloutWorker,
+    WeightSync,
+    WorkerState,
+)
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training import checkpoint, run_log
+from llm_decpomdp.algorithms.training.callbacks import Evaluation
+from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    SampledSource,
+    StoredSource,
+    make_source,
+)
+from llm_decpomdp.algorithms.training.run_log import RunLog
+from llm_decpomdp.algorithms.training.sft import SFTPhase
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
@@ -55,30 +70,92 @@ def recording_team() -> dict[str, Recording]:
     }
 
 
-def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Trainer:
-    """Build a trainer; `options` are those of the trainer, and any of the other arguments."""
-    eval_env, warm_start = options.pop("eval_env", None), options.pop("warm_start", None)
-    problems, comparator = options.pop("problems", ()), options.pop("comparator", None)
-    rollout_worker, stored = options.pop("rollout_worker", None), options.pop("stored", ())
-    return Trainer(
-        options.pop("env", None) or EchoEnv(2),
-        options.pop("team", None) or make_team(),
-        ALGORITHMS[options.pop("algorithm", "magrpo")],
-        LearnerOptions(**{"learning_rate": 0.05, **options.pop("learner", {})}),
-        eval_starts=options.pop("eval_starts", EVAL_STARTS),
-        trainer_options=TrainerOptions(**{"group_size": 3, **options}),
-        batches=batches,
-        folder=RunFolder(folder),
-        eval_env=eval_env,
-        warm_start=warm_start,
-        problems=problems,
-        comparator=comparator,
-        rollout_worker=rollout_worker,
-        stored=stored,
-    )
+class Run(Trainer):
+    """A trainer with all that a run has, as `benchmarks/runs` builds it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        batches: Sequence[Sequence[Start]],
+        learner: LearnerOptions,
+        options: TrainerOptions,
+        *,
+        env: Any = None,
+        team: Any = None,
+        algorithm: str = "magrpo",
+        eval_env: Any = None,
+        eval_starts: Sequence[Start] = EVAL_STARTS,
+        warm_start: SFTPhase | None = None,
+        problems: Sequence[Start] = (),
+        comparator: Any = None,
+        rollout_worker: Any = None,
+        stored: Sequence[Sequence[Rollout]] = (),
+    ) -> None:
+        env, team = env or EchoEnv(2), team or make_team()
+        eval_env = eval_env or env
+        learns = ALGORITHMS[algorithm].make_learner(team, learner, options.seed)
+        version = lambda: learns.updates + (warm_start.steps if warm_start else 0)  # noqa: E731
+        workers = WeightSync(
+            rollout_worker or LocalRolloutWorker(WorkerState(env, eval_env, team)),
+            learns.policies,
+            version,
+        )
+        drawn = problems if options.refill or options.curriculum else ()
+        source: RolloutSource = (
+            StoredSource(stored)
+            if stored
+            else SampledSource(env, team, workers, learns, options, batches, drawn)
+        )
+        source = make_source(
+            source,
+            env,
+            team,
+            learns,
+            options,
+            problems=problems,
+            opponents=comparator,
+            can_prefetch=rollout_worker is not None,
+        )
+        self.folder, self.batches, self.warm_start = RunFolder(folder), batches, warm_start
+        self.checkpoints, self.run_log = CheckpointManager(self.folder), RunLog(self.folder, False)
+        self.evaluation = Evaluation(eval_env, workers, eval_starts)
+        phases = [] if warm_start is None else [warm_start]
+        callbacks = [self.checkpoints, self.run_log, *phases, self.evaluation]
+        super().__init__(env, team, learns, source, options, callbacks)
+
+    def run_updates(self) -> dict[str, Any]:
+        """Train, and return what the log sums up."""
+        self.train()
+        return self.summary()
+
+    def summary(self) -> dict[str, Any]:
+        """Return the number of updates, and what the log sums up."""
+        return {"updates": self.learner.updates, **self.run_log.summary()}
+
+    @property
+    def saved(self) -> int | None:
+        """The newest update with a checkpoint."""
+        return self.checkpoints.newest
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        self.checkpoints.save()
+
+    def load_best(self) -> dict[str, Any]:
+        """Load the best policies."""
+        return self.checkpoints.load_best()
 
 
-def weights(trainer: Trainer) -> list[torch.Tensor]:
+def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Run:
+    """Build a run; `options` are those of the trainer, and any of the other arguments of `Run`."""
+    names = ("env", "eval_env", "team", "algorithm", "eval_starts", "warm_start", "problems")
+    names += ("comparator", "rollout_worker", "stored")
+    given = {name: options.pop(name) for name in names if name in options}
+    learner = LearnerOptions(**{"learning_rate": 0.05, **options.pop("learner", {})})
+    return Run(folder, batches, learner, TrainerOptions(**{"group_size": 3, **options}), **given)
+
+
+def weights(trainer: Run) -> list[torch.Tensor]:
     policies = trainer.learner.policies.values()
     return [weight.detach() for policy in policies for weight in policy.parameters()]
 
@@ -89,7 +166,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in r.items() if not k.endswith(timed)} for r in read_json_lines(path)]
 
 
-def require_equal(one: Trainer, other: Trainer) -> None:
+def require_equal(one: Run, other: Run) -> None:
     """Check that two runs wrote the same, and left the same weights and optimizers."""
     for name in ("metrics", "episodes"):
         assert rows(getattr(one.folder, name)) == rows(getattr(other.folder, name))
@@ -148,7 +225,7 @@ def run_and_die(folder: Path, moment: str) -> None:
     trainer.run_updates()
 
 
-def sample_and_die(trainer: Trainer) -> None:
+def sample_and_die(trainer: Run) -> None:
     trainer.team["y"].generate = die
     Trainer._train_update(trainer)
 

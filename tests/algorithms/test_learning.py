@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Completion
-from llm_decpomdp.utils.storage import RunFolder
+from tests.algorithms.runs import Run
 
 LETTERS, MARKS = "abcd", "!?*"
 WORDS = {"a": "bd", "b": "da", "c": "ab", "d": "cc"}
@@ -98,16 +96,14 @@ def test_magrpo_takes_a_random_team_from_the_random_level_to_near_the_optimum(
 ) -> None:
     kind = {"alphabet": LETTERS + MARKS, "max_tokens": 2, "width": 32}
     team = {"left": make_policy(seed=1, **kind), "right": make_policy(seed=2, **kind)}
-    trainer = Trainer(
-        ReciteEnv(),
-        team,
-        ALGORITHMS["magrpo"],
+    trainer = Run(
+        tmp_path,
+        [KEYS] * 250,
         LearnerOptions(learning_rate=3e-3),
         TrainerOptions(group_size=32),
-        batches=[KEYS] * 250,
+        env=ReciteEnv(),
+        team=team,
         eval_starts=KEYS * 32,
-        folder=RunFolder(tmp_path),
-        progress=False,
     )
     summary = trainer.run_updates()
     assert summary["first_eval"]["reward_mean"] == pytest.approx(RANDOM_LEVEL, abs=0.04)

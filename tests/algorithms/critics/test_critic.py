@@ -22,12 +22,11 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
 from studies.hypotheses.features import Noise
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
-from tests.algorithms.runs import BATCHES, build, make_team, require_equal
+from tests.algorithms.runs import BATCHES, Run, build, make_team, require_equal
 
 STARTS = [Start(seed=n) for n in range(8)]
 
@@ -286,7 +285,7 @@ def test_the_trainer_records_views_only_for_a_critic() -> None:
 
 
 def test_a_run_with_a_critic_that_was_stopped_equals_one_that_was_not(tmp_path: Path) -> None:
-    def trainer(folder: str, batches: Any) -> Trainer:
+    def trainer(folder: str, batches: Any) -> Run:
         return build(
             tmp_path / folder,
             batches,

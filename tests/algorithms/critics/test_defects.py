@@ -19,17 +19,16 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import evaluation_metrics
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.utils.storage import RunFolder, read_json_lines
+from llm_decpomdp.utils.storage import read_json_lines
 from studies.hypotheses.features import Noise
 from tests.algorithms.conftest import END, EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.critics.test_actor_critic import critic, learner, line
 from tests.algorithms.critics.test_critic import StateEnv, chains
-from tests.algorithms.runs import BATCHES, make_team
+from tests.algorithms.runs import BATCHES, Run, make_team
 
 
 def test_1_a_critic_of_actions_is_refused_and_no_advantage_falls_as_a_critic_becomes_right() -> (
@@ -157,16 +156,16 @@ def test_12_a_critic_that_fails_is_seen_and_is_not_followed() -> None:
 
 
 def test_13_critic_and_optimisers_go_on_from_checkpoints(tmp_path: Path) -> None:
-    def trainer(folder: str, batches: Any) -> Trainer:
-        return Trainer(
-            StateEnv(2),
-            reading_team(),
-            ALGORITHMS["maac"],
+    def trainer(folder: str, batches: Any) -> Run:
+        return Run(
+            tmp_path / folder,
+            batches,
             LearnerOptions(learning_rate=0.05, critic_gate=False),
             TrainerOptions(group_size=1, checkpoint_every=2),
-            batches,
+            env=StateEnv(2),
+            team=reading_team(),
+            algorithm="maac",
             eval_starts=[],
-            folder=RunFolder(tmp_path / folder),
         )
 
     straight = trainer("straight", BATCHES)

@@ -19,10 +19,9 @@ from llm_decpomdp.algorithms.critics.head import ValueHead
 from llm_decpomdp.algorithms.critics.trunk import TrunkHead, TrunkOptimizer
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.critics.readers import HashedParts, reading_team
-from tests.algorithms.runs import BATCHES, build, make_team, require_equal
+from tests.algorithms.runs import BATCHES, Run, build, make_team, require_equal
 
 LORA = {"critic": "joint", "critic_trunk": "lora", "critic_learning_rate": 0.01}
 
@@ -82,7 +81,7 @@ def test_a_trunk_that_does_not_move_is_a_frozen_one(base: Path) -> None:
     assert error(still, trunk) == pytest.approx(error(frozen, policy.features), rel=1e-4)
 
 
-def run(folder: Path, base: Path, updates: int = 4, **options: Any) -> Trainer:
+def run(folder: Path, base: Path, updates: int = 4, **options: Any) -> Run:
     learner = {**LORA, "learning_rate": 0.01, **options.pop("learner", {})}
     batches = [BATCHES[0] * 3] * updates
     return build(folder, batches, team=team(base), learner=learner, eval_starts=[], **options)

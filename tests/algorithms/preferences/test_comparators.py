@@ -22,7 +22,6 @@ from llm_decpomdp.algorithms.rollouts.joint import align
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import SKIPPED
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.preferences.teams import (
@@ -33,7 +32,7 @@ from tests.algorithms.preferences.teams import (
     rollout_of,
     unigram,
 )
-from tests.algorithms.runs import build, require_equal
+from tests.algorithms.runs import Run, build, require_equal
 
 A, B, END = 1, 2, 0
 JOINT = align(2, 2).joint
@@ -149,7 +148,7 @@ def test_without_a_comparator_nothing_is_kept() -> None:
 
 
 def test_a_run_with_a_history_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    def run(name: str, updates: int = 4, **options: Any) -> Trainer:
+    def run(name: str, updates: int = 4, **options: Any) -> Run:
         return build(
             tmp_path / name,
             [[Start(seed=0), Start(seed=1)]] * updates,
@@ -175,7 +174,7 @@ def tiny(seed: int, alphabet: str = "ab") -> Any:
     return tiny_causal_lm(alphabet, Sampling(max_new_tokens=3), width=8, layers=1, seed=seed)
 
 
-def compared_run(folder: Path, rival: Any = None, **options: Any) -> Trainer:
+def compared_run(folder: Path, rival: Any = None, **options: Any) -> Run:
     """A run beside another team, which always says the same unless one is given."""
     team = {"x": tiny(1), "y": tiny(2)}
     return build(
@@ -223,7 +222,7 @@ def test_texts_of_models_with_other_tokens_are_tokenised_anew(
 ) -> None:
     trainer = compared_run(tmp_path, {"x": tiny(3, "ba"), "y": tiny(4)})
     assert "tokenised anew for x," in caplog.text
-    source: Any = trainer._source
+    source: Any = trainer.source
     asked = replace(rollout_of(OWN, JOINT, [0.0, 1.0]), start=Start(seed=0))
     rollout_batch = UpdateBatch(
         seed=0,
@@ -234,7 +233,7 @@ def test_texts_of_models_with_other_tokens_are_tokenised_anew(
         group_size=2,
         views=False,
     )
-    (rollout,) = source.comparator.beside(rollout_batch, [asked], Timer())
+    (rollout,) = source.add_opponents(rollout_batch, [asked], Timer())
     assert rollout.comparator is not None
     (group,) = rollout.comparator.groups  # the first turn alone
     for completion in group.completions["x"]:

@@ -10,17 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.rewards import refitting
+from llm_decpomdp.algorithms.rewards import scorer
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
-from llm_decpomdp.algorithms.rewards.refitting import compared
 from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
-from llm_decpomdp.algorithms.rewards.scorer import RewardModelScorer, load_scorer
+from llm_decpomdp.algorithms.rewards.scorer import (
+    RewardModelScorer,
+    RewardModelUpdater,
+    compared,
+    load_scorer,
+    score_metrics,
+)
 from llm_decpomdp.algorithms.rewards.scores import by_score
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.metrics import score_metrics
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.rewards.reward_models import (
@@ -29,7 +32,8 @@ from tests.algorithms.rewards.reward_models import (
     letters_of,
     write_reward_model,
 )
-from tests.algorithms.runs import BATCHES, build, require_equal, rows, weights
+from tests.algorithms.runs import BATCHES, Run, build, require_equal, rows, weights
+from tests.algorithms.training.test_curriculum import AnySource
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_reward_model(tmp_path_factory.mktemp("judge")))
 
 
-def judged_run(folder: Path, judge: str, **more: Any) -> Trainer:
+def judged_run(folder: Path, judge: str, **more: Any) -> Run:
     return build(folder, team=reading_team(), reward_model=judge, **more)
 
 
@@ -46,7 +50,7 @@ def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -
     starts, crossed = [Start(seed=0)], RolloutOptions(joint_mode="cross")
     rollouts = collect_rollouts(EchoEnv(2), reading_team(), starts, crossed, group_size=4, rng=rng)
     reader = load_scorer(Path(judge), reading_team(), AGENTS)
-    (found,) = reader.judged(rollouts)
+    (found,) = reader.add_scores(rollouts)
     for before, group in zip(rollouts[0].groups, found.groups, strict=True):
         assert group.rewards == before.rewards and len(group.scores) == 16
         for joint, score in zip(group.joint, group.scores, strict=True):
@@ -57,7 +61,7 @@ def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -
             assert score == pytest.approx(expected.item(), abs=1e-5)
     assert [group.rewards for group in by_score(found).groups] == [g.scores for g in found.groups]
     rivals = [replace(rollouts[0], comparator=rollout) for rollout in rollouts] + rollouts
-    beside, alone = (by_score(rollout) for rollout in reader.judged(rivals))
+    beside, alone = (by_score(rollout) for rollout in reader.add_scores(rivals))
     assert beside.comparator == by_score(found) and alone == by_score(found)
 
 
@@ -142,7 +146,7 @@ def test_a_model_that_is_fitted_anew_learns_what_the_first_one_did_not(
     upside_down = comparisons(80, lambda sample: -letters_of(sample))
     wrong = fit_reward_model(upside_down, AGENTS, HashedParts(size=64), RewardModelOptions())
     wrong.save(tmp_path / "wrong.pt")
-    monkeypatch.setattr(refitting, "MOST", 40)
+    monkeypatch.setattr(scorer, "MOST", 40)
     options = {"batches": BATCHES * 3, "group_size": 6, "reward_model_every": 4}
     trainer = judged_run(tmp_path / "run", str(tmp_path / "wrong.pt"), **options)
     trainer.run_updates()
@@ -160,18 +164,18 @@ def test_a_model_stays_as_it_is_while_there_are_few_pairs() -> None:
     pairs = comparisons(80, letters_of)
     features = HashedParts(size=64)
     model = fit_reward_model(pairs, AGENTS, features, RewardModelOptions())
-    refitted = refitting.RewardModelUpdater(RewardModelScorer(model, features), every=1, seed=0)
-    refitted.comparisons = pairs[: refitting.LEAST - 1]
-    assert refitted.observe(1, []) == {} and refitted.judge.model is model
-    refitted.comparisons = pairs[: refitting.LEAST]
-    assert refitted.observe(2, [])["reward_model/pairs"] == refitting.LEAST
-    assert refitted.judge.model is not model
+    source = RewardModelUpdater(AnySource(), RewardModelScorer(model, features), 1, seed=0)
+    source.comparisons = pairs[: scorer.LEAST - 1]
+    assert source.observe(1, []) == {} and source.scorer.model is model
+    source.comparisons = pairs[: scorer.LEAST]
+    assert source.observe(2, [])["reward_model/pairs"] == scorer.LEAST
+    assert source.scorer.model is not model
 
 
 def test_a_model_that_is_fitted_anew_resumes_exactly(
     tmp_path: Path, judge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refitting, "LEAST", 4)
+    monkeypatch.setattr(scorer, "LEAST", 4)
     more = {"reward_model_every": 3, "checkpoint_every": 2, "batches": BATCHES * 2}
     straight = judged_run(tmp_path / "straight", judge, **more)
     straight.run_updates()

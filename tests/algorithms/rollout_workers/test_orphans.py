@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.rollout_workers.test_process_workers import trainer
+from tests.algorithms.runs import Run
 from tests.support.processes import ROOT
 
 psutil = pytest.importorskip("psutil")
@@ -102,7 +102,7 @@ def test_the_run_goes_on_and_nothing_is_left_of_what_was_killed(
 
 def require_same(folder: Path) -> None:
     """Check that a run has played what one process plays."""
-    alone: Trainer = trainer(folder / "alone")
+    alone: Run = trainer(folder / "alone")
     alone.run_updates()
     episodes = folder / "run" / "episodes.jsonl"
     assert episodes.read_bytes() == alone.folder.episodes.read_bytes()

@@ -18,11 +18,10 @@ import torch
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.training.interruption import Interrupted
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import PromptTooLong
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.rollout_workers import worker_states
-from tests.algorithms.runs import build, on_call, rows, weights
+from tests.algorithms.runs import Run, build, on_call, rows, weights
 from tests.support.processes import ROOT, python
 
 OPTIONS: dict[str, Any] = {
@@ -33,11 +32,11 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def trainer(folder: Path, batches: Any = worker_states.BATCHES, **options: Any) -> Trainer:
+def trainer(folder: Path, batches: Any = worker_states.BATCHES, **options: Any) -> Run:
     return build(folder, batches, **{**OPTIONS, **options})
 
 
-def require_same(one: Trainer, other: Trainer) -> None:
+def require_same(one: Run, other: Run) -> None:
     """Check that two runs have left equal bytes of episodes and weights, and equal metrics."""
     assert one.folder.episodes.read_bytes() == other.folder.episodes.read_bytes()
     assert rows(one.folder.metrics) == rows(other.folder.metrics)
@@ -45,7 +44,7 @@ def require_same(one: Trainer, other: Trainer) -> None:
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The run that one process plays alone."""
     run = trainer(tmp_path_factory.mktemp("local"))
     run.run_updates()
@@ -57,14 +56,14 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
 @pytest.mark.parametrize(
     "workers", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
 )
-def test_workers_play_what_one_process_plays(local: Trainer, tmp_path: Path, workers: int) -> None:
+def test_workers_play_what_one_process_plays(local: Run, tmp_path: Path, workers: int) -> None:
     run = trainer(tmp_path, rollout_worker=ProcessRolloutWorkers(worker_states.echo, workers))
     run.run_updates()
     require_same(local, run)
 
 
 def test_a_bundle_whose_worker_is_killed_is_played_again(
-    local: Trainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    local: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()
@@ -97,7 +96,7 @@ def test_a_bundle_that_kills_every_worker_ends_the_run_and_is_named(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_another_number_of_workers(local: Trainer, tmp_path: Path) -> None:
+def test_a_run_goes_on_with_another_number_of_workers(local: Run, tmp_path: Path) -> None:
     rollout_worker: Any = ProcessRolloutWorkers(worker_states.echo, 2)
     first = trainer(tmp_path, rollout_worker=rollout_worker)
     rollout_worker.sample = on_call(

@@ -16,16 +16,16 @@ from llm_decpomdp.algorithms.rollout_workers.ray_workers import (
     RayRolloutWorkers,
     connect,
 )
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.rollout_workers.test_process_workers import require_same, trainer
+from tests.algorithms.runs import Run
 from tests.support.processes import python
 
 slow = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = trainer(tmp_path_factory.mktemp("local"))
     run.run_updates()
     return run
@@ -39,7 +39,7 @@ def rollout_worker(build: Any, workers: int, cluster: Any = None) -> RayRolloutW
 @slow
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_actors_play_what_one_process_plays(
-    local: Trainer, tmp_path: Path, cluster: Any, workers: int
+    local: Run, tmp_path: Path, cluster: Any, workers: int
 ) -> None:
     run = trainer(tmp_path, rollout_worker=rollout_worker(worker_states.echo, workers, cluster))
     run.run_updates()
@@ -48,7 +48,7 @@ def test_actors_play_what_one_process_plays(
 
 @slow
 def test_a_bundle_whose_actor_is_killed_is_played_again(
-    local: Trainer, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
+    local: Run, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()
@@ -64,7 +64,7 @@ def test_a_bundle_whose_actor_is_killed_is_played_again(
 
 @slow
 def test_a_run_goes_on_when_a_node_dies(
-    local: Trainer, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
+    local: Run, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()

@@ -28,7 +28,6 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View, from_
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.interruption import Interrupted
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import Usage
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
@@ -36,19 +35,19 @@ from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical
 from tests.algorithms.rewards.reward_models import write_reward_model
 from tests.algorithms.rollout_workers import worker_states
-from tests.algorithms.runs import build, on_call, recording_team, require_equal, sampled
+from tests.algorithms.runs import Run, build, on_call, recording_team, require_equal, sampled
 from tests.algorithms.training.test_dynamic_sampling import PROBLEMS, SilentEnv
 
 BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(6)]
 CORRECTED = {"correction": "truncate"}
 
 
-def lagged(folder: Path, lag: int = 2, batches: Any = BATCHES, **options: Any) -> Trainer:
+def lagged(folder: Path, lag: int = 2, batches: Any = BATCHES, **options: Any) -> Run:
     given = {"record_tokens": True, "learner": CORRECTED, "eval_every": 2, "team": recording_team()}
     return build(folder, batches, lag=lag, **{**given, **options})
 
 
-def learned_from(trainer: Trainer) -> list[list[Rollout]]:
+def learned_from(trainer: Run) -> list[list[Rollout]]:
     """Let a trainer note what each update learns from."""
     found: list[list[Rollout]] = []
     learn = trainer.learner.accumulate
@@ -61,7 +60,7 @@ def learned_from(trainer: Trainer) -> list[list[Rollout]]:
     return found
 
 
-def train_rows(trainer: Trainer) -> list[dict[str, Any]]:
+def train_rows(trainer: Run) -> list[dict[str, Any]]:
     return [row for row in read_json_lines(trainer.folder.metrics) if row["kind"] == "train"]
 
 
@@ -114,7 +113,7 @@ def test_without_a_lag_nothing_is_new(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = lagged(tmp_path_factory.mktemp("straight"))
     run.run_updates()
     assert all(row["groups_without_signal"] < row["groups"] for row in train_rows(run))
@@ -129,7 +128,7 @@ def interrupt(*_: Any) -> None:
     "call", [12, 18, *(pytest.param(call, marks=pytest.mark.slow) for call in (4, 15, 22))]
 )
 def test_a_run_that_was_stopped_equals_one_that_was_not(
-    straight: Trainer, tmp_path: Path, call: int
+    straight: Run, tmp_path: Path, call: int
 ) -> None:
     stopped = lagged(tmp_path)
     policy: Any = stopped.team["y"]
@@ -161,7 +160,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: str) -> None:
     judge = str(write_reward_model(tmp_path)) if kind == "judged" else None
 
-    def trainer(folder: str) -> Trainer:
+    def trainer(folder: str) -> Run:
         options: dict[str, Any] = {"reward_model": judge, "team": recording_team(), **KINDS[kind]}
         if kind in ("critic", "judged"):
             options["team"] = reading_team()
@@ -174,9 +173,9 @@ def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: s
     straight = trainer("straight")
     straight.run_updates()
     stopped = trainer("stopped")
-    learner, source = stopped.learner, stopped._source
+    learner, source = stopped.learner, stopped.source
     if kind == "several steps":  # nothing is saved of an update that has begun to learn
-        source.source.batch = on_call(5, source.source.batch, fail)  # type: ignore
+        source.source.sample = on_call(5, source.source.sample, fail)  # type: ignore
     else:
         learner.accumulate = on_call(3, learner.accumulate, fail)  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="in update 4"):
@@ -192,7 +191,7 @@ def fail(*_: Any) -> None:
 
 
 def test_a_partner_that_goes_on_from_what_it_said_resumes_with_what_waits(tmp_path: Path) -> None:
-    def trainer(folder: str) -> Trainer:
+    def trainer(folder: str) -> Run:
         texts = [f"{number:b}".replace("0", "a").replace("1", "b") for number in range(1000)]
         return lagged(tmp_path / folder, team={**recording_team(), "y": Replay(texts)})
 
@@ -351,7 +350,7 @@ def test_a_rollout_is_read_as_it_was_written() -> None:
     assert len(rollout.groups) == 2 and rollout.groups[1].parent is not None
 
 
-def test_what_waits_is_saved_once_and_as_text(straight: Trainer, tmp_path: Path) -> None:
+def test_what_waits_is_saved_once_and_as_text(straight: Run, tmp_path: Path) -> None:
     run = lagged(tmp_path, checkpoint_every=1, keep_checkpoints=6)
     run.run_updates()
     require_equal(straight, run)

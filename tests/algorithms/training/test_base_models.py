@@ -16,13 +16,11 @@ from transformers import AutoModelForCausalLM
 from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.base_models import require_same_models
-from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.checkpoint_manager import require_same_models
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.utils.storage import RunFolder
+from tests.algorithms.runs import Run
 
 LORA = {"r": 4, "target_modules": ["q_proj"]}
 
@@ -42,18 +40,17 @@ class Env(ParallelEnv[str, str, str]):
 
 def build(
     base: Path, folder: Path, updates: int, lora: dict[str, Any] | None, **learner: Any
-) -> Trainer:
+) -> Run:
     spec = PolicySpec(name=str(base), lora=lora, max_new_tokens=4, compute_dtype="float32")
-    return Trainer(
-        Env(),
-        load_team({"x": "p"}, {"p": spec}),
-        ALGORITHMS["grpo"],
+    return Run(
+        folder,
+        [[Start(seed=n)] for n in range(updates)],
         LearnerOptions(learning_rate=0.01, **learner),
         TrainerOptions(group_size=4, checkpoint_every=1),
-        [[Start(seed=n)] for n in range(updates)],
-        [],
-        RunFolder(folder),
-        progress=False,
+        env=Env(),
+        team=load_team({"x": "p"}, {"p": spec}),
+        algorithm="grpo",
+        eval_starts=[],
     )
 
 

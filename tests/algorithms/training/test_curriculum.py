@@ -22,8 +22,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
 )
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training import curriculum
-from llm_decpomdp.algorithms.training.curriculum import Curriculum
-from llm_decpomdp.algorithms.training.rejection_sampling import pass_rate
+from llm_decpomdp.algorithms.training.curriculum import CurriculumSource, pass_rate
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
@@ -45,6 +45,19 @@ class SolvedEnv(EchoEnv):
         return *rest, {agent: {**info, "solved": float(self.easy)} for agent, info in infos.items()}
 
 
+class AnySource(RolloutSource):
+    """Of updates of three problems."""
+
+    batches = BATCHES
+
+    def sample(self, request: Any, timer: Any) -> Any:
+        raise NotImplementedError
+
+
+def curriculum_of(problems: list[Start], group_size: int, seed: int) -> CurriculumSource:
+    return CurriculumSource(AnySource(), problems, group_size, seed)
+
+
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Lets rollouts be pairs of a start and a pass rate."""
@@ -53,13 +66,13 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_pass_rate_is_shrunk_towards_a_half_and_fades_back_to_it(played: Any) -> None:
-    drawing = Curriculum(PROBLEMS, 8, 0)
+    drawing = curriculum_of(PROBLEMS, 8, 0)
     assert drawing.rates.tolist() == [0.5] * 12
-    drawing.observe([played(0, 0.0), played(1, 1.0), played(2, 0.25)])
+    drawing.observe(drawing.visits([played(0, 0.0), played(1, 1.0), played(2, 0.25)]))
     rates = [0.25 / 8.5, 8.25 / 8.5, 2.25 / 8.5, 1 / 2]
     assert drawing.rates[:4] == pytest.approx(rates)
     for _ in range(34):
-        drawing.observe([])
+        drawing.observe(drawing.visits([]))
     rates = [0.25 / 4.5, 4.25 / 4.5, 1.25 / 4.5, 1 / 2]
     assert drawing.rates[:4] == pytest.approx(rates, abs=0.01)
 
@@ -71,16 +84,16 @@ def test_the_page_of_metrics_has_the_formula() -> None:
 
 
 def test_one_visit_of_four_episodes_leaves_the_band_if_all_or_none_pass(played: Any) -> None:
-    drawing = Curriculum(PROBLEMS, 4, 0)
-    drawing.observe([played(0, 0.0), played(1, 1.0), played(2, 0.75)])
+    drawing = curriculum_of(PROBLEMS, 4, 0)
+    drawing.observe(drawing.visits([played(0, 0.0), played(1, 1.0), played(2, 0.75)]))
     inside = (drawing.rates >= curriculum.BAND[0]) & (drawing.rates <= curriculum.BAND[1])
     assert inside[:4].tolist() == [False, False, True, True]
 
 
 def test_problems_of_the_band_are_drawn_by_their_variance_and_each_once(played: Any) -> None:
-    drawing = Curriculum(PROBLEMS, 1000, 0)
+    drawing = curriculum_of(PROBLEMS, 1000, 0)
     rates = [0.5, 0.12, 0.88, *[0.0] * 5, *[1.0] * 4]
-    drawing.observe([played(place, rate) for place, rate in enumerate(rates)])
+    drawing.observe(drawing.visits([played(place, rate) for place, rate in enumerate(rates)]))
     counts: Counter[Start] = Counter()
     for update in range(1, 2001):
         draw_share, row = drawing.draw(update, 1)
@@ -93,22 +106,22 @@ def test_problems_of_the_band_are_drawn_by_their_variance_and_each_once(played: 
 
 
 def test_where_the_band_is_too_small_the_nearest_problems_follow(played: Any) -> None:
-    drawing = Curriculum(PROBLEMS, 100, 0)
+    drawing = curriculum_of(PROBLEMS, 100, 0)
     rates = [0.5, 0.05, 0.96, *[0.0] * 9]
-    drawing.observe([played(place, rate) for place, rate in enumerate(rates)])
+    drawing.observe(drawing.visits([played(place, rate) for place, rate in enumerate(rates)]))
     assert drawing.draw(1, 3)[0] == PROBLEMS[:3]
 
 
 def test_a_draw_is_a_function_of_seed_update_and_what_was_measured(played: Any) -> None:
-    first, other = Curriculum(PROBLEMS, 8, 0), Curriculum(PROBLEMS, 8, 1)
+    first, other = curriculum_of(PROBLEMS, 8, 0), curriculum_of(PROBLEMS, 8, 1)
     draws = [first.draw(update, 4)[0] for update in range(1, 9)]
-    assert draws == [Curriculum(PROBLEMS, 8, 0).draw(update, 4)[0] for update in range(1, 9)]
+    assert draws == [curriculum_of(PROBLEMS, 8, 0).draw(update, 4)[0] for update in range(1, 9)]
     assert draws != [other.draw(update, 4)[0] for update in range(1, 9)]
-    first.observe([played(3, 0.5)])
+    first.observe(first.visits([played(3, 0.5)]))
     other.load_state_dict(first.state_dict())
     assert other.rates.tolist() == first.rates.tolist()
     with pytest.raises(ValueError, match="was of 12 problems, and there are 5"):
-        Curriculum(PROBLEMS[:5], 8, 0).load_state_dict(first.state_dict())
+        curriculum_of(PROBLEMS[:5], 8, 0).load_state_dict(first.state_dict())
 
 
 def test_a_run_leaves_out_what_it_never_or_always_solves(tmp_path: Path) -> None:

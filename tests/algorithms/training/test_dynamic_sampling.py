@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.dynamic_sampling import draw_replacements, refill
+from llm_decpomdp.algorithms.training.dynamic_sampling import draw_replacements, resample
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import build, require_equal
@@ -65,14 +65,14 @@ def seeds(rollouts: Sequence[Any]) -> list[int]:
 def test_what_teaches_nothing_is_replaced_round_by_round(
     rounds: int, kept: list[int], further: list[int]
 ) -> None:
-    found = refill(
+    found = resample(
         [play(PROBLEMS[:3])], rounds, [iter(PROBLEMS[4:])], has_learning_signal, play_round
     )
     assert [seeds(rollouts) for (rollouts,) in found] == [kept, further]
 
 
 def test_where_no_problem_is_left_the_rest_stays() -> None:
-    (kept,), (further,) = refill(
+    (kept,), (further,) = resample(
         [play(PROBLEMS[:5])], 5, [iter([Start(seed=7)])], has_learning_signal, play_round
     )
     assert (seeds(kept), seeds(further)) == ([7, 1, 2, 3, 4], [7])
@@ -88,7 +88,7 @@ def test_each_bundle_is_refilled_with_its_own_starts_in_rounds_of_all() -> None:
 
     fresh = [iter(PROBLEMS[4:8:2]), iter(PROBLEMS[5:8:2])]
     rolled = [play(PROBLEMS[:2]), play(PROBLEMS[2:4])]
-    kept, further = refill(rolled, 2, fresh, has_learning_signal, play_and_note)
+    kept, further = resample(rolled, 2, fresh, has_learning_signal, play_and_note)
     assert rounds == [[[Start(seed=4)], [Start(seed=5)]], [[Start(seed=6)], []]]
     assert [seeds(of) for of in kept] == [[6, 1], [5, 3]]
     assert [seeds(of) for of in further] == [[4, 6], [5]]
@@ -121,7 +121,7 @@ def test_a_run_replaces_silent_starts_and_tells_the_cost(tmp_path: Path) -> None
 
 
 def test_the_cost_is_announced_with_all_rounds(tmp_path: Path) -> None:
-    plain, more = (build(tmp_path / str(n), BATCHES, refill=n).cost for n in (0, 2))
+    plain, more = (build(tmp_path / str(n), BATCHES, refill=n).source.cost for n in (0, 2))
     assert plain is not None and more is not None
     assert more.update == plain.update.scaled(3) and more.training == plain.training.scaled(3)
     assert (more.start, more.evaluations) == (plain.start, plain.evaluations)

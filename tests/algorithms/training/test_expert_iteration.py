@@ -11,15 +11,13 @@ import torch
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training.expert_iteration import EPISODES, ExpertIteration
+from llm_decpomdp.algorithms.training.expert_iteration import EPISODES, ExpertIteration, passes
 from llm_decpomdp.algorithms.training.interruption import Interrupted
-from llm_decpomdp.algorithms.training.rejection_sampling import passes
 from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent
-from tests.algorithms.runs import build, interrupt, on_call, require_equal, rows
+from tests.algorithms.runs import Run, build, interrupt, on_call, require_equal, rows
 from tests.algorithms.training.test_metrics import documented, pattern
 from tests.algorithms.training.test_sft import Pupil, pupils
 
@@ -122,7 +120,7 @@ def test_options_of_passes_are_refused_with_other_sources() -> None:
 # --------------------------------------------------------------------------------------------- runs
 
 
-def expert_run(folder: Path, **more: Any) -> Trainer:
+def expert_run(folder: Path, **more: Any) -> Run:
     team = pupils()
     expert = iteration(team, samples=8, rounds=2, batch_size=3)
     defaults = {"checkpoint_every": 1, "eval_starts": [Start(seed=0)]}
@@ -148,12 +146,12 @@ def test_its_rows_are_documented_and_every_documented_key_occurs(
     assert summary["last_warm_start"]["round"] == 2 and summary["first_untrained"]["n"] == 1
 
 
-def trainer_rows(trainer: Trainer) -> list[dict[str, Any]]:
+def trainer_rows(trainer: Run) -> list[dict[str, Any]]:
     return [row for row in read_json_lines(trainer.folder.metrics) if row["kind"] == "warm_start"]
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
     trainer = expert_run(tmp_path_factory.mktemp("straight"))
     trainer.run_updates()
     return trainer
@@ -161,7 +159,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
 
 @pytest.mark.parametrize("moment", ["first", "within", "second round", "sampling", "beginning"])
 def test_a_run_stopped_in_it_goes_on_as_if_it_had_not(
-    tmp_path: Path, straight: Trainer, moment: str
+    tmp_path: Path, straight: Run, moment: str
 ) -> None:
     steps = [row["round"] for row in trainer_rows(straight)]
     second = steps.index(2)
@@ -183,9 +181,7 @@ def test_a_run_stopped_in_it_goes_on_as_if_it_had_not(
     require_equal(again, straight)
 
 
-def test_a_run_that_is_stopped_again_and_again_loses_no_step(
-    tmp_path: Path, straight: Trainer
-) -> None:
+def test_a_run_that_is_stopped_again_and_again_loses_no_step(tmp_path: Path, straight: Run) -> None:
     done = []
     for _ in range(2):
         stopped = expert_run(tmp_path)
@@ -204,7 +200,7 @@ def test_a_run_that_is_stopped_again_and_again_loses_no_step(
     require_equal(again, straight)
 
 
-def test_a_run_stopped_after_it_samples_nothing_again(tmp_path: Path, straight: Trainer) -> None:
+def test_a_run_stopped_after_it_samples_nothing_again(tmp_path: Path, straight: Run) -> None:
     expert_run(tmp_path, batches=straight.batches[:2]).run_updates()
     again = expert_run(tmp_path)
     assert again.resume() == 2

@@ -10,13 +10,12 @@ import pytest
 from llm_decpomdp import make
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.envs.probes.known import PROBES
-from llm_decpomdp.utils.storage import RunFolder, read_json_lines
+from llm_decpomdp.utils.storage import read_json_lines
 from studies.hypotheses.training import every_start
+from tests.algorithms.runs import Run
 from tools.performance.models.probe_curves import MAX_TOKENS, value
 
 RENDEZVOUS = next(iter(PROBES))
@@ -33,16 +32,14 @@ def reached(
         )
         for index, agent in enumerate(env.possible_agents)
     }
-    trainer = Trainer(
-        env,
-        team,
-        ALGORITHMS["magrpo"],
+    trainer = Run(
+        folder,
+        [every_start(env)] * updates,
         LearnerOptions(learning_rate=rate, max_grad_norm=1.0, **learner),
         TrainerOptions(group_size=32, lag=lag, seed=seed),
-        batches=[every_start(env)] * updates,
+        env=env,
+        team=team,
         eval_starts=[],
-        folder=RunFolder(folder),
-        progress=False,
     )
     trainer.run_updates()
     return value(env, team) / probe.optimum, list(read_json_lines(trainer.folder.metrics))

@@ -12,12 +12,12 @@ from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training import checkpoint_manager as saver_module
 from llm_decpomdp.algorithms.training.interruption import Interrupted
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.utils.storage import FolderInUse, append_json_line
 from tests.algorithms.runs import (
     BATCHES,
     KILLED,
     MOMENTS,
+    Run,
     build,
     make_team,
     on_call,
@@ -36,7 +36,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The same run, which nothing stopped."""
     trainer = build(tmp_path_factory.mktemp("straight"), **KILLED)
     trainer.run_updates()
@@ -44,14 +44,14 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run with evaluations, which nothing stopped."""
     trainer = build(tmp_path_factory.mktemp("evaluated"), eval_every=2)
     trainer.run_updates()
     return trainer
 
 
-def require_resumed(straight: Trainer, stopped: Trainer, **options: Any) -> None:
+def require_resumed(straight: Run, stopped: Run, **options: Any) -> None:
     """Check that a stopped run goes on from what it saved, and ends as the straight one."""
     again = build(stopped.folder.path, **options)
     assert again.resume() == stopped.saved
@@ -61,7 +61,7 @@ def require_resumed(straight: Trainer, stopped: Trainer, **options: Any) -> None
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
-    killed: Path, straight: Trainer, moment: str
+    killed: Path, straight: Run, moment: str
 ) -> None:
     again = build(killed / moment, **KILLED)
     assert again.resume() in (2, 3)
@@ -132,7 +132,7 @@ def test_rows_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path: Pat
     ],
 )
 def test_a_signal_while_sampling_saves_the_last_update_and_resumes_exactly(
-    evaluated: Trainer, tmp_path: Path, call: int, number: signal.Signals
+    evaluated: Run, tmp_path: Path, call: int, number: signal.Signals
 ) -> None:
     stopped = build(tmp_path / "stopped", eval_every=2)
     policy: Any = stopped.team["y"]
@@ -161,7 +161,7 @@ def test_a_signal_between_the_steps_of_two_policies_finishes_the_update(
 
 @pytest.mark.parametrize(("call", "saved"), [(12, True), (0, False)])
 def test_a_failure_saves_the_complete_updates_and_is_told(
-    evaluated: Trainer, tmp_path: Path, call: int, saved: bool
+    evaluated: Run, tmp_path: Path, call: int, saved: bool
 ) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("no room on the disk")
@@ -216,7 +216,7 @@ def test_checkpoints_by_time_are_written_after_any_update_and_change_nothing(
         for minutes in (0, 1e-9, 10)
     }
     for trainer in runs.values():
-        trainer._saver._seconds_of_saving = 0.0
+        trainer.checkpoints._seconds_of_saving = 0.0
         trainer.run_updates()
         require_equal(runs[0], trainer)
     assert runs[0].saved is None and runs[10].saved is None
@@ -227,7 +227,7 @@ def test_saving_by_time_takes_a_twentieth_of_it_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, now = build(tmp_path, checkpoint_minutes=1), [0.0]
-    saver, saved = trainer._saver, list[float]()
+    saver, saved = trainer.checkpoints, list[float]()
     monkeypatch.setattr(saver_module.time, "monotonic", lambda: now[0])
 
     def save() -> None:
@@ -239,7 +239,7 @@ def test_saving_by_time_takes_a_twentieth_of_it_at_most(
     saver._saved_at = 0.0
     for _ in range(100):
         now[0] += 30
-        saver.save_if_due(1000)
+        saver.on_step_end(trainer)
     assert saved[0] == 60 and [b - a for a, b in pairwise(saved)] == [220] * (len(saved) - 1)
 
 
@@ -299,7 +299,7 @@ def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:
 def test_a_partner_that_replays_texts_goes_on_where_it_was(
     tmp_path: Path, call: int | None
 ) -> None:
-    def trainer(folder: str, batches: Any = BATCHES, **options: Any) -> Trainer:
+    def trainer(folder: str, batches: Any = BATCHES, **options: Any) -> Run:
         texts = [f"{number:b}".replace("0", "a").replace("1", "b") for number in range(1000)]
         team = {**make_team(), "y": Replay(texts)}
         return build(tmp_path / folder, batches, team=team, **options)

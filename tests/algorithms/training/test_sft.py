@@ -22,11 +22,10 @@ from llm_decpomdp.algorithms.training.sft_data import (
     read_demonstrations,
     reference_demonstrations,
 )
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.registry import make
 from tests.algorithms.conftest import END, EchoEnv, Recurrent, TinyPolicy
-from tests.algorithms.runs import BATCHES, build, interrupt, on_call, require_equal
+from tests.algorithms.runs import BATCHES, Run, build, interrupt, on_call, require_equal
 from tests.algorithms.training.test_metrics import documented, pattern
 
 LESSONS = [
@@ -203,7 +202,7 @@ def test_options_without_a_source_are_refused() -> None:
 # --------------------------------------------------------------------------------------------- runs
 
 
-def warm(folder: Path, lessons: Any = LESSONS, **more: Any) -> Trainer:
+def warm(folder: Path, lessons: Any = LESSONS, **more: Any) -> Run:
     team = pupils()
     warm_start = SupervisedTraining(team, lessons, options(epochs=2, batch_size=2), seed=5)
     defaults = {"checkpoint_every": 1, "eval_starts": [Start(seed=0), Start(seed=1)]}

@@ -13,15 +13,14 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.interruption import uninterrupted
 from llm_decpomdp.algorithms.training.resources import OutOfMemory
-from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
-from tests.algorithms.runs import BATCHES, EVAL_STARTS, build, make_team, on_call, weights
+from tests.algorithms.runs import BATCHES, EVAL_STARTS, Run, build, make_team, on_call, weights
 
 
-def train_rows(trainer: Trainer) -> list[dict[str, Any]]:
+def train_rows(trainer: Run) -> list[dict[str, Any]]:
     return [row for row in read_json_lines(trainer.folder.metrics) if row["kind"] == "train"]
 
 
@@ -63,8 +62,8 @@ def test_evaluations_are_played_in_an_environment_of_their_own(tmp_path: Path) -
     for row in read_json_lines(trainer.folder.episodes):
         turns[row["phase"]] |= {group["turn"] for group in row["groups"]}
     assert turns == {"train": {0}, "eval": {0, 1, 2}}
-    assert trainer.cost is not None
-    assert trainer.cost.evaluations.groups == 3 * len(EVAL_STARTS) * 2  # before and after
+    assert trainer.evaluation.cost is not None
+    assert trainer.evaluation.cost.groups == 3 * len(EVAL_STARTS) * 2  # before and after
 
 
 def test_without_learning_all_evaluations_are_equal(tmp_path: Path) -> None:
@@ -87,13 +86,13 @@ def test_the_best_policies_are_kept_beside_the_checkpoints_and_can_be_loaded(
         learner={"learning_rate": 0.5},
     )
     seen: list[list[torch.Tensor]] = []
-    evaluate = trainer.evaluate
+    play = trainer.evaluation.play
 
-    def look_and_evaluate(kind: str = "eval") -> dict[str, Any]:
+    def look_and_play(seed: int) -> Any:
         seen.append([weight.clone() for weight in weights(trainer)])
-        return evaluate(kind)
+        return play(seed)
 
-    trainer.evaluate = look_and_evaluate  # type: ignore[method-assign]
+    trainer.evaluation.play = look_and_play  # type: ignore[method-assign]
     trainer.run_updates()
     evaluated = [
         r["reward_mean"] for r in read_json_lines(tmp_path / "metrics.jsonl") if r["kind"] == "eval"
@@ -147,11 +146,11 @@ def test_a_tree_is_grown_where_the_plan_says_so(tmp_path: Path) -> None:
 
 def test_the_cost_is_told_before_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trainer = build(tmp_path, plan="tree", eval_every=2)
-    cost = trainer.cost
-    assert cost is not None
+    cost, evaluations = trainer.source.cost, trainer.evaluation.cost
+    assert cost is not None and evaluations is not None
     assert (cost.start.completions, cost.start.joint_samples) == (3 + 9, 3 + 9)
     assert (cost.update.completions, cost.training.completions) == (24, 96)
-    assert cost.evaluations.completions == 3 * len(EVAL_STARTS) * 2
+    assert evaluations.completions == 3 * len(EVAL_STARTS) * 2
     with caplog.at_level(logging.INFO, "llm_decpomdp"):
         trainer.run_updates()
     assert "12 completions of each agent and 12 joint samples" in caplog.records[0].message

@@ -15,8 +15,8 @@ from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
-from llm_decpomdp.benchmarks.runs import crews
-from llm_decpomdp.benchmarks.runs.crews import make_rollout_worker, make_worker_state
+from llm_decpomdp.benchmarks.runs import build
+from llm_decpomdp.benchmarks.runs.build import make_rollout_worker, make_worker_state
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
@@ -80,7 +80,7 @@ def test_a_worker_has_its_policies_on_the_gpus_that_sample(
     workers = [*BUNDLES, "cluster.rollout_workers=1", "policies.aux_0.sample_on=[1]"]
     run = resolve(load_config(None, [*quick, *workers]))
     loaded: list[TeamSpec] = []
-    monkeypatch.setattr(crews.teams, "load", lambda *given: loaded.append(given[-1]))
+    monkeypatch.setattr(build.teams, "load", lambda *given: loaded.append(given[-1]))
     make_worker_state(run.config, run.train_env, run.eval_env, run.team)
     devices = {name: spec.device for name, spec in loaded[0].policies.items()}
     assert devices == {"aux_0": "cuda:1", "main_0": "auto"}

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -88,9 +89,9 @@ def test_tensorboard_shows_every_number_of_a_run(quick: list[str], tmp_path: Pat
 def test_a_run_that_goes_on_has_no_row_twice_in_tensorboard(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     for rows in (ROWS, ROWS[1:]):  # the last row was dropped, and comes again
-        with tracking({"tensorboard": True}, folder, {}) as (take,):
+        with tracking({"tensorboard": True}, folder, {}) as (feed,):
             for row in rows:
-                take(row)
+                feed.on_log(ANY, row)
         folder.metrics.write_text(json.dumps(ROWS[0]) + "\n")
     assert scalars(tmp_path / "tensorboard") == {
         "eval/reward_mean": [(0, 0.25)],
@@ -103,9 +104,9 @@ def test_a_tracker_gets_its_options_the_configuration_and_the_rows(
     name: str, notes: Callable[[str], list[Any]], tmp_path: Path
 ) -> None:
     folder = RunFolder(tmp_path / "mine")
-    with tracking({name: {"project": "some"}}, folder, {"seed": 3}) as (take,):
+    with tracking({name: {"project": "some"}}, folder, {"seed": 3}) as (feed,):
         for row in ROWS:
-            take(row)
+            feed.on_log(ANY, row)
     begun, *logged, finished = (what for what in notes(name) if what[0] != "axis")
     assert begun[0] == "init"
     assert begun[1].items() >= {"project": "some", "name": "mine", "config": {"seed": 3}}.items()
@@ -130,10 +131,10 @@ def test_steps_of_a_warm_start_rise_in_tensorboard_also_when_it_is_written_anew(
 ) -> None:
     folder = RunFolder(tmp_path)
     for rows in (LESSONS[:2], LESSONS[2:]):  # the run goes on within its warm start
-        with tracking({"tensorboard": True}, folder, {}) as (take,):
+        with tracking({"tensorboard": True}, folder, {}) as (feed,):
             for row in rows:
                 append_json_line(folder.metrics, row)
-                take(row)
+                feed.on_log(ANY, row)
     shown = scalars(tmp_path / "tensorboard")
     assert shown["warm_start/nll/x"] == [(1, 2.0), (2, 1.0)]
     assert [step for step, _ in shown["train/reward_mean"]] == [1, 2, 3]
@@ -152,7 +153,7 @@ def test_a_tracker_of_ones_own_gets_the_steps_of_a_warm_start() -> None:
     recorder = Recorder()
     feed = Feed("recorder", recorder)
     for row in LESSONS:
-        feed.take(row)
+        feed.on_log(ANY, row)
     assert [step for name, step in recorder.steps if name.startswith("warm_start/")] == [1, 2]
     assert [step for name, step in recorder.steps if name.startswith("train/")] == [1, 2, 3]
 
@@ -162,10 +163,10 @@ def test_wandb_which_has_one_step_for_all_gets_no_falling_one(
 ) -> None:
     folder = RunFolder(tmp_path / "mine")
     for rows in (LESSONS[:5], LESSONS[5:]):  # the run goes on
-        with tracking({"wandb": True}, folder, {}) as (take,):
+        with tracking({"wandb": True}, folder, {}) as (feed,):
             for row in rows:
                 append_json_line(folder.metrics, row)
-                take(row)
+                feed.on_log(ANY, row)
     logged = [(what[1], what[2]) for what in notes("wandb") if what[0] == "log"]
     assert [step for _, step in logged] == [0, 1, 2, 2, 3, 4, 5]
     assert [v["update"] for v, _ in logged if "train/reward_mean" in v] == [1, 2, 3]
@@ -215,8 +216,8 @@ def test_a_tracker_that_fails_is_left_out_and_told_of_once(
 
     feed = Feed("wandb", Broken())
     with caplog.at_level(logging.WARNING):
-        feed.take(ROWS[0])
-        feed.take(ROWS[1])
+        feed.on_log(ANY, ROWS[0])
+        feed.on_log(ANY, ROWS[1])
         feed.close()
     assert Broken.calls == 1
     (told,) = caplog.messages
