@@ -65,6 +65,8 @@ class BaseLearner(ABC):
 
     critic: ReturnEstimator | None = None
     """The critic, if there is one."""
+    uses_sampling_probabilities = True
+    """Whether the gradient depends on which policy has sampled, so that older samples need a correction."""
 
     def __init__(self, team: Team, algorithm: Algorithm, options: LearnerOptions) -> None:
         algorithm.check(team, options)
@@ -72,6 +74,9 @@ class BaseLearner(ABC):
         self.algorithm = deepcopy(algorithm)
         self.options = algorithm.complete_options(options)
         self.policies = trainable_policies(team)
+        # Optimizers copy weights, so all processes must have the same ones before any is built.
+        for policy in self.policies.values():
+            processes.broadcast_parameters(policy.parameters())
         if not self.policies:
             raise ValueError(f"no policy of the team can be trained; agents: {sorted(team)}")
         warn_of_delegates(team)

@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.interruption import Interrupted
 from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.policy import Policy, PretrainedPolicy, Stateful, TrainablePolicy
+from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy, policy_attribute
 from llm_decpomdp.utils.storage import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class CheckpointManager(TrainerCallback):
 
     def _lock_folder(self) -> None:
         if processes.rank() == 0:
-            self._lock.enter_context(self.run_folder.locked())
+            self._lock.enter_context(self.run_folder.exclusive_access())
 
     def on_train_end(self, trainer: Trainer) -> None:
         """Unlock the folder."""
@@ -299,9 +299,9 @@ class CheckpointManager(TrainerCallback):
 def describe_base_models(policies: Mapping[str, Policy]) -> dict[str, dict[str, str]]:
     """Describe the frozen model of each policy that has one, by policy."""
     return {
-        name: dict(policy.base_model)
+        name: dict(model)
         for name, policy in policies.items()
-        if isinstance(policy, PretrainedPolicy) and policy.base_model
+        if (model := policy_attribute(policy, "base_model"))
     }
 
 

@@ -61,7 +61,7 @@ class RunLog(TrainerCallback):
             FolderInUse: If another process writes to the folder.
         """
         if processes.rank() == 0:
-            self._lock.enter_context(self.folder.locked())
+            self._lock.enter_context(self.folder.exclusive_access())
         if not self._resumed and processes.broadcast(self.folder.metrics.exists()):
             raise FileExistsError(
                 f"{self.folder.path} already holds a run: resume it or choose another folder"
