@@ -123,7 +123,7 @@ def test_a_run_replaces_silent_starts_and_tells_the_cost(tmp_path: Path) -> None
 def test_the_cost_is_announced_with_all_rounds(tmp_path: Path) -> None:
     plain, more = (build(tmp_path / str(n), BATCHES, refill=n).source.cost for n in (0, 2))
     assert plain is not None and more is not None
-    assert more.update == plain.update.scaled(3) and more.training == plain.training.scaled(3)
+    assert more.update == plain.update.times(3) and more.training == plain.training.times(3)
     assert (more.start, more.evaluations) == (plain.start, plain.evaluations)
 
 
