@@ -118,10 +118,10 @@ def _source(
     can_prefetch: bool,
 ) -> RolloutSource:
     """Build the source of the rollouts of a run."""
+    from llm_decpomdp.algorithms.sources import make_source
     from llm_decpomdp.algorithms.training.rollout_source import (
         SampledSource,
         StoredSource,
-        make_source,
     )
 
     options = run.trainer

@@ -31,6 +31,7 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
 )
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.sources import make_source
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.callbacks import Evaluation
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
@@ -38,7 +39,6 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
     SampledSource,
     StoredSource,
-    make_source,
 )
 from llm_decpomdp.algorithms.training.run_log import RunLog
 from llm_decpomdp.algorithms.training.sft import SFTPhase
