@@ -10,7 +10,7 @@ from typing import Any
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import ASKS_OUTSIDE, asks_outside, load_stored_config
 from llm_decpomdp.benchmarks.evaluation.baselines import TALKING, baseline_of
-from llm_decpomdp.benchmarks.runs.data import change_of_data, commit_of, load_envs
+from llm_decpomdp.benchmarks.runs.manifest import change_of_data, commit_of, load_envs
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make

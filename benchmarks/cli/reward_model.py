@@ -34,7 +34,7 @@ def reward_model(
     from llm_decpomdp.benchmarks.config.catalogue import find_config
     from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.runs.reward_models import train_reward_model
+    from llm_decpomdp.benchmarks.runs.build import train_reward_model
 
     try:
         options = RewardModelOptions(held_out=held_out, penalty=penalty, part_length=part_length)

@@ -113,7 +113,7 @@ def train_(
     from llm_decpomdp.benchmarks.config.catalogue import find_config
     from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
     from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.runs import init_from as from_run
+    from llm_decpomdp.benchmarks.runs import checkpoints as from_run
     from llm_decpomdp.benchmarks.runs import resume as resuming
     from llm_decpomdp.benchmarks.runs import train as run
 

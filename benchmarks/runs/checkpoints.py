@@ -1,17 +1,31 @@
-"""The teams that runs have kept: their folders, their identity and their weights."""
+"""The teams that runs have kept, and new runs that begin with one: `llm-decpomdp train --from RUN`.
+
+The configuration of the new run names the folders of the trained policies, so that it says by itself how it began.
+Weights and adapters are all that goes over: optimizers, schedules, counters and random streams begin anew.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
-from llm_decpomdp.agents.saved_team import MANIFEST
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.agents.models.local_models import saved_adapter
+from llm_decpomdp.agents.saved_team import MANIFEST, declaration, save_team
+from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
+from llm_decpomdp.benchmarks.config import teams
+from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
+from llm_decpomdp.benchmarks.config.legacy import renamed
+from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.data import change_of_data, commit_of
-from llm_decpomdp.benchmarks.runs.train import final_folder
+from llm_decpomdp.benchmarks.runs.failures import open_folder
+from llm_decpomdp.benchmarks.runs.manifest import change_of_data, commit_of
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, resolve
+from llm_decpomdp.benchmarks.runs.train import Result, final_folder, new_folder, start
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
@@ -120,3 +134,123 @@ def restore(team: Team, path: Path) -> None:
         )
     for name, policy in policies.items():
         policy.load_state_dict(state["policies"][name])
+
+
+WITHOUT_WARM_START = [
+    f"warm_start.{field.name}={'null' if field.default is None else field.default}"
+    for field in fields(WarmStartOptions)
+]
+
+FRESH = ("output.name=null", "output.save_path=null", *WITHOUT_WARM_START)
+"""Overrides of another run's configuration: a new run keeps its results elsewhere, and repeats no warm start."""
+
+DECIDED = ("name", "lora")
+"""Keys of a model that the trained team decides."""
+
+
+def settings(
+    source: Path, config: str | None, overrides: Sequence[str], flags: Mapping[str, Any]
+) -> tuple[Config, str]:
+    """Read the configuration that the team of another run is to be trained with, and its name.
+
+    Args:
+        source: The folder of the run, or of a saved team.
+        config: Name or path of a configuration; `None` takes that of the run.
+        overrides: Items such as `algorithm.learning_rate=1e-6`.
+        flags: Dotted keys and values that win over the overrides.
+
+    Raises:
+        ConfigError: If there is no configuration, a key or type is wrong, or an override names other models.
+    """
+    for item in overrides:
+        section, *_, last = renamed(item.partition("=")[0]).split(".")
+        if section in ("model", "policies") and last in DECIDED:
+            raise ConfigError(
+                f"{item!r}: the models and the shape of their adapters are those in {source}; leave it out"
+            )
+    if config is not None:
+        path = find_config(config)
+        return read_config(path, overrides, flags), path.stem
+    if not source.is_dir():
+        raise ConfigError(
+            f"there is no folder {source}: --from takes that of a run or of a saved team"
+        )
+    path = source / "config.yaml"
+    if not path.is_file():
+        raise ConfigError(f"{source} holds no config.yaml: say how to train its team with --config")
+    return read_config(path, [*FRESH, *overrides], flags), RunFolder(source).read_manifest()[
+        "config"
+    ]
+
+
+def train_from(source: Path, config: Config, name: str) -> Result:
+    """Train the team that another run has left, in a new run folder.
+
+    Args:
+        source: The folder of the run, or of a saved team.
+        config: The configuration, as `settings` returns it.
+        name: The configuration's name.
+
+    Raises:
+        ConfigError: If there is no team, or it does not fit the configuration.
+        RunError: As `train`.
+        Interrupted: As `train`.
+    """
+    file = source / "config.yaml"
+    team = locate(source, None, read_config(file) if file.is_file() else config)
+    run = resolve(config)
+    if not (team / MANIFEST).is_file():
+        before = load_stored_config(file)
+        run, team = _exported(team, before, run, name)
+    return start(beginning_with(team, run), name, kept(team))
+
+
+def beginning_with(team: Path, run: ResolvedRun) -> ResolvedRun:
+    """Return the run whose models are those of a saved team; whatever else plays in it stays as it is.
+
+    Raises:
+        ConfigError: If the agents are others, or some that share a policy have different ones in the saved team.
+    """
+    names, specs = declaration(team.resolve())
+    agents = run.train_env.possible_agents
+    if set(names) != set(agents):
+        raise ConfigError(
+            f"the team in {team} plays {', '.join(names)}, and {run.config.env.id} has {', '.join(agents)}"
+        )
+    policies = dict(run.config.policies)
+    for name, spec in run.team.policies.items():
+        sources = {names[agent] for agent in agents if run.team.agents[agent] == name}
+        if spec.kind != "model":
+            continue
+        if len(sources) > 1:
+            raise ConfigError(
+                f"agents that share the policy {name!r} have {', '.join(sorted(sources))} in {team}: give each "
+                "its own, as in `team` there"
+            )
+        trained = specs[sources.pop()]
+        if trained.kind == "model":
+            policies[name] = {**(policies.get(name) or {}), "name": trained.name}
+            if saved_adapter(str(trained.name)) is not None:
+                policies[name]["lora"] = None
+    return run.with_policies(policies)
+
+
+def _exported(
+    checkpoint: Path, before: Config, run: ResolvedRun, name: str
+) -> tuple[ResolvedRun, Path]:
+    """Save the team of a checkpoint in the new run's folder; return the run there, and the team's folder."""
+    from llm_decpomdp.algorithms.learning import distributed as processes
+
+    processes.initialize()
+    place = processes.broadcast(new_folder(run.config, name))
+    output = replace(run.config.output, base_dir=str(place.parent), name=place.name)
+    target = place / "initial_model"
+    if processes.rank() == 0:
+        env = before.make_env(before.dataset.train_split)
+        spec = teams.team_spec(before, env.possible_agents)
+        team = teams.load(before, [env], spec)
+        restore(team, checkpoint)
+        with open_folder(place), writing(target):
+            save_team(team, target, spec.agents)
+    processes.broadcast(None)  # nobody goes on before it is saved
+    return replace(run, config=replace(run.config, output=output)), target

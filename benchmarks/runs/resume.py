@@ -17,12 +17,22 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.build import make_training
-from llm_decpomdp.benchmarks.runs.data import Manifest, change_of_data
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
-from llm_decpomdp.benchmarks.runs.long_prompts import without_long_prompts
-from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, pairs_in, versions
+from llm_decpomdp.benchmarks.runs.manifest import (
+    Manifest,
+    change_of_data,
+    commit_of_package,
+    pairs_in,
+    versions,
+)
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
-from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, resolve, schedule
+from llm_decpomdp.benchmarks.runs.setup import (
+    ResolvedRun,
+    plan_batches,
+    resolve,
+    schedule,
+    without_long_prompts,
+)
 from llm_decpomdp.benchmarks.runs.train import (
     Result,
     check_machine,
@@ -182,7 +192,11 @@ def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], upd
     Raises:
         ConfigError: If these would have been others, or the data do not have as many as are asked for.
     """
-    old, new, algorithm = run.batches_of(before, left_out), run.batches, run.config.algorithm
+    old, new, algorithm = (
+        plan_batches(before, run.train_env, run.pairs, left_out),
+        run.batches,
+        run.config.algorithm,
+    )
     _require_same_past(old, new, updates)
     budget = algorithm.max_updates
     if budget != before.algorithm.max_updates and len(new) < (budget or 0):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +11,9 @@ from typing import Any, TypeVar
 from llm_decpomdp.agents.saved_team import read_manifest
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.stored import stored_pairs
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.algorithms.training.sft_data import (
     GOLD,
     PASSES,
@@ -25,10 +28,14 @@ from llm_decpomdp.benchmarks.config.load import fit
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import TeamSpec, check_trainable
 from llm_decpomdp.benchmarks.config.trackers import require_packages
-from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_eval_env
+from llm_decpomdp.benchmarks.runs.manifest import Manifest, build_train_env, load_eval_env
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.interfaces import Task
 from llm_decpomdp.options import pick
+from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -47,6 +54,7 @@ class ResolvedRun:
     learner: LearnerOptions
     trainer: TrainerOptions
     batches: Batches
+    """Starts of each update; where the run learns from stored pairs, those of the pairs."""
     eval_starts: list[Start]
     """Starts of the held-out problems that evaluations play."""
     skipped: Sequence[str] = ()
@@ -57,34 +65,9 @@ class ResolvedRun:
     @property
     def problems(self) -> list[Start]:
         """Starts of all training problems that reinforcement may play: those neither skipped nor kept apart."""
-        left_out = {*self.skipped, *self.kept_apart}
+        left_out = {*self.skipped, *reserved_tasks(self.config, self.train_env)}
         tasks = [task.task_id for task in self.train_env.tasks.tasks]
         return [Start(task_id=task) for task in tasks if task not in left_out]
-
-    @property
-    def kept_apart(self) -> list[str]:
-        """Training problems of the warm start, if reinforcement is to leave them out."""
-        options, tasks = self.config.warm_start, self.train_env.tasks.tasks
-        if not options.disjoint:
-            return []
-        return draw_share([task.task_id for task in tasks], options.share, self.config.seed)
-
-    def batches_of(self, config: Config, skipped: Collection[str] = ()) -> Batches:
-        """Schedule the training problems as a configuration says, without some of them; or stored pairs.
-
-        Raises:
-            ConfigError: If all of them are kept for the warm start.
-        """
-        if self.pairs:
-            return [[pair.start for pair in of_one] for of_one in arranged(config, self.pairs)]
-        tasks = [task.task_id for task in self.train_env.tasks.tasks]
-        apart = self.kept_apart
-        if len(apart) == len(tasks):
-            raise ConfigError(
-                f"warm_start.share={config.warm_start.share:g} of {len(tasks)} problems, rounded up, is all of "
-                "them: warm_start.disjoint leaves reinforcement none; lower the share, or take more problems"
-            )
-        return schedule(config, tasks, {*skipped, *apart})
 
     def lessons(self) -> list[Demonstration] | None:
         """Return the lessons of the warm start, none of those that the team is to sample; `None` without one.
@@ -115,9 +98,9 @@ class ResolvedRun:
         share = draw_share(tasks, self.config.warm_start.share, self.config.seed)
         return [Start(task_id=task) for task in share if task not in self.skipped]
 
-    def skipping(self, skipped: Sequence[str]) -> ResolvedRun:
+    def skip_tasks(self, skipped: Sequence[str]) -> ResolvedRun:
         """Return the run without some of its training problems."""
-        batches = self.batches_of(self.config, skipped)
+        batches = plan_batches(self.config, self.train_env, self.pairs, skipped)
         learner = replace(self.learner, total_updates=len(batches))
         return replace(self, skipped=skipped, batches=batches, learner=learner)
 
@@ -154,18 +137,20 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
     eval_env = load_eval_env(config, train_env, before)
     held_out = eval_env.tasks.tasks[: config.evaluation.num_tasks]
     try:
-        run = ResolvedRun(
+        pairs = pairs_of(config, team)
+        batches = plan_batches(config, train_env, pairs)
+        return ResolvedRun(
             config=config,
             train_env=train_env,
             eval_env=eval_env,
             team=team,
-            learner=learner,
+            # Schedules of the learner fall to the end of the run.
+            learner=replace(learner, total_updates=len(batches)),
             trainer=trainer_options(config),
-            batches=[],
+            batches=batches,
             eval_starts=[Start(task_id=task.task_id) for task in held_out],
-            pairs=pairs_of(config, team),
+            pairs=pairs,
         )
-        return run.skipping(())
     except ValueError as error:
         raise RunError(str(error)) from error
 
@@ -204,6 +189,40 @@ def pairs_of(config: Config, team: TeamSpec) -> list[Rollout]:
         raise ConfigError(f"algorithm.pairs_source: {error}") from None
 
 
+def reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:
+    """Return the training problems of the warm start, if reinforcement is to leave them out."""
+    options = config.warm_start
+    if not options.disjoint:
+        return []
+    return draw_share([task.task_id for task in env.tasks.tasks], options.share, config.seed)
+
+
+def plan_batches(
+    config: Config, env: DecPOMDPEnv, pairs: Sequence[Rollout], skipped: Collection[str] = ()
+) -> Batches:
+    """Schedule the training problems as a configuration says, without some of them; or stored pairs.
+
+    Args:
+        config: The configuration.
+        env: The environment of training.
+        pairs: Stored pairs, if the run samples none.
+        skipped: Training problems to leave out.
+
+    Raises:
+        ConfigError: If all problems are kept for the warm start.
+    """
+    if pairs:
+        return [[pair.start for pair in update] for update in arranged(config, pairs)]
+    tasks = [task.task_id for task in env.tasks.tasks]
+    reserved = reserved_tasks(config, env)
+    if len(reserved) == len(tasks):
+        raise ConfigError(
+            f"warm_start.share={config.warm_start.share:g} of {len(tasks)} problems, rounded up, is all of "
+            "them: warm_start.disjoint leaves reinforcement none; lower the share, or take more problems"
+        )
+    return schedule(config, tasks, {*skipped, *reserved})
+
+
 def trainer_options(config: Config) -> TrainerOptions:
     """Build the options of the trainer."""
     return pick(
@@ -234,3 +253,98 @@ def arranged(config: Config, items: Sequence[T], left_out: Collection[T] = ()) -
         of_epoch = [item for item in shuffled if item not in left_out]
         batches += [of_epoch[first : first + size] for first in range(0, len(of_epoch), size)]
     return batches[: config.algorithm.max_updates]
+
+
+def describe(team: Team) -> None:
+    """Log the prompting of each local model, once for each policy."""
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
+
+    for agents, policy in distinct_policies(team).items():
+        if isinstance(policy, CausalLM):
+            logger.info("%s: %s", agents, policy.encoder.describe())
+
+
+def first_prompts(env: TextEnv, team: Team, start: Start) -> dict[str, dict[str, Any]]:
+    """Return the first prompt of each agent with a local model, as the model sees it: its `text` and `tokens`.
+
+    One that is too long, and not cut, is left out.
+    """
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
+
+    encoded = {}
+    _, prompts = reset_branch(env, start)
+    for agent, policy in team.items():
+        if isinstance(policy, CausalLM) and (
+            policy.on_long_prompt == "truncate_left" or policy.overflow(prompts[agent]) is None
+        ):
+            ids = policy.encode(prompts[agent])
+            encoded[agent] = {"text": policy.tokenizer.decode(ids), "tokens": len(ids)}
+    return encoded
+
+
+def without_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
+    """Skip the training problems whose first prompt is too long for a policy that skips such ones.
+
+    Raises:
+        RunError: If one is too long for a policy that skips none, or no problem is left.
+    """
+    tasks = run.train_env.tasks.tasks
+    run = run.skip_tasks(left_out(run.train_env, team, _most_text_first(tasks)))
+    played = [*run.batches, run.problems if run.config.algorithm.refill else []]
+    in_batches = {start.task_id for batch in played for start in batch}
+    held_out = _most_text_first(run.eval_env.tasks.tasks[: run.config.evaluation.num_tasks])
+    trained = _most_text_first(task for task in tasks if task.task_id in in_batches)
+    refuse_long(run.train_env, team, trained)
+    refuse_long(run.eval_env, team, held_out)
+    warn_of_unread(run.eval_env, team, held_out)
+    return run
+
+
+def _most_text_first(tasks: Iterable[Task]) -> list[Start]:
+    ordered = sorted(tasks, key=lambda task: len(repr(task)), reverse=True)
+    return [Start(task_id=task.task_id) for task in ordered]
+
+
+def left_out(env: TextEnv, team: Team, starts: Sequence[Start]) -> list[str]:
+    """List the training problems that are skipped, as a first prompt is too long; logs them.
+
+    Raises:
+        RunError: If no problem is left.
+    """
+    from llm_decpomdp.algorithms.rollouts.long_prompts import describe_prompts, long_first_prompts
+
+    prompts = long_first_prompts(env, team, starts, "skip")
+    skipped = list(dict.fromkeys(str(prompt.start.task_id) for prompt in prompts))
+    if skipped:
+        logger.warning(
+            "%d of %d training problems are left out, for first prompts are too long: %s",
+            *(len(skipped), len(starts), describe_prompts(prompts)),
+        )
+    if len(skipped) == len(starts):
+        raise RunError("no problem is left to train on: make room for longer prompts")
+    return skipped
+
+
+def refuse_long(env: TextEnv, team: Team, starts: Sequence[Start]) -> None:
+    """Raise a `RunError` if a first prompt is too long for a policy that neither skips nor cuts it."""
+    from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
+
+    try:
+        require_short(env, team, starts)
+    except ValueError as error:
+        raise RunError(str(error)) from error
+
+
+def warn_of_unread(env: TextEnv, team: Team, held_out: Sequence[Start]) -> None:
+    """Log the first prompts of evaluations that are skipped.
+
+    Evaluations leave no problem out: an agent that cannot read its prompt says nothing.
+    """
+    from llm_decpomdp.algorithms.rollouts.long_prompts import describe_prompts, long_first_prompts
+
+    unread = long_first_prompts(env, team, held_out, "skip")
+    if unread:
+        logger.warning(
+            "first prompts of held-out problems are too long, and agents say nothing to them: %s",
+            describe_prompts(unread),
+        )

@@ -18,11 +18,16 @@ from llm_decpomdp.benchmarks.config.gpu_placement import check_room
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.samplers import check_interpreter
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs import long_prompts as prompts
 from llm_decpomdp.benchmarks.runs.build import Training, make_training
 from llm_decpomdp.benchmarks.runs.failures import FAILURES, message_of, open_folder
 from llm_decpomdp.benchmarks.runs.manifest import manifest
-from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, resolve
+from llm_decpomdp.benchmarks.runs.setup import (
+    ResolvedRun,
+    describe,
+    first_prompts,
+    resolve,
+    without_long_prompts,
+)
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import PromptTooLong, Team
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
@@ -82,8 +87,8 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
         check_machine(run)
         lessons = run.lessons()
         team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
-        prompts.describe(team)
-        run = prompts.without_long_prompts(run, team)
+        describe(team)
+        run = without_long_prompts(run, team)
         shard(run.config, team)
         folder = folder if first else RunFolder(path)
         training = make_training(run, team, folder, lessons)
@@ -93,7 +98,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
             about = {
                 **manifest(run, name),
                 "left_out": run.skipped,
-                "first_prompts": prompts.first_prompts(
+                "first_prompts": first_prompts(
                     run.train_env, team, run.problems[0] if run.pairs else run.batches[0][0]
                 ),
                 "from": origin,

@@ -14,7 +14,7 @@ from llm_decpomdp.benchmarks.analysis.stored import stored
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.evaluation.request import Request, evaluate_team
-from llm_decpomdp.benchmarks.runs.data import load_envs
+from llm_decpomdp.benchmarks.runs.manifest import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.datasets import loading as sources

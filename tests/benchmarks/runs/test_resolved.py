@@ -101,7 +101,7 @@ def test_a_run_refuses_what_its_configuration_is_refused_for(
 def test_what_is_skipped_leaves_the_schedule_and_its_length(quick: list[str]) -> None:
     run = resolve(read_config(find_config("demo"), [*quick, "algorithm.max_updates=null"]))
     tasks = [task.task_id for task in run.train_env.tasks.tasks]
-    shorter = run.skipping(tasks[:3])
+    shorter = run.skip_tasks(tasks[:3])
     assert {start.task_id for batch in shorter.batches for start in batch} == set(tasks[3:])
     assert len(shorter.batches) == shorter.learner.total_updates < len(run.batches)
     assert run.learner.total_updates == len(run.batches)

@@ -19,7 +19,7 @@ from llm_decpomdp.benchmarks.cli.scripts import main as script
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.runs.data import load_envs
+from llm_decpomdp.benchmarks.runs.manifest import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import schedule
 from llm_decpomdp.benchmarks.runs.train import train
