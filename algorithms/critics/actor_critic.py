@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from llm_decpomdp.algorithms.critics.critic import Critic, Key, Values, require_views
-from llm_decpomdp.algorithms.critics.states import Place
+from llm_decpomdp.algorithms.critics.states import StatePosition
 from llm_decpomdp.algorithms.critics.targets import (
     Array,
     ValueTargets,
@@ -72,8 +72,8 @@ class BaselineCritic(Critic):
                     ):
                         key = (name, group.turn)
                         if key in self._heads:
-                            value = read.predictions[Place(number, index)]
-                            baseline: float | Array = self._gated(key, value, explained, None)
+                            value = read.predictions[StatePosition(number, index)]
+                            baseline: float | Array = self._gate(key, value, explained, None)
                         else:
                             baseline = _mean_of_others(values, unseen[key[1]], group, agent)
                         advantages.append(less(values, baseline))

@@ -73,7 +73,7 @@ class CounterfactualCritic(Critic):
         answers, texts, cut_parts = self._read_answers(rollouts, value_targets)
         groups = iter(answers)
         records = [
-            [record for _ in rollout.groups for record in self._records_of(next(groups))]
+            [record for _ in rollout.groups for record in self._answer_records(next(groups))]
             for rollout in rollouts
         ]
         pending, judged = self._judge(rollouts, records)
@@ -147,7 +147,7 @@ class CounterfactualCritic(Critic):
                     table[g].append(rows.setdefault(text, len(rows)))
         return found, cut_parts
 
-    def _records_of(self, answers: _Answers) -> list[Record]:
+    def _answer_records(self, answers: _Answers) -> list[Record]:
         """Return the joint answers of a group that a head learns from."""
         head = self._heads.get(answers.key)
         features = answers.played.float()

@@ -29,8 +29,8 @@ from torch import Tensor
 
 from llm_decpomdp.algorithms.critics.head import ValueHead
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
-from llm_decpomdp.algorithms.critics.states import Features, Place, States, read_states
-from llm_decpomdp.algorithms.critics.targets import Turn, ValueTargets, lambda_targets
+from llm_decpomdp.algorithms.critics.states import Features, StatePosition, States, read_states
+from llm_decpomdp.algorithms.critics.targets import ChainTurn, ValueTargets, lambda_targets
 from llm_decpomdp.algorithms.critics.trunk import TrunkHead, TrunkOptimizer
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 
@@ -59,7 +59,7 @@ class Values(NamedTuple):
     """The states of a batch as one critic reads them, with their values."""
 
     read: States
-    predictions: dict[Place, float]
+    predictions: dict[StatePosition, float]
 
 
 class Critic:
@@ -115,7 +115,7 @@ class Critic:
         ]
         self._pending, judged = self._judge(rollouts, records)
         # By earlier batches: a gate that these samples decide would make the baseline depend on them.
-        value_targets = self._outlooks(states, rollouts, self._explained())
+        value_targets = self._outlooks(states, rollouts, self._explained_variances())
         cut_parts = sum(self._gather([values.read.cut_parts for values in states.values()]))
         return value_targets, self._metrics(judged, cut_parts)
 
@@ -162,7 +162,7 @@ class Critic:
         }
         return pending, judged
 
-    def _explained(self) -> dict[Key, float]:
+    def _explained_variances(self) -> dict[Key, float]:
         """Return the explained variance of each head as of the last update."""
         return {key: head.explained for key, head in self._heads.items()}
 
@@ -181,7 +181,7 @@ class Critic:
         agents = [name] if self.options.critic == "own" else []
         features = self._features[name]
         states = read_states(rollouts, self.options, features, agents, first=self.reads_first)
-        places: dict[int, list[Place]] = {}
+        places: dict[int, list[StatePosition]] = {}
         for place in states.features:
             turn = rollouts[place.rollout].groups[place.group].turn
             places.setdefault(turn + (place.sample is not None), []).append(place)
@@ -194,11 +194,11 @@ class Critic:
 
     def _records(self, name: str, states: Values, number: int, rollout: Rollout) -> list[Record]:
         """Return the states of a chain that the heads learn from, with their targets."""
-        chain = self._chain(name, states, number, rollout, self._explained())
+        chain = self._chain(name, states, number, rollout, self._explained_variances())
         targets = lambda_targets(chain, self.discount, self.options.critic_lambda)
         records = []
         for index, target in enumerate(targets):
-            place = Place(number, index)
+            place = StatePosition(number, index)
             features = states.read.features.get(place)
             if features is not None:
                 key = (name, rollout.groups[index].turn)
@@ -215,7 +215,7 @@ class Critic:
         rollout: Rollout,
         explained: Mapping[Key, float],
         closed: float | None = None,
-    ) -> list[Turn]:
+    ) -> list[ChainTurn]:
         """Return the turns of a chain with the values of later states.
 
         Args:
@@ -229,15 +229,15 @@ class Critic:
         turns = []
         for index, group in enumerate(rollout.groups):
             key = (name, group.turn + 1)
-            places = (Place(number, index, sample) for sample in range(len(group.joint)))
+            places = (StatePosition(number, index, sample) for sample in range(len(group.joint)))
             predictions = [states.predictions.get(place) for place in places]
             following = [
-                0.0 if value is None else self._gated(key, value, explained, closed)
+                0.0 if value is None else self._gate(key, value, explained, closed)
                 for value in predictions
             ]
             assert group.chosen is not None, "the critic learns from chains"
             rewards = np.array(group.rewards, dtype=np.float64)
-            turns.append(Turn(rewards, np.array(following), group.chosen, group.going_share))
+            turns.append(ChainTurn(rewards, np.array(following), group.chosen, group.going_share))
         return turns
 
     def _outlooks(
@@ -259,7 +259,7 @@ class Critic:
         """Return the agents that learn by a critic."""
         return [name] if self.options.critic == "own" else self.agents
 
-    def _gated(
+    def _gate(
         self,
         key: Key,
         value: float,
@@ -279,7 +279,7 @@ class Critic:
         if not found:
             return metrics
         errors = [(record.prediction - record.target) ** 2 for record in found]
-        explained = self._explained()
+        explained = self._explained_variances()
         counts = [not self.options.critic_gate or explained.get(key, 0.0) > 0 for key in judged]
         metrics |= {"critic/loss": float(np.mean(errors)), "critic/gate": float(np.mean(counts))}
         for turn in sorted({turn for _, turn in judged}):

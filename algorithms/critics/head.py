@@ -79,7 +79,7 @@ class ValueHead:
     @torch.no_grad()
     def predict(self, features: Tensor) -> Tensor:
         """Return the values of states with these features (B, d), (B,), in float64."""
-        scores = self._standardised(features) @ self.weight
+        scores = self._standardize(features) @ self.weight
         return self._targets.mean + self._targets.deviation * scores.double()
 
     @torch.no_grad()
@@ -88,10 +88,10 @@ class ValueHead:
         scores = (features / self._inputs.deviation).float() @ self.weight
         return self._targets.deviation * scores.double()
 
-    def _standardised(self, features: Tensor) -> Tensor:
+    def _standardize(self, features: Tensor) -> Tensor:
         return ((features - self._inputs.mean) / self._inputs.deviation).float()
 
-    def judged(self, pairs: Tensor) -> float:
+    def evaluate(self, pairs: Tensor) -> float:
         """Return the explained variance of the newest states with some more.
 
         Args:
@@ -122,7 +122,7 @@ class ValueHead:
                 batch = slice(first, first + MINIBATCH)
                 for optimizer in self._optimizers:
                     optimizer.zero_grad()
-                scores = self._inputs_of(batch) @ self.weight
+                scores = self._batch_inputs(batch) @ self.weight
                 loss = (scores - goals[batch].float()).square().mean()
                 loss.backward()  # type: ignore[no-untyped-call]
                 for optimizer in self._optimizers:
@@ -132,9 +132,9 @@ class ValueHead:
         """Add states to the newest ones."""
         self._features = self._newest(self._features, features)
 
-    def _inputs_of(self, batch: slice) -> Tensor:
+    def _batch_inputs(self, batch: slice) -> Tensor:
         """Return the standardised features of some of the newest states, (B, d)."""
-        return self._standardised(self._features[batch])
+        return self._standardize(self._features[batch])
 
     @staticmethod
     def _newest(older: Tensor, newer: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ def critic_text(
     else:
         parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
     if "state" in kind:
-        state = shortened(view.state, limit)
+        state = shorten(view.state, limit)
         news = [part for part in parts if len(part[1]) < REPEATED or part[1] not in state]
         parts = [("state", view.state), *news]
     parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
@@ -90,7 +90,7 @@ def critic_text(
     return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Return a text, or beginning and end of one with more than `limit` characters."""
     if len(text) <= limit:
         return text

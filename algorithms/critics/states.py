@@ -15,7 +15,7 @@ Features = Callable[[Sequence[str]], Tensor]
 """From texts to their features, (B, d), float32."""
 
 
-class Place(NamedTuple):
+class StatePosition(NamedTuple):
     """A state in a batch of rollouts."""
 
     rollout: int
@@ -27,9 +27,9 @@ class Place(NamedTuple):
 class States(NamedTuple):
     """The states of a batch."""
 
-    features: dict[Place, Tensor]
+    features: dict[StatePosition, Tensor]
     """Features of each, (d,)."""
-    texts: dict[Place, str]
+    texts: dict[StatePosition, str]
     """The text of each."""
     cut_parts: int
     """Number of parts of their texts that were too long."""
@@ -52,7 +52,7 @@ def read_states(
         agents: The agents whose prompts and answers are read; all if none is given.
         first: Whether the first state of an episode is read too, which no return needs.
     """
-    places: dict[Place, str] = {}
+    places: dict[StatePosition, str] = {}
     cut_parts = 0
     for place, view in _views(rollouts, first):
         rollout = rollouts[place.rollout]
@@ -71,11 +71,11 @@ def read_states(
     return States(found, places, cut_parts)
 
 
-def _views(rollouts: Sequence[Rollout], first: bool) -> Iterator[tuple[Place, View]]:
+def _views(rollouts: Sequence[Rollout], first: bool) -> Iterator[tuple[StatePosition, View]]:
     for number, rollout in enumerate(rollouts):
         for index, group in enumerate(rollout.groups):
             if group.view is not None and (group.turn or first):
-                yield Place(number, index), group.view
+                yield StatePosition(number, index), group.view
             for sample, view in enumerate(group.views):
                 if view is not None:
-                    yield Place(number, index, sample), view
+                    yield StatePosition(number, index, sample), view

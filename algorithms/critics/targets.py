@@ -27,7 +27,7 @@ ROUNDING = 1e-12
 """Rounding error of differences, as a share of the largest return."""
 
 
-class Turn(NamedTuple):
+class ChainTurn(NamedTuple):
     """A turn of a chain."""
 
     rewards: Array
@@ -45,7 +45,7 @@ ValueTargets = dict[str, list[Array]]
 baseline where it has one."""
 
 
-def lambda_targets(chain: Sequence[Turn], discount: float, trace: float) -> list[float]:
+def lambda_targets(chain: Sequence[ChainTurn], discount: float, trace: float) -> list[float]:
     """Return the target y_t of the value before each turn.
 
     Args:
@@ -63,7 +63,7 @@ def lambda_targets(chain: Sequence[Turn], discount: float, trace: float) -> list
 
 
 def sample_returns(
-    chain: Sequence[Turn], targets: Sequence[float], discount: float, trace: float
+    chain: Sequence[ChainTurn], targets: Sequence[float], discount: float, trace: float
 ) -> list[Array]:
     """Return y of the joint samples of each turn, (J,): TD(lambda) of the one that goes on, TD(0) of its siblings.
 
@@ -85,7 +85,7 @@ def sample_returns(
     return returns
 
 
-def _correction(turn: Turn, following: float | None, discount: float, trace: float) -> float:
+def _correction(turn: ChainTurn, following: float | None, discount: float, trace: float) -> float:
     if following is None:
         return 0.0
     return float(discount * trace * (following - turn.following[turn.chosen]))

@@ -82,8 +82,8 @@ class TrunkHead(ValueHead):
     def _keep(self, features: Tensor, texts: Sequence[str]) -> None:
         self._texts = [*self._texts, *texts][-max(WINDOW, len(texts)) :]
 
-    def _inputs_of(self, batch: slice) -> Tensor:
-        return self._standardised(self._trunk.trunk.features(self._texts[batch]).cpu())
+    def _batch_inputs(self, batch: slice) -> Tensor:
+        return self._standardize(self._trunk.trunk.features(self._texts[batch]).cpu())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which `load_state_dict` continues exactly, but for the trunk's."""

@@ -83,7 +83,7 @@ def gather(items: Sequence[T]) -> list[T]:
         return list(items)
     parts: list[Sequence[T]] = [[] for _ in range(world_size())]
     distributed.all_gather_object(parts, list(items))
-    return _in_turn(parts)
+    return _interleave(parts)
 
 
 def gather_to_first(items: Sequence[T]) -> list[T]:
@@ -92,10 +92,10 @@ def gather_to_first(items: Sequence[T]) -> list[T]:
         return list(items)
     parts: list[Sequence[T]] = [[] for _ in range(world_size())]
     distributed.gather_object(list(items), parts if rank() == 0 else None)
-    return _in_turn(parts)
+    return _interleave(parts)
 
 
-def _in_turn(parts: Sequence[Sequence[T]]) -> list[T]:
+def _interleave(parts: Sequence[Sequence[T]]) -> list[T]:
     """Undo `shard`: take an item of each part in turn."""
     longest = max(map(len, parts))
     return [part[index] for index in range(longest) for part in parts if index < len(part)]

@@ -67,18 +67,18 @@ class PolicyOptimizer:
         """Step with `factor` times the learning rate; nothing moves where there is no gradient."""
         for group in self._adamw.param_groups:
             group["lr"] = self.learning_rate * factor
-        for parameter, master in self._copied():
+        for parameter, master in self._float_copies():
             master.grad = None if parameter.grad is None else parameter.grad.float()
         self._adamw.step()
         with torch.no_grad():
-            for parameter, master in self._copied():
+            for parameter, master in self._float_copies():
                 parameter.copy_(master)
         self.clear()
 
     @torch.no_grad()
     def reload(self) -> None:
         """Copy the current parameters into the float32 copies, after something else has changed them."""
-        for parameter, master in self._copied():
+        for parameter, master in self._float_copies():
             master.copy_(parameter)
 
     def clear(self) -> None:
@@ -86,7 +86,7 @@ class PolicyOptimizer:
         for tensor in (*self.parameters, *self.masters):
             tensor.grad = None
 
-    def _copied(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
+    def _float_copies(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
         pairs = zip(self.parameters, self.masters, strict=True)
         return ((parameter, master) for parameter, master in pairs if parameter is not master)
 
@@ -96,9 +96,9 @@ class PolicyOptimizer:
         Those in shards are gathered, on the CPU: then all processes call this, and those that do not write a
         checkpoint need not `keep` what it holds.
         """
-        masters = [master.detach() for _, master in self._copied()]
+        masters = [master.detach() for _, master in self._float_copies()]
         state = {"adamw": self._adamw.state_dict(), "masters": masters}
-        return _gathered(state, keep) if has_shards(self.parameters) else state
+        return _gather_whole(state, keep) if has_shards(self.parameters) else state
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -107,7 +107,7 @@ class PolicyOptimizer:
         if has_shards(self.parameters):
             adamw = {**adamw, "state": self._cut(adamw["state"])}
         self._adamw.load_state_dict(adamw)
-        for (_, master), weights in zip(self._copied(), state["masters"], strict=True):
+        for (_, master), weights in zip(self._float_copies(), state["masters"], strict=True):
             master.copy_(cut_as(weights, master))
 
     def _cut(self, moments: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
@@ -122,7 +122,7 @@ class PolicyOptimizer:
         }
 
 
-def _gathered(state: Any, keep: bool) -> Any:
+def _gather_whole(state: Any, keep: bool) -> Any:
     """Return a container of containers with whole tensors in the place of shards, or with empty ones."""
     if isinstance(state, torch.Tensor):
         if not is_shard(state):
@@ -130,8 +130,8 @@ def _gathered(state: Any, keep: bool) -> Any:
         full = whole(state)
         return full.cpu() if keep else full.new_empty(0)
     if isinstance(state, Mapping):
-        return {key: _gathered(value, keep) for key, value in state.items()}
-    return [_gathered(value, keep) for value in state] if isinstance(state, list) else state
+        return {key: _gather_whole(value, keep) for key, value in state.items()}
+    return [_gather_whole(value, keep) for value in state] if isinstance(state, list) else state
 
 
 def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:

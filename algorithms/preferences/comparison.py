@@ -22,7 +22,7 @@ MOST_STARTS = 10_000
 """Most starts of a history: of more, those that were visited longest ago are forgotten."""
 
 
-class Versus(NamedTuple):
+class OpponentSamples(NamedTuple):
     """The joint samples of a group, those of another team after the team's own."""
 
     group: Group
@@ -32,7 +32,9 @@ class Versus(NamedTuple):
     """Number of the last joint samples that the other team has played."""
 
 
-def beside(rollout: Rollout, index: int, values: Returns, discount: float) -> Versus:
+def add_opponent_samples(
+    rollout: Rollout, index: int, values: Returns, discount: float
+) -> OpponentSamples:
     """Put the joint samples of a group together with those of the other team, if they can be compared.
 
     They can in the first state, if all agents were asked the same and said something: a prompt that is skipped has
@@ -46,7 +48,7 @@ def beside(rollout: Rollout, index: int, values: Returns, discount: float) -> Ve
     """
     group, comparator = rollout.groups[index], rollout.comparator
     if index or comparator is None or not _comparable(group, root := comparator.groups[0]):
-        return Versus(group, values, 0)
+        return OpponentSamples(group, values, 0)
     sizes = [len(completions) for completions in group.completions.values()]
     further = (
         tuple(answer + size for answer, size in zip(sample, sizes, strict=True))
@@ -60,7 +62,7 @@ def beside(rollout: Rollout, index: int, values: Returns, discount: float) -> Ve
         joint=(*group.joint, *further),
     )
     root_values = returns(comparator, discount)[0]
-    return Versus(together, np.concatenate([values, root_values]), len(root.joint))
+    return OpponentSamples(together, np.concatenate([values, root_values]), len(root.joint))
 
 
 def _comparable(group: Group, other: Group) -> bool:

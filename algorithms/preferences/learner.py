@@ -18,14 +18,14 @@ from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.preferences.comparison import History
 from llm_decpomdp.algorithms.preferences.loss import completion_weights, pair_losses
 from llm_decpomdp.algorithms.preferences.pair_metrics import PairMetrics
-from llm_decpomdp.algorithms.preferences.pairs import Pair, content, rollout_pairs
+from llm_decpomdp.algorithms.preferences.pairs import PreferencePair, content, rollout_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import Completion, ReferencedPolicy, Team
 from llm_decpomdp.seeding import stream
 
 
 @dataclass
-class Answers:
+class AgentCompletions:
     """The distinct completions of an agent to one prompt, and the pairs that they are in."""
 
     agent: str
@@ -67,7 +67,7 @@ class PreferenceLearner(BaseLearner):
         self._batch: Sequence[Rollout] = ()  # by the newest gradient, of which no step was taken
         self._keep_references(algorithm.name, "use magrpo")
 
-    def pairs(self, rollout: Rollout) -> list[list[Pair]]:
+    def pairs(self, rollout: Rollout) -> list[list[PreferencePair]]:
         """Return the pairs of each group of a rollout in the present update."""
         rng = stream(self.seed, "pairs", self.updates, str(rollout.start))
         if self._history:
@@ -137,7 +137,7 @@ class PreferenceLearner(BaseLearner):
         if self._history:
             self._history.load_state_dict(state["history"])
 
-    def _answers(self, agent: str, pairs: Sequence[Pair]) -> list[Answers]:
+    def _answers(self, agent: str, pairs: Sequence[PreferencePair]) -> list[AgentCompletions]:
         """Collect what an agent that learns said in the pairs in which it said two different things, by prompt."""
         by_prompt: dict[str, list[int]] = {}
         for index, pair in enumerate(pairs):
@@ -149,8 +149,8 @@ class PreferenceLearner(BaseLearner):
         ]
 
     def _to_prompt(
-        self, agent: str, prompt: str, pairs: Sequence[Pair], of_prompt: list[int]
-    ) -> Answers:
+        self, agent: str, prompt: str, pairs: Sequence[PreferencePair], of_prompt: list[int]
+    ) -> AgentCompletions:
         distinct: dict[object, Completion] = {}
         for index in of_prompt:
             for side in (pairs[index].winner, pairs[index].loser):
@@ -163,12 +163,12 @@ class PreferenceLearner(BaseLearner):
         policy, completions = self._agents[agent], list(distinct.values())
         assert isinstance(policy, ReferencedPolicy), policy
         reference = _sums(*policy.reference_log_probs(prompt, completions))
-        return Answers(agent, prompt, completions, of_prompt, signs, reference)
+        return AgentCompletions(agent, prompt, completions, of_prompt, signs, reference)
 
     def _backward(
         self,
-        pairs: Sequence[Pair],
-        answers: Sequence[Answers],
+        pairs: Sequence[PreferencePair],
+        answers: Sequence[AgentCompletions],
         visits: float,
         metrics: PairMetrics,
     ) -> None:
@@ -198,7 +198,7 @@ class PreferenceLearner(BaseLearner):
                 part.agent, float(value), part.signs, log_probs, part.reference, tokens
             )
 
-    def _log_probs(self, part: Answers) -> Tensor:
+    def _log_probs(self, part: AgentCompletions) -> Tensor:
         """Return the log-probabilities of whole completions, (C,)."""
         return _sums(*self._agents[part.agent].log_probs(part.prompt, part.completions))
 
@@ -208,5 +208,5 @@ def _sums(log_probs: Tensor, mask: Tensor) -> Tensor:
     return mask_terms(log_probs, mask).to(torch.float64).sum(-1).cpu()
 
 
-def _starts(pairs: Sequence[Pair]) -> str:
+def _starts(pairs: Sequence[PreferencePair]) -> str:
     return ", ".join(dict.fromkeys(str(pair.start) for pair in pairs))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from torch import Tensor
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.preferences.pairs import Pair
+from llm_decpomdp.algorithms.preferences.pairs import PreferencePair
 
 
 class PairMetrics:
@@ -20,7 +20,9 @@ class PairMetrics:
         total: Number of pairs of all processes.
     """
 
-    def __init__(self, agents: Collection[str], pairs: Sequence[Pair], total: float) -> None:
+    def __init__(
+        self, agents: Collection[str], pairs: Sequence[PreferencePair], total: float
+    ) -> None:
         self.agents = list(agents)
         self._pairs, self._total = pairs, total
         self._sums: dict[str, float] = defaultdict(float)
@@ -81,7 +83,7 @@ class PairMetrics:
             for name in ("pair_loss", "pair_margin", "pair_accuracy")
         }
         metrics |= {name: value / total for name, value in means.items() if total}
-        metrics |= self._compared()
+        metrics |= self._opponent_metrics()
         for agent in agents:
             sums = {
                 name: processes.total(self._sums[f"{name}/{agent}"])
@@ -100,7 +102,7 @@ class PairMetrics:
                 }
         return metrics
 
-    def _compared(self) -> dict[str, float]:
+    def _opponent_metrics(self) -> dict[str, float]:
         sides = [pair.comparator for pair in self._pairs]
         won, lost = (processes.total(sides.count(side)) for side in ("winner", "loser"))
         if not won + lost:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.returns import ROUNDING, Returns, returns, visit_weights
-from llm_decpomdp.algorithms.preferences.comparison import Versus, beside
+from llm_decpomdp.algorithms.preferences.comparison import OpponentSamples, add_opponent_samples
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 
@@ -29,7 +29,7 @@ MAX_JOINT_SAMPLES = 2048
 """Most joint samples of a group of which all pairs are looked at: two million."""
 
 
-class Match(NamedTuple):
+class SamplePair(NamedTuple):
     """Two joint samples of a group."""
 
     winner: int
@@ -39,7 +39,7 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pair:
+class PreferencePair:
     """Two joint samples for the same prompts, the better and the worse."""
 
     start: Start
@@ -90,7 +90,7 @@ def matches(
     kind: str = "joint",
     min_gap: float = 0.0,
     num_others: int = 0,
-) -> list[Match]:
+) -> list[SamplePair]:
     """Return all pairs of a group, in the order of the samples.
 
     Args:
@@ -124,18 +124,18 @@ def matches(
         possible &= of_other[:, None] != of_other
     winners, losers = np.nonzero(possible)
     return [
-        Match(int(winner), int(loser), float(gaps[winner, loser]))
+        SamplePair(int(winner), int(loser), float(gaps[winner, loser]))
         for winner, loser in zip(winners, losers, strict=True)
     ]
 
 
 def disjoint(
-    ordered: Iterable[Match],
+    ordered: Iterable[SamplePair],
     group: Group,
     said: NDArray[np.int64],
     learns: Sequence[bool],
     limit: int,
-) -> list[Match]:
+) -> list[SamplePair]:
     """Return the first pairs of an order in which no completion has a part in the loss twice.
 
     A completion of an agent that learns has one where the agent said different things in the two samples: it is
@@ -148,7 +148,7 @@ def disjoint(
         learns: Whether each agent learns, (N,).
         limit: Most pairs.
     """
-    result: list[Match] = []
+    result: list[SamplePair] = []
     completions: set[tuple[int, int]] = set()
     for match in ordered:
         if len(result) == limit:
@@ -163,7 +163,7 @@ def disjoint(
 
 def rollout_pairs(
     rollout: Rollout, agents: Collection[str], options: LearnerOptions, rng: np.random.Generator
-) -> list[list[Pair]]:
+) -> list[list[PreferencePair]]:
     """Return the pairs of each group of a rollout, by the returns of its joint samples.
 
     In a chain a return is the group's own reward; in a tree what followed counts too (`returns.py`). Each group
@@ -181,9 +181,9 @@ def rollout_pairs(
         FloatingPointError: If a return isn't finite; names the start.
         ValueError: As of `matches`.
     """
-    selection: list[tuple[int, Match]] = []
+    selection: list[tuple[int, SamplePair]] = []
     versus = [
-        beside(rollout, index, values, options.discount)
+        add_opponent_samples(rollout, index, values, options.discount)
         for index, values in enumerate(returns(rollout, options.discount))
     ]
     for index, (group, values, num_others) in enumerate(versus):
@@ -194,12 +194,12 @@ def rollout_pairs(
         texts, learns = answers(group), [agent in agents for agent in group.completions]
         kind, gap = options.pair_kind, options.pair_min_gap
         candidates = matches(texts, values, learns, kind, gap, num_others)
-        ordered = _ordered(candidates, options, rng)
+        ordered = _order(candidates, options, rng)
         of_group = disjoint(ordered, group, texts, learns, options.pairs_per_group)
         selection += [(index, match) for match in of_group]
-    pairs: list[list[Pair]] = [[] for _ in rollout.groups]
+    pairs: list[list[PreferencePair]] = [[] for _ in rollout.groups]
     shares = visit_weights(rollout)
-    for index, match in _of_start(selection, options, rng):
+    for index, match in _limit_per_start(selection, options, rng):
         group = versus[index].group
         factor = options.turn_weight(group.turn, group.stopped_early)
         pair = _pair(rollout.start, versus[index], match, shares[index])
@@ -207,18 +207,18 @@ def rollout_pairs(
     return pairs
 
 
-def _ordered(
-    candidates: Sequence[Match], options: LearnerOptions, rng: np.random.Generator
-) -> list[Match]:
+def _order(
+    candidates: Sequence[SamplePair], options: LearnerOptions, rng: np.random.Generator
+) -> list[SamplePair]:
     order = [candidates[k] for k in rng.permutation(len(candidates))]
     if options.pair_selection == "largest_gap":
         order.sort(key=lambda match: -match.gap)
     return order
 
 
-def _of_start(
-    chosen: list[tuple[int, Match]], options: LearnerOptions, rng: np.random.Generator
-) -> list[tuple[int, Match]]:
+def _limit_per_start(
+    chosen: list[tuple[int, SamplePair]], options: LearnerOptions, rng: np.random.Generator
+) -> list[tuple[int, SamplePair]]:
     """Return the first `pairs_per_start` of the pairs of all groups."""
     order = rng.permutation(len(chosen)).tolist()
     if options.pair_selection == "largest_gap":
@@ -226,7 +226,9 @@ def _of_start(
     return [chosen[k] for k in sorted(order[: options.pairs_per_start])]
 
 
-def _pair(start: Start, versus: Versus, match: Match, visits: float) -> Pair:
+def _pair(
+    start: Start, versus: OpponentSamples, match: SamplePair, visits: float
+) -> PreferencePair:
     group = versus.group
     winner, loser = (
         {
@@ -241,6 +243,6 @@ def _pair(start: Start, versus: Versus, match: Match, visits: float) -> Pair:
     if versus.num_others:
         own = len(group.joint) - versus.num_others
         comparator = "winner" if match.winner >= own else "loser"
-    return Pair(
+    return PreferencePair(
         start, group.prompts, winner, loser, match.gap, visits=visits, comparator=comparator
     )

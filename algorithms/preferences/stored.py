@@ -63,7 +63,7 @@ def stored_pairs(
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                row = _checked(line, models, environment)
+                row = _check_row(line, models, environment)
                 of_pair = rows.setdefault(tuple(row.get(key) for key in SAMPLES), [])
                 if row["agent"] in [before["agent"] for before in of_pair]:
                     raise ValueError(
@@ -74,10 +74,10 @@ def stored_pairs(
                 raise ValueError(f"{path}, line {number}: {error}") from None
     if not rows:
         raise ValueError(f"{path} holds no pairs: it has no lines")
-    return _limited([_rollout(of_pair, models) for of_pair in rows.values()], limit)
+    return _limit([_rollout(of_pair, models) for of_pair in rows.values()], limit)
 
 
-def _checked(line: str, models: Mapping[str, str | None], environment: str | None) -> Row:
+def _check_row(line: str, models: Mapping[str, str | None], environment: str | None) -> Row:
     row: Any = json.loads(line)
     missing = [key for key in NEEDED if not isinstance(row, dict) or key not in row]
     if missing:
@@ -127,7 +127,7 @@ def _completion(row: Row, side: str, models: Mapping[str, str | None]) -> Comple
     )
 
 
-def _limited(pairs: list[Rollout], limit: int | None) -> list[Rollout]:
+def _limit(pairs: list[Rollout], limit: int | None) -> list[Rollout]:
     """Return the pairs of each task with the largest gaps, at most `limit`, in the order of the file."""
     by_task: dict[Start, list[int]] = {}
     for index, pair in enumerate(pairs):
@@ -145,7 +145,7 @@ def _gap(pair: Rollout) -> float:
     return better - worse
 
 
-def with_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
+def add_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
     """Return stored pairs with tokens for all completions of the policies that are trained.
 
     A text without any is tokenised once, and the end of the sequence appended unless the token limit had cut it
@@ -163,7 +163,7 @@ def with_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
             without = [c for c in answers if not c.tokens and not c.skipped]
             if without and isinstance(policy := team[agent], TrainablePolicy):
                 number += len(without)
-                answers = tuple(tokenised(c, policy, agent) if c in without else c for c in answers)
+                answers = tuple(tokenize(c, policy, agent) if c in without else c for c in answers)
             completions[agent] = answers
         result.append(replace(pair, groups=(replace(group, completions=completions),)))
     if number:
@@ -175,7 +175,7 @@ def with_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
     return result
 
 
-def tokenised(completion: Completion, policy: TrainablePolicy, agent: str) -> Completion:
+def tokenize(completion: Completion, policy: TrainablePolicy, agent: str) -> Completion:
     """Return a completion with the tokens that a policy makes of its text, and its end unless it was cut off.
 
     Raises:

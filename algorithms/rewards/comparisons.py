@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from llm_decpomdp.algorithms.critics.inputs import shortened
+from llm_decpomdp.algorithms.critics.inputs import shorten
 from llm_decpomdp.utils.text import WrongEncoding, read_utf8
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
-from llm_decpomdp.algorithms.preferences.stored import tokenised
+from llm_decpomdp.algorithms.preferences.stored import tokenize
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import run_cost
@@ -148,7 +148,7 @@ class OpponentSource(SourceWrapper):
         first, *later = rollout.groups
         completions = {
             agent: tuple(
-                c if c.skipped else tokenised(c, policy, agent) for c in first.completions[agent]
+                c if c.skipped else tokenize(c, policy, agent) for c in first.completions[agent]
             )
             for agent, policy in self._tokenizers.items()
         }

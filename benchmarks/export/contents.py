@@ -10,7 +10,7 @@ import numpy as np
 
 from llm_decpomdp.algorithms.preferences.pairs import (
     MAX_JOINT_SAMPLES,
-    Match,
+    SamplePair,
     answers,
     content,
     disjoint,
@@ -164,14 +164,14 @@ def _pairs(source: Source, phase: str, choice: PairChoice) -> Iterator[Row]:
             yield from _rows_of_pair(decision, number, match, models)
 
 
-def _chosen(decision: Decision, choice: PairChoice) -> list[Match]:
+def _chosen(decision: Decision, choice: PairChoice) -> list[SamplePair]:
     texts = answers(decision.samples)
     learns = [True] * len(decision.samples.completions)
     returns = np.array(decision.returns)
     order, half = np.argsort(returns, kind="stable"), MAX_JOINT_SAMPLES // 2
     extreme = np.unique([*order[:half], *order[-half:]])  # of more, the best and the worst
     candidates = [
-        Match(int(extreme[match.winner]), int(extreme[match.loser]), match.gap)
+        SamplePair(int(extreme[match.winner]), int(extreme[match.loser]), match.gap)
         for match in matches(texts[extreme], returns[extreme], learns, choice.kind)
         if match.gap >= choice.min_margin
     ]
@@ -180,7 +180,7 @@ def _chosen(decision: Decision, choice: PairChoice) -> list[Match]:
 
 
 def _rows_of_pair(
-    decision: Decision, number: int, match: Match, models: Mapping[str, str | None]
+    decision: Decision, number: int, match: SamplePair, models: Mapping[str, str | None]
 ) -> Iterator[Row]:
     group = decision.group
     compared: dict[str, list[int]] = {}

@@ -128,9 +128,9 @@ def _source(
     options = run.trainer
     source: RolloutSource
     if run.pairs:
-        from llm_decpomdp.algorithms.preferences.stored import with_tokens
+        from llm_decpomdp.algorithms.preferences.stored import add_tokens
 
-        source = StoredSource(arranged(run.config, with_tokens(run.pairs, team)))
+        source = StoredSource(arranged(run.config, add_tokens(run.pairs, team)))
     else:
         problems = run.problems if options.refill or options.curriculum else ()
         source = SampledSource(

@@ -43,7 +43,7 @@ class Known:
     def predict(self, features: Tensor) -> Tensor:
         return torch.full((len(features),), self.value, dtype=torch.float64)
 
-    def judged(self, pairs: Tensor) -> float:
+    def evaluate(self, pairs: Tensor) -> float:
         return 1.0
 
 

@@ -124,7 +124,7 @@ class Judge:
     def differences(self, features: torch.Tensor) -> torch.Tensor:
         return torch.full((len(features),), 5.0, dtype=torch.float64)
 
-    def judged(self, pairs: torch.Tensor) -> float:
+    def evaluate(self, pairs: torch.Tensor) -> float:
         return -self.explained
 
 

@@ -24,7 +24,7 @@ def test_a_constant_return_is_reached_at_once_however_large() -> None:
     head = ValueHead(4, 1e-3)
     learn(head, 2, torch.full((4,), 10.0, dtype=torch.float64))
     assert head.predict(TEXTS).tolist() == pytest.approx([10.0] * 4, abs=1e-3)
-    assert head.judged(torch.zeros(0, 2)) == 0.0
+    assert head.evaluate(torch.zeros(0, 2)) == 0.0
 
 
 def test_the_head_begins_with_the_mean_and_learns_what_differs_from_it() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.critics.targets import Turn, lambda_targets
+from llm_decpomdp.algorithms.critics.targets import ChainTurn, lambda_targets
 
 DISCOUNT = 0.5
 
 
-def single(reward: float, following: float) -> Turn:
-    return Turn(np.array([reward]), np.array([following]), 0)
+def single(reward: float, following: float) -> ChainTurn:
+    return ChainTurn(np.array([reward]), np.array([following]), 0)
 
 
 CHAIN = [single(1.0, 4.0), single(2.0, 6.0), single(3.0, 0.0)]
@@ -37,7 +37,7 @@ def test_an_episode_that_a_time_limit_cut_off_ends_with_the_value_of_its_last_st
 
 
 def test_several_joint_samples_give_their_mean_and_only_the_chosen_one_what_followed() -> None:
-    turn = Turn(np.array([1.0, 3.0]), np.array([4.0, 0.0]), 0)
+    turn = ChainTurn(np.array([1.0, 3.0]), np.array([4.0, 0.0]), 0)
     chain = [turn, single(10.0, 0.0)]
     assert lambda_targets(chain, 1.0, 0.5) == [(5 + 3) / 2 + 0.5 * (10 - 4), 10.0]
     assert turn.following.tolist() == [4.0, 0.0]
@@ -46,7 +46,7 @@ def test_several_joint_samples_give_their_mean_and_only_the_chosen_one_what_foll
 def test_the_correction_by_a_sample_that_was_drawn_at_random_is_right_on_average() -> None:
     rewards, following, truth = np.array([1.0, 3.0]), np.array([4.0, 1.0]), [7.0, 2.0]
     targets = [
-        lambda_targets([Turn(rewards, following, c), single(truth[c], 0.0)], 1.0, 1.0)[0]
+        lambda_targets([ChainTurn(rewards, following, c), single(truth[c], 0.0)], 1.0, 1.0)[0]
         for c in range(2)
     ]
     assert np.mean(targets) == pytest.approx(np.mean(rewards + truth))

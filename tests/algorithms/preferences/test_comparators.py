@@ -15,7 +15,7 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences import comparison
 from llm_decpomdp.algorithms.preferences.comparison import History
-from llm_decpomdp.algorithms.preferences.pairs import Pair, rollout_pairs
+from llm_decpomdp.algorithms.preferences.pairs import PreferencePair, rollout_pairs
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.joint import align
@@ -44,7 +44,7 @@ def versus(own: list[float], theirs: list[float], rows: Any = THEIRS) -> Rollout
     return replace(rollout_of(OWN, JOINT, own), comparator=rollout_of(rows, JOINT, theirs))
 
 
-def pairs_of(rollout: Rollout, **options: Any) -> list[list[Pair]]:
+def pairs_of(rollout: Rollout, **options: Any) -> list[list[PreferencePair]]:
     settings = LearnerOptions(**{"pair_min_gap": 0.0, **options})
     return rollout_pairs(rollout, ["x", "y"], settings, np.random.default_rng(0))
 

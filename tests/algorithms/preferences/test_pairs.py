@@ -12,8 +12,8 @@ import pytest
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.pairs import (
     MAX_JOINT_SAMPLES,
-    Match,
-    Pair,
+    PreferencePair,
+    SamplePair,
     answers,
     disjoint,
     matches,
@@ -107,7 +107,7 @@ def test_no_completion_has_a_part_in_two_pairs() -> None:
     assert [m[:2] for m in disjoint(found, group, said, learns, 9)] == [(1, 0), (2, 0)]
     assert [m[:2] for m in disjoint(found, group, said, learns, 1)] == [(1, 0)]
     # y said both in the first pair already, and x differs in none but the second
-    both = [Match(3, 0, 3.0), Match(1, 0, 1.0)]
+    both = [SamplePair(3, 0, 3.0), SamplePair(1, 0, 1.0)]
     assert disjoint(both, group, said, learns, 9) == both[:1]
     assert (
         disjoint(both, group, said, [True, False], 9) == both
@@ -118,7 +118,7 @@ def options_of(**options: Any) -> LearnerOptions:
     return LearnerOptions(**{"learning_rate": 0.1, "pair_min_gap": 0.0, **options})
 
 
-def pairs_of(rollout: Rollout, seed: int = 0, **options: Any) -> list[Pair]:
+def pairs_of(rollout: Rollout, seed: int = 0, **options: Any) -> list[PreferencePair]:
     rng = np.random.default_rng(seed)
     found = rollout_pairs(rollout, list(rollout.groups[0].completions), options_of(**options), rng)
     assert len(found) == len(rollout.groups)

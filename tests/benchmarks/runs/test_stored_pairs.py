@@ -13,8 +13,8 @@ import pytest
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences import pairs
-from llm_decpomdp.algorithms.preferences.pairs import Pair, rollout_pairs
-from llm_decpomdp.algorithms.preferences.stored import stored_pairs, with_tokens
+from llm_decpomdp.algorithms.preferences.pairs import PreferencePair, rollout_pairs
+from llm_decpomdp.algorithms.preferences.stored import add_tokens, stored_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -39,7 +39,7 @@ ROW: dict[str, Any] = {
 }
 
 
-def pairs_of(rollouts: Sequence[Rollout], **options: Any) -> list[Pair]:
+def pairs_of(rollouts: Sequence[Rollout], **options: Any) -> list[PreferencePair]:
     """The pairs that a learner makes of rollouts."""
     settings = LearnerOptions(learning_rate=0.1, pair_min_gap=0.0, **options)
     return [
@@ -50,7 +50,7 @@ def pairs_of(rollouts: Sequence[Rollout], **options: Any) -> list[Pair]:
     ]
 
 
-def told(pair: Pair) -> list[Any]:
+def told(pair: PreferencePair) -> list[Any]:
     """What a pair is, for the agents that said different things in it."""
     agents = [agent for agent in AGENTS if pair.differs(agent)]
     sides = [[(side[a].text, side[a].tokens) for a in agents] for side in (pair.winner, pair.loser)]
@@ -103,7 +103,7 @@ def test_the_pairs_of_a_file_are_those_of_the_rollouts(
     key = lambda pair: json.dumps(told(pair))  # noqa: E731
     assert sorted(map(key, again)) == sorted(map(key, made))
     assert all(c.tokens for pair in again for c in pair.winner.values())
-    assert with_tokens(stored, {}) == stored  # nothing is tokenised
+    assert add_tokens(stored, {}) == stored  # nothing is tokenised
 
 
 def test_a_run_learns_from_a_file_and_goes_on_where_it_stopped(
@@ -221,7 +221,7 @@ def test_texts_without_the_tokens_of_the_model_are_tokenised_once_with_their_end
     assert (texts.start, kept.start) == (Start(task_id="t/1"), Start(seed=4))
     (other,) = stored_pairs(path, {"player_0": "other"})[1:]
     assert other.groups[0].completions["player_0"][1].tokens == ()
-    tokenised, same = with_tokens([texts, kept], {"player_0": policy})
+    tokenised, same = add_tokens([texts, kept], {"player_0": policy})
     cut, empty = tokenised.groups[0].completions["player_0"]
     assert (cut.tokens, cut.finish_reason) == ((2,), "length")  # it never ended
     assert (empty.tokens, empty.finish_reason) == ((0,), "stop")
