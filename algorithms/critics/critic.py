@@ -157,7 +157,7 @@ class Critic:
         for record in self._collect(rollouts, records):
             pending.setdefault(record.key, []).append(record)
         judged = {
-            key: self._heads[key].judged(_pairs(found)) if key in self._heads else 0.0
+            key: self._heads[key].evaluate(_pairs(found)) if key in self._heads else 0.0
             for key, found in pending.items()
         }
         return pending, judged

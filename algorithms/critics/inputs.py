@@ -9,9 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, View
-
-OMISSION = "\n...\n"
-"""Mark of the place where text was left out."""
+from llm_decpomdp.utils.text import shorten
 
 REPEATED = 80
 """Fewest characters of a prompt or an answer that are not said again if they stand in the state, word for word:
@@ -86,13 +84,5 @@ def critic_text(
         news = [part for part in parts if len(part[1]) < REPEATED or part[1] not in state]
         parts = [("state", view.state), *news]
     parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
-    texts = (f"[{title}]\n{shortened(text, limit)}" for title, text in parts if text)
+    texts = (f"[{title}]\n{shorten(text, limit)}" for title, text in parts if text)
     return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
-
-
-def shorten(text: str, limit: int) -> str:
-    """Return a text, or beginning and end of one with more than `limit` characters."""
-    if len(text) <= limit:
-        return text
-    half = (limit - len(OMISSION)) // 2
-    return text[:half] + OMISSION + text[-half:]

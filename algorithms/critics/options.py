@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Self
 
 from llm_decpomdp.options import Options, option
 from llm_decpomdp.policy import TrainablePolicy
@@ -12,6 +14,7 @@ from llm_decpomdp.policy import TrainablePolicy
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.critic import Critic
     from llm_decpomdp.algorithms.critics.states import Features
+    from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 
 SCOPES = ("none", "joint", "own")
 TRUNKS = ("frozen", "lora")
@@ -63,6 +66,32 @@ class CriticOptions(Options):
                     "drop it"
                 )
 
+    @property
+    def has_critic(self) -> bool:
+        """Whether the options ask for a critic."""
+        return self.critic not in (None, "none")
+
+    def complete_critic(self) -> Self:
+        """Return the options with the critic's defaults, for an algorithm without a critic of its own."""
+        return replace(
+            self,
+            critic=self.critic or "none",
+            critic_input=self.critic_input or DEFAULT_INPUT,
+        )
+
+    def check_rollouts(self, rollouts: RolloutOptions) -> None:
+        """Raise a `ValueError` if a critic cannot learn from such rollouts."""
+        if self.has_critic and rollouts.plan != "chain":
+            raise ValueError(
+                f"critic={self.critic} means nothing with plan={rollouts.plan}, whose returns are those of whole "
+                "episodes: set plan=chain, or drop it"
+            )
+        if self.has_critic and rollouts.refill:
+            raise ValueError(
+                f"refill={rollouts.refill} asks which starts teach nothing before the critic has read them: set "
+                "refill=0, or use an algorithm without a critic"
+            )
+
     def make_critic(
         self,
         agents: Mapping[str, TrainablePolicy],
@@ -85,7 +114,7 @@ class CriticOptions(Options):
             TypeError: If no policy gives features.
             ValueError: If the trunk is to be trained, and no model takes an adapter, or features are given.
         """
-        if self.critic in (None, "none"):
+        if not self.has_critic:
             return None
         # Imported here, because options are read before torch is loaded.
         from llm_decpomdp.algorithms.critics.building import build_critic

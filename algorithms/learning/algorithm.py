@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from typing_extensions import Self
 
-from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT
 from llm_decpomdp.algorithms.learning.advantages import (
     GroupAdvantages,
     GroupValues,
@@ -193,7 +192,7 @@ class Algorithm:
 
     def can_recompute_advantages(self, options: UpdateOptions) -> bool:
         """Check whether advantages depend on one rollout alone: not on a critic or on earlier updates."""
-        return self.complete_options(options).critic == "none"
+        return not self.complete_options(options).has_critic
 
     def complete_options(self, options: AnyOptions) -> AnyOptions:
         """Return the options with the choices of this algorithm where they leave some open.
@@ -201,11 +200,7 @@ class Algorithm:
         Raises:
             ValueError: If the options contradict the algorithm.
         """
-        return replace(
-            options,
-            critic=options.critic or "none",
-            critic_input=options.critic_input or DEFAULT_INPUT,
-        )
+        return options.complete_critic()
 
     # ------------------------------------------------------------------------------------------- checks
 

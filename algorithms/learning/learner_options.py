@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Self
+
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
 from llm_decpomdp.algorithms.learning.returns import AGGREGATIONS
 from llm_decpomdp.options import NonNegative, Options, option
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.critics.states import Features
+    from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator
+    from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+    from llm_decpomdp.policy import TrainablePolicy
 
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
 SCHEDULES = ("constant", "linear", "cosine")
@@ -121,6 +132,32 @@ class StepOptions(Options):
             )
         self._check_ratios()
         self._check_correction()
+
+    # A critic is an optional feature: `CriticOptions` overrides these four, and nothing else here knows of it.
+
+    @property
+    def has_critic(self) -> bool:
+        """Whether the options ask for a critic."""
+        return False
+
+    def complete_critic(self) -> Self:
+        """Return the options with the critic's defaults, for an algorithm without a critic of its own."""
+        return self
+
+    def make_critic(
+        self,
+        agents: Mapping[str, TrainablePolicy],
+        features: Features | None,
+        *,
+        discount: float,
+        gather: Callable[[Sequence[Any]], list[Any]],
+        role: str = "future",
+    ) -> ReturnEstimator | None:
+        """Build the critic that the options ask for."""
+        return None
+
+    def check_rollouts(self, rollouts: RolloutOptions) -> None:
+        """Raise a `ValueError` if the options do not fit the rollouts."""
 
     def _check_ratios(self) -> None:
         """Raise a `ValueError` if an option of several steps means nothing."""

@@ -82,7 +82,7 @@ class History:
         self.age = age
         self._visits: dict[Start, list[Rollout]] = {}  # the start visited last comes last
 
-    def of(self, start: Start) -> Rollout | None:
+    def visit(self, start: Start) -> Rollout | None:
         """Return the visit of a start to compare with, if there was any."""
         visits = self._visits.get(start)
         return visits[0] if visits else None

@@ -71,7 +71,7 @@ class PreferenceLearner(BaseLearner):
         """Return the pairs of each group of a rollout in the present update."""
         rng = stream(self.seed, "pairs", self.updates, str(rollout.start))
         if self._history:
-            rollout = replace(rollout, comparator=self._history.of(rollout.start))
+            rollout = replace(rollout, comparator=self._history.visit(rollout.start))
         try:
             return rollout_pairs(rollout, self._agents, self.options, rng)
         except FloatingPointError as error:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from llm_decpomdp.algorithms.critics.inputs import shorten
-from llm_decpomdp.utils.text import WrongEncoding, read_utf8
+from llm_decpomdp.utils.text import WrongEncoding, read_utf8, shorten
 
 
 class Sample(NamedTuple):
@@ -40,7 +39,7 @@ def team_text(sample: Sample, agents: Sequence[str], limit: int) -> str:
     """
     parts = [(f"{agent} sees", sample.prompts[agent]) for agent in agents]
     parts += [(f"{agent} answers", sample.answers[agent]) for agent in agents]
-    return "\n\n".join(f"[{title}]\n{shortened(text, limit)}" for title, text in parts)
+    return "\n\n".join(f"[{title}]\n{shorten(text, limit)}" for title, text in parts)
 
 
 def read_comparisons(path: Path, agents: Sequence[str], environment: str) -> list[Comparison]:

@@ -27,12 +27,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from llm_decpomdp.algorithms.critics.states import Features
 from llm_decpomdp.algorithms.rewards.comparisons import Comparison, Sample, team_text
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
 from llm_decpomdp.seeding import stream
 
 logger = logging.getLogger(__name__)
+
+Features = Callable[[Sequence[str]], Tensor]
+"""From texts to their features, (B, d), float32."""
 
 ITERATIONS = 500
 """Most iterations of L-BFGS."""

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_decpomdp.algorithms.critics.states import Features
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rewards.comparisons import Comparison, Sample
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
-from llm_decpomdp.algorithms.rewards.reward_model import RewardModel, fit_reward_model
+from llm_decpomdp.algorithms.rewards.reward_model import Features, RewardModel, fit_reward_model
 from llm_decpomdp.algorithms.rewards.scores import by_score
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout

@@ -11,7 +11,6 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
-from llm_decpomdp.algorithms.preferences.stored import tokenize
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import run_cost
@@ -146,6 +145,9 @@ class OpponentSource(SourceWrapper):
     def _with_own_tokens(self, rollout: Rollout) -> Rollout:
         """Return a rollout whose first completions have tokens of the policies that learn."""
         first, *later = rollout.groups
+        # Imported here, because only runs that learn from pairs have opponents.
+        from llm_decpomdp.algorithms.preferences.stored import tokenize
+
         completions = {
             agent: tuple(
                 c if c.skipped else tokenize(c, policy, agent) for c in first.completions[agent]

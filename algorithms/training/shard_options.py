@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.options import Options, option
 
 
@@ -17,7 +17,7 @@ class ShardOptions(Options):
 
 
 def check_sharded(
-    algorithm: Algorithm, options: CriticOptions, reward_model: str | None, warm: bool
+    algorithm: Algorithm, options: UpdateOptions, reward_model: str | None, warm: bool
 ) -> None:
     """Check that processes make equally many passes of models in shards: only a `Learner`'s own lessons do.
 
@@ -32,7 +32,7 @@ def check_sharded(
     """
     wrong = {
         f"algorithm {algorithm.name}": not algorithm.supports_sharding,
-        f"critic={options.critic}": options.critic != "none",
+        "a critic": options.has_critic,
         f"reward_model={reward_model}": reward_model is not None,
         "a warm start": warm,
     }

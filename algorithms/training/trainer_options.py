@@ -62,13 +62,4 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
             f"step_advantage_weight={updates.step_advantage_weight} means nothing with plan={rollouts.plan}: set "
             "plan=episodes, or drop it"
         )
-    if updates.critic not in (None, "none") and rollouts.plan != "chain":
-        raise ValueError(
-            f"critic={updates.critic} means nothing with plan={rollouts.plan}, whose returns are those of whole "
-            "episodes: set plan=chain, or drop it"
-        )
-    if updates.critic not in (None, "none") and rollouts.refill:
-        raise ValueError(
-            f"refill={rollouts.refill} asks which starts teach nothing before the critic has read them: set "
-            "refill=0, or use an algorithm without a critic"
-        )
+    updates.check_rollouts(rollouts)

@@ -397,5 +397,5 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
             checkpointing=spec.gradient_checkpointing,
             dtype=dtype if spec.compute_dtype == "auto" else spec.compute_dtype,
             reference=declared.needs_reference(run.learner)
-            or declared.complete_options(run.learner).critic != "none",
+            or declared.complete_options(run.learner).has_critic,
         )

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from llm_decpomdp.agents.saved_team import read_manifest
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.preferences.stored import stored_pairs
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
@@ -184,6 +183,9 @@ def pairs_of(config: Config, team: TeamSpec) -> list[Rollout]:
         return []
     models = {agent: team.policies[name].name for agent, name in team.agents.items()}
     try:
+        # Imported here, because only runs that learn from stored pairs need it.
+        from llm_decpomdp.algorithms.preferences.stored import stored_pairs
+
         return stored_pairs(Path(source), models, config.algorithm.pairs_per_start, config.env.id)
     except ValueError as error:
         raise ConfigError(f"algorithm.pairs_source: {error}") from None

@@ -34,6 +34,18 @@ def plain(text: str) -> Text:
     return Text(visible(text))
 
 
+OMISSION = "\n...\n"
+"""Mark of the place where text was left out."""
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return a text, or beginning and end of one with more than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    half = (limit - len(OMISSION)) // 2
+    return text[:half] + OMISSION + text[-half:]
+
+
 # Human-readable numbers and durations
 
 

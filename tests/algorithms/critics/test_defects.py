@@ -11,7 +11,7 @@ import torch
 
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.critics.inputs import OMISSION, critic_text
+from llm_decpomdp.algorithms.critics.inputs import critic_text
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -23,6 +23,7 @@ from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.utils.storage import read_json_lines
+from llm_decpomdp.utils.text import OMISSION
 from studies.hypotheses.features import Noise
 from tests.algorithms.conftest import END, EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team

@@ -109,15 +109,15 @@ def test_a_history_has_the_visit_that_is_asked_for_and_forgets_what_is_older(
     expected = {1: [0, 1, 2, 3], 2: [0, 0, 1, 2], None: [0, 0, 0, 0]}
     for age, rewards in expected.items():
         history = History(age)
-        assert history.of(START) is None
+        assert history.visit(START) is None
         for visit, reward in zip(visits, rewards, strict=True):
             history.add([visit], 1.0)
-            found = history.of(START)
+            found = history.visit(START)
             assert found is not None and found.groups[0].rewards[0] == reward
     monkeypatch.setattr(comparison, "MOST_STARTS", 2)
     history = History(1)
     history.add([replace(visits[0], start=Start(seed=n)) for n in (1, 2, 1, 3)], 1.0)
-    assert [history.of(Start(seed=n)) is None for n in (1, 2, 3)] == [False, True, False]
+    assert [history.visit(Start(seed=n)) is None for n in (1, 2, 3)] == [False, True, False]
 
 
 def test_a_history_survives_a_checkpoint_as_it_is(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_history_survives_a_checkpoint_as_it_is(tmp_path: Path) -> None:
     history.add([rollout_of(OWN, JOINT, [float(n), 0.5]) for n in range(3)], 1.0)
     torch.save(history.state_dict(), tmp_path / "state.pt")
     again.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    assert again.of(START) == history.of(START) is not None
+    assert again.visit(START) == history.visit(START) is not None
     assert again.state_dict() == history.state_dict()
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from llm_decpomdp.algorithms.critics.states import Features
 from llm_decpomdp.algorithms.rewards.comparisons import Comparison, Sample
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
-from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
+from llm_decpomdp.algorithms.rewards.reward_model import Features, fit_reward_model
 from tests.algorithms.critics.readers import HashedParts
 
 AGENTS = ["x", "y"]

@@ -13,8 +13,8 @@ from llm_decpomdp.benchmarks.runs.train import train
     ("override", "what"),
     [
         ("algorithm.name=madpo", "algorithm madpo"),
-        ("algorithm.name=maac", "critic=joint"),
-        ("algorithm.critic=own", "critic=own"),
+        ("algorithm.name=maac", "a critic"),
+        ("algorithm.critic=own", "a critic"),
         ("warm_start.source=gold", "a warm start"),
         ("algorithm.reward_model=model.json", "reward_model=.*model.json"),
     ],

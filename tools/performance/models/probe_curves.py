@@ -121,7 +121,7 @@ def _completions(rollouts: Sequence[Rollout]) -> int:
 def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
     critic: dict[str, Any] = {"critic": trial.critic} if trial.critic else {}
     completed = ALGORITHMS[trial.algorithm].complete_options(LearnerOptions(**critic))
-    if completed.critic != "none":
+    if completed.has_critic:
         critic["critic_learning_rate"] = CRITIC_LEARNING_RATE
     return LearnerOptions(
         learning_rate=trial.learning_rate,
