@@ -14,7 +14,7 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.critics.critic import Critic, Gather
 from llm_decpomdp.algorithms.critics.head import ValueHead
-from llm_decpomdp.algorithms.learning.distributed import _in_turn
+from llm_decpomdp.algorithms.learning.distributed import _interleave
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
@@ -166,7 +166,7 @@ def in_processes(number: int, work: Callable[[int, Gather], Critic]) -> Critic:
         def gather(items: Sequence[Any]) -> list[Any]:
             parts[rank] = list(items)
             barrier.wait()
-            found: list[Any] = _in_turn(parts)
+            found: list[Any] = _interleave(parts)
             barrier.wait()
             return found
 
