@@ -10,8 +10,8 @@ from llm_decpomdp.utils.extras import lazy_names
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.analysis.credit import credits as credits
     from llm_decpomdp.benchmarks.analysis.replay import Replayed as Replayed
+    from llm_decpomdp.benchmarks.analysis.replay import open_episodes as open_episodes
     from llm_decpomdp.benchmarks.analysis.replay import replay as replay
-    from llm_decpomdp.benchmarks.analysis.stored import stored as stored
     from llm_decpomdp.benchmarks.config.load import load_config as load_config
     from llm_decpomdp.benchmarks.evaluation.run import evaluate as evaluate
     from llm_decpomdp.benchmarks.evaluation.statistics import compare as compare
@@ -23,8 +23,7 @@ else:
         {
             "llm_decpomdp.benchmarks.config.load": ["load_config"],
             "llm_decpomdp.benchmarks.analysis.credit": ["credits"],
-            "llm_decpomdp.benchmarks.analysis.replay": ["Replayed", "replay"],
-            "llm_decpomdp.benchmarks.analysis.stored": ["stored"],
+            "llm_decpomdp.benchmarks.analysis.replay": ["Replayed", "open_episodes", "replay"],
             "llm_decpomdp.benchmarks.evaluation.run": ["evaluate"],
             "llm_decpomdp.benchmarks.evaluation.statistics": ["compare"],
             "llm_decpomdp.benchmarks.report.document": ["write_report"],

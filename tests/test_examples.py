@@ -54,6 +54,6 @@ def test_problems_that_are_tested_give_no_lessons(tmp_path: Path) -> None:
 
 def test_the_suite_of_two_coders_is_one_of_configurations_that_load() -> None:
     suite = load_suite(PAIR / "suite.yaml")
-    assert {cell.config for cell in suite.cells} == {"mbpp.yaml", "coophumaneval.yaml"}
-    for cell in suite.cells:
-        load_config(PAIR / cell.config, cell.override, folder=PAIR)
+    assert {arm.config for arm in suite.arms} == {"mbpp.yaml", "coophumaneval.yaml"}
+    for arm in suite.arms:
+        load_config(PAIR / arm.config, arm.override, folder=PAIR)

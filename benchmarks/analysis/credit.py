@@ -7,17 +7,19 @@ and no model is loaded. docs/cooperation.md says what each number is and where i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, permutations
 from statistics import fmean
+
+import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.environment import StepOutcome, step
 from llm_decpomdp.algorithms.rollouts.joint import align
 from llm_decpomdp.benchmarks.analysis.replay import Replayed
-from llm_decpomdp.benchmarks.analysis.shapley import Coalition, coalitions, orders, shapley
-from llm_decpomdp.benchmarks.evaluation.measures import passes
+from llm_decpomdp.benchmarks.evaluation.play import passes
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
@@ -25,9 +27,11 @@ from llm_decpomdp.seeding import stream
 NULL = ""
 """The completion of an agent that is absent."""
 
+# Rewards are sums of a few decimal constants, so that differences below are rounding.
 TOLERANCE = 1e-9
 """Differences of rewards below this are none."""
 
+# Enough programs for all cores, and few environments in memory.
 AT_A_TIME = 32
 """Groups whose counterfactuals are played in step."""
 
@@ -121,6 +125,8 @@ class _Game:
         self.agents = list(place.group.completions)
         self.said = [[c.text for c in of_agent] for of_agent in place.group.completions.values()]
         self.gold = [_gold(replayed, agent) for agent in self.agents]
+        # Orders depend on the place of the group alone, so that a part of a file gives the same
+        # values.
         rng = stream(seed, "shapley", place.line, place.index)
         self.orders = orders(len(self.agents), rng)
         self.joints = [
@@ -133,6 +139,7 @@ class _Game:
 
     def missing(self) -> list[Texts]:
         """Return the joint completions that have to be played, each once."""
+        # A dict keeps the order and drops repetitions, which sampling produces often.
         joints: dict[Texts, None] = {}
         subsets = coalitions(self.orders)
         for sample, joint in enumerate(self.joints):
@@ -200,3 +207,49 @@ def _gold(replayed: Replayed, agent: str) -> tuple[str, ...]:
         return (answers(replayed.env).reference(agent),)
     except LookupError:
         return ()
+
+
+# 7! = 5,040 orders over 128 coalitions would multiply the programs to run.
+EXACT = 6
+"""Most players for whom all orders are taken: 720 of them, over 64 coalitions."""
+
+DRAWN = 200
+"""Orders that are drawn for more players: at most 200 N coalitions."""
+
+Order = tuple[int, ...]
+Coalition = frozenset[int]
+"""Players, counted from 0."""
+
+
+def orders(players: int, rng: np.random.Generator) -> list[Order]:
+    """Return all orders of up to `EXACT` players; of more, `DRAWN` random ones.
+
+    Args:
+        players: N, at least 1.
+        rng: Draws them.
+    """
+    if players <= EXACT:
+        return list(permutations(range(players)))
+    return [tuple(map(int, rng.permutation(players))) for _ in range(DRAWN)]
+
+
+def coalitions(sample: Sequence[Order]) -> list[Coalition]:
+    """Return the coalitions whose worth some orders ask for: the beginnings of each, from nobody to all."""
+    starts = {frozenset(order[:size]) for order in sample for size in range(len(order) + 1)}
+    return sorted(starts, key=lambda coalition: (len(coalition), sorted(coalition)))
+
+
+def shapley(worth: Callable[[Coalition], float], sample: Sequence[Order]) -> list[float]:
+    """Return the value of each player.
+
+    Args:
+        worth: v, defined for `coalitions(sample)`.
+        sample: Orders of all players, from `orders`.
+    """
+    gains: list[list[float]] = [[] for _ in sample[0]]
+    for order in sample:
+        worths = [worth(frozenset(order[:size])) for size in range(len(order) + 1)]
+        for player, before, after in zip(order, worths, worths[1:], strict=False):
+            gains[player].append(after - before)
+    # Exact sums: values of an order add up to v(all) - v(none) without rounding.
+    return [math.fsum(values) / len(values) for values in gains]

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
-from llm_decpomdp.benchmarks.analysis.credit import Credit
+from llm_decpomdp.benchmarks.analysis.credit import Credit, credits
+from llm_decpomdp.benchmarks.analysis.regrade import find_differences
+from llm_decpomdp.benchmarks.analysis.replay import (
+    Replayed,
+    StoredEpisodes,
+    Unreached,
+    open_episodes,
+    replay,
+)
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.folder import estimate_text, read_estimates
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
-from llm_decpomdp.benchmarks.evaluation.summary import as_text, read_estimates
+from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.results import stored_rows
 from llm_decpomdp.utils.storage import write_atomically, write_csv
+from llm_decpomdp.validation import unknown
 
 NAMES = {"eval": "credit", "train": "credit-train"}
 """The files of each phase, without their endings."""
@@ -90,7 +104,9 @@ def _measurement_point(phase: str, update: int, credits: Sequence[Credit]) -> Me
         update,
         tasks=len({credit.task for credit in credits}),
         samples=len({(credit.line, credit.group, credit.sample) for credit in credits}),
-        team={name: bootstrap(list(by_task(credits, of).values())) for name, of in OF_TEAM.items()},
+        team={
+            name: bootstrap(list(task_means(credits, of).values())) for name, of in OF_TEAM.items()
+        },
         agents=_agents(credits),
         turns=tuple(map(_agents, of_turns)) if len(turns) > 1 else (),
     )
@@ -100,7 +116,7 @@ def _agents(credits: Sequence[Credit]) -> dict[str, dict[str, Estimate]]:
     estimates: dict[str, dict[str, Estimate]] = {}
     for agent in dict.fromkeys(credit.agent for credit in credits):
         rows = [credit for credit in credits if credit.agent == agent]
-        values = {name: list(by_task(rows, of).values()) for name, of in MEASURES.items()}
+        values = {name: list(task_means(rows, of).values()) for name, of in MEASURES.items()}
         estimates[agent] = {
             name: (share if name in SHARES else bootstrap)(means)
             for name, means in values.items()
@@ -109,7 +125,7 @@ def _agents(credits: Sequence[Credit]) -> dict[str, dict[str, Estimate]]:
     return estimates
 
 
-def by_task(credits: Sequence[Credit], measure: Measure) -> dict[str, float]:
+def task_means(credits: Sequence[Credit], measure: Measure) -> dict[str, float]:
     """Return the mean of a measure for each task that has it.
 
     Over the agents and joint samples of a group, then the groups of a turn, the turns of an episode, and the
@@ -121,6 +137,8 @@ def by_task(credits: Sequence[Credit], measure: Measure) -> dict[str, float]:
         if value is not None:
             place = (credit.task, credit.line, credit.turn, credit.group)
             values[(*place, credit.sample, credit.agent)] = value
+    # Group, turn, episode, task: each level is averaged before the next, so that long episodes do
+    # not weigh more.
     for length in (4, 3, 2, 1):
         groups: dict[tuple[Any, ...], list[float]] = {}
         for key, value in values.items():
@@ -156,10 +174,13 @@ def read(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
         return []
     content = read_estimates(path)
     episodes = sum(row["phase"] == phase for _, row in stored_rows(folder / "episodes.jsonl"))
+    # An evaluation that went on has more episodes than the credit file describes.
     if content["episodes"] != episodes:
         logger.warning(
-            "%s is of %d episodes, and there are %d now: run llm-decpomdp credit again",
-            *(path, content["episodes"], episodes),
+            "%s is of %d episodes, and there are %d now: run llm-decpomdp analyze credit again",
+            path,
+            content["episodes"],
+            episodes,
         )
         return []
     points = content["moments"]
@@ -177,9 +198,11 @@ def table(point: MeasurementPoint) -> Table:
     for name in names:
         grid.add_column(TITLES[name], justify="right")
     for label, of in lines(point):
-        grid.add_row(label, *(as_text(of[name]) if name in of else "none" for name in names))
+        grid.add_row(label, *(estimate_text(of[name]) if name in of else "none" for name in names))
     team = point.team
-    grid.caption = f"team {as_text(team['reward'])}; silent team {as_text(team['silent'])}"
+    grid.caption = (
+        f"team {estimate_text(team['reward'])}; silent team {estimate_text(team['silent'])}"
+    )
     return grid
 
 
@@ -189,3 +212,87 @@ def lines(point: MeasurementPoint) -> list[tuple[str, Mapping[str, Estimate]]]:
     for turn, agents in enumerate(point.turns, 1):
         rows += [(f"{agent}, turn {turn}", of) for agent, of in agents.items()]
     return rows
+
+
+PHASES = ("eval", "train")
+"""Phases of stored episodes; by default the first of them that a folder has."""
+
+
+@dataclass(frozen=True)
+class FolderCredit:
+    """The credit of the agents in a folder."""
+
+    points: list[MeasurementPoint]
+    files: tuple[Path, Path]
+    """JSON and CSV, with everything."""
+    warnings: tuple[str, ...]
+    """Differences between the episodes as they are stored and as they are played again."""
+
+
+def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> FolderCredit:
+    """Measure which agents earned the rewards of a folder, and write that down there.
+
+    Args:
+        folder: That of a run or an evaluation.
+        phase: One of `PHASES`.
+        seed: See `llm_decpomdp.benchmarks.analysis.credit.credits`.
+
+    Raises:
+        ConfigError: If there are no such episodes, or nothing says where they were played.
+        RunError: If the data cannot be loaded, or programs cannot be run.
+    """
+    episodes = open_episodes(folder)
+    phase = _phase(episodes, phase)
+    changed_lines: list[int] = []
+    with as_run_errors():
+        count = sum(1 for _ in episodes.rows((phase,)))
+        rows = track(
+            episodes.rows((phase,)),
+            "playing counterfactuals",
+            total=count,
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        groups = replayed_groups(replay(episodes.envs, rows), episodes, changed_lines)
+        agents = list(credits(groups, seed))
+    if not agents:
+        raise ConfigError(
+            f"{folder}: no episode can be played again; llm-decpomdp check rewards says why"
+        )
+    about = {"phase": phase, "episodes": count, "changed_groups": len(changed_lines), "seed": seed}
+    points = write(folder, agents, about)
+    name = NAMES[phase]
+    files = folder / f"{name}.json", folder / f"{name}.csv"
+    return FolderCredit(points, files, tuple(_warnings(episodes, changed_lines)))
+
+
+def _phase(episodes: StoredEpisodes, phase: str | None) -> str:
+    """Return a phase that has episodes: the one that is asked for, or the first."""
+    if phase not in (None, *PHASES):
+        raise ConfigError(unknown("phase", phase, PHASES))
+    candidates = [phase] if phase else PHASES
+    for candidate in candidates:
+        if next(episodes.rows((candidate,)), None):
+            return candidate
+    raise ConfigError(f"{episodes.path} holds no episodes of {' or '.join(candidates)}")
+
+
+def replayed_groups(
+    groups: Iterable[Replayed | Unreached], episodes: StoredEpisodes, changed_lines: list[int]
+) -> Iterator[Replayed]:
+    """Yield groups that could be played again; note the lines of those that differ from what is stored."""
+    for group in groups:
+        # Counterfactuals compare with the reward of now, so a changed rule is only worth a warning.
+        if find_differences(group, episodes):
+            changed_lines.append(group.place.line)
+        if isinstance(group, Replayed):
+            yield group
+
+
+def _warnings(episodes: StoredEpisodes, changed_lines: list[int]) -> Iterator[str]:
+    yield from episodes.changes_of_data()
+    if changed_lines:
+        yield (
+            f"{len(changed_lines)} groups, the first in line {changed_lines[0]}, are not as they are stored; the "
+            "numbers are of what they are now. llm-decpomdp check rewards names what differs"
+        )

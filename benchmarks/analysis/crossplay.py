@@ -23,11 +23,14 @@ from rich.table import Table
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
-from llm_decpomdp.benchmarks.evaluation.measures import REWARD, is_share
+from llm_decpomdp.benchmarks.evaluation.folder import (
+    EvaluationResult,
+    estimate_text,
+    read_estimates,
+)
+from llm_decpomdp.benchmarks.evaluation.play import REWARD, is_share
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
-from llm_decpomdp.benchmarks.evaluation.summary import as_text, read_estimates
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder, write_atomically, write_csv
@@ -97,9 +100,11 @@ def cross_play(
         FolderInUse: If another process writes to it.
         Exception: What policies and environments raise.
     """
+    # Before the first cell is played, which takes minutes.
     agent = _check(env, teams, agent)
     place = RunFolder(folder)
     evaluations = {}
+    # One lock for all cells: two commands would play the same cells twice.
     with place.exclusive_access():
         for row, column in product(teams, teams):
             sources = {member: column if member == agent else row for member in env.possible_agents}
@@ -135,7 +140,7 @@ def _check(env: DecPOMDPEnv, teams: Mapping[str, Team], agent: str | None) -> st
 
 
 def compare_cells(
-    teams: tuple[str, ...], agent: str, evaluations: Mapping[tuple[str, str], Evaluation]
+    teams: tuple[str, ...], agent: str, evaluations: Mapping[tuple[str, str], EvaluationResult]
 ) -> CrossPlay:
     """Return the matrices of evaluations of all pairs, by row and column."""
     matrices = {}
@@ -161,9 +166,10 @@ def matrix(teams: Sequence[str], scores: Scores, of_shares: bool = False) -> Mat
         of_shares: True for scores that are shares, in [0, 1].
     """
     estimate = share if of_shares else bootstrap
+    # Sorted by task, so that rows of all cells are paired.
     values = {key: np.array([of[task] for task in sorted(of)]) for key, of in scores.items()}
     self_play: NDArray[np.float64] = np.array([values[name, name] for name in teams])  # (S, T)
-    mixed = np.array([_with_others(name, teams, values) for name in teams])  # (S, T)
+    mixed = np.array([_mean_cross_play(name, teams, values) for name in teams])  # (S, T)
     return Matrix(
         {row: {column: estimate(values[row, column]) for column in teams} for row in teams},
         estimate(self_play),
@@ -172,7 +178,7 @@ def matrix(teams: Sequence[str], scores: Scores, of_shares: bool = False) -> Mat
     )
 
 
-def _with_others(
+def _mean_cross_play(
     team: str, teams: Sequence[str], values: Mapping[tuple[str, str], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     cells = [
@@ -216,9 +222,9 @@ def table(result: CrossPlay, measure: str) -> Table:
         title=f"{measure}: {result.agent} from the column's run",
     )
     for row, columns in matrix.cells.items():
-        grid.add_row(row, *map(as_text, columns.values()))
+        grid.add_row(row, *map(estimate_text, columns.values()))
     grid.caption = (
-        f"self-play {as_text(matrix.self_play)}; cross-play {as_text(matrix.cross_play)}; "
-        f"cross-play minus self-play {as_text(matrix.difference)}"
+        f"self-play {estimate_text(matrix.self_play)}; cross-play {estimate_text(matrix.cross_play)}; "
+        f"cross-play minus self-play {estimate_text(matrix.difference)}"
     )
     return grid

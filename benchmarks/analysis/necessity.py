@@ -14,16 +14,20 @@ from rich.table import Table
 
 from llm_decpomdp.benchmarks.analysis import credit_summary
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import baseline_of, single_agent_matched
-from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
+from llm_decpomdp.benchmarks.evaluation.baselines import find_baseline_name, single_agent_matched
+from llm_decpomdp.benchmarks.evaluation.folder import (
+    EvaluationResult,
+    estimate_text,
+    number,
+    read_evaluation,
+)
 from llm_decpomdp.benchmarks.evaluation.statistics import (
-    Comparison,
     Estimate,
+    MethodComparison,
     compare,
     paired_difference,
     share,
 )
-from llm_decpomdp.benchmarks.evaluation.summary import as_text, number
 from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.utils.text import plain
 
@@ -40,7 +44,7 @@ class Gain:
 
     single: Estimate
     team: Estimate
-    comparison: Comparison
+    comparison: MethodComparison
     """Comparison of the team with the single agent, over the same tasks."""
     of_task: Mapping[str, Estimate]
     """Differences by task, samples resampled."""
@@ -64,10 +68,10 @@ class Necessity:
     """The tasks that neither ever passes."""
     dispensable: Mapping[str, Estimate]
     """For each agent the share of the team's passing episodes that pass without it, too; empty where nobody has
-    asked `llm-decpomdp credit`."""
+    asked `llm-decpomdp analyze credit`."""
 
 
-def necessity(team: Evaluation, single: Evaluation) -> Necessity:
+def necessity(team: EvaluationResult, single: EvaluationResult) -> Necessity:
     """Compare a team with a single agent on the same tasks.
 
     Args:
@@ -85,7 +89,8 @@ def necessity(team: Evaluation, single: Evaluation) -> Necessity:
     points = credit_summary.read(team.folder)
     agents = points[-1].agents if points else {}
     return Necessity(
-        matched=baseline_of(single.manifest["identity"]["about"]) == single_agent_matched.__name__,
+        matched=find_baseline_name(single.manifest["identity"]["about"])
+        == single_agent_matched.__name__,
         tokens={"single": _tokens(single), "team": _tokens(team)},
         gains=gains,
         suffices=tuple(t for t in of_single if of_single[t] >= of_team[t] and of_single[t] > 0),
@@ -95,7 +100,7 @@ def necessity(team: Evaluation, single: Evaluation) -> Necessity:
     )
 
 
-def _check(team: Evaluation, single: Evaluation) -> None:
+def _check(team: EvaluationResult, single: EvaluationResult) -> None:
     sizes = [len(evaluation.manifest["identity"]["team"]) for evaluation in (team, single)]
     if sizes[0] < 2 or sizes[1] != 1:
         raise ConfigError(
@@ -119,16 +124,17 @@ def _check(team: Evaluation, single: Evaluation) -> None:
     if differing:
         details = "; ".join(f"{key} is {first.get(key)} and {second.get(key)}" for key in differing)
         raise ConfigError(f"the team and the single agent played different environments: {details}")
+    # Equal task names may hide other problems.
     prints = [evaluation.manifest["data"]["eval"]["fingerprint"] for evaluation in (team, single)]
     if prints[0] != prints[1]:
         raise ConfigError(f"the tasks differ: their fingerprints are {prints[0]} and {prints[1]}")
 
 
-def _flags(evaluation: Evaluation) -> dict[str, tuple[float, ...]]:
+def _flags(evaluation: EvaluationResult) -> dict[str, tuple[float, ...]]:
     return {task: tuple(map(float, flags)) for task, flags in evaluation.passes.items()}
 
 
-def _tokens(evaluation: Evaluation) -> float | None:
+def _tokens(evaluation: EvaluationResult) -> float | None:
     if "tokens" not in evaluation.values:
         return None
     means = evaluation.means("tokens")
@@ -181,13 +187,15 @@ def tables(result: Necessity) -> Group:
     for measure, gain in result.gains.items():
         difference, better = gain.comparison.difference, gain.comparison.improvement
         cells = [gain.single, gain.team, difference, better]
-        overall.add_row(measure, *map(as_text, cells))
+        overall.add_row(measure, *map(estimate_text, cells))
     tasks = Table("task", *result.gains, title="gain of the team, task by task")
     first = result.gains["pass@1"].of_task
     order = sorted(first, key=lambda task: -first[task].value)
     for task in order[:SHOWN]:
         columns = [gain.of_task.get(task) for gain in result.gains.values()]
-        tasks.add_row(plain(task), *("none" if gain is None else as_text(gain) for gain in columns))
+        tasks.add_row(
+            plain(task), *("none" if gain is None else estimate_text(gain) for gain in columns)
+        )
     more = [f"... and {len(order) - SHOWN} more in necessity.csv"] if len(order) > SHOWN else []
     return Group(*_summary(result), overall, tasks, *more)
 
@@ -207,6 +215,6 @@ def _summary(result: Necessity) -> list[str]:
     lines.append(f"The single agent had {limit}. Tokens an episode, single and team: {amounts}.")
     for agent, estimate in result.dispensable.items():
         lines.append(
-            f"Of what the team passes, this share passes without {agent} too: {as_text(estimate)}."
+            f"Of what the team passes, this share passes without {agent} too: {estimate_text(estimate)}."
         )
     return lines

@@ -20,16 +20,19 @@ import numpy as np
 import numpy.typing as npt
 from rich.table import Table
 
-from llm_decpomdp.benchmarks.analysis.crossplay_teams import load_teams, locate
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.evaluation.baselines import Setting
-from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
-from llm_decpomdp.benchmarks.evaluation.request import Request, setting_of
+from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
+from llm_decpomdp.benchmarks.evaluation.folder import (
+    EvaluationResult,
+    estimate_text,
+    read_evaluation,
+)
+from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
-from llm_decpomdp.benchmarks.evaluation.summary import as_text
+from llm_decpomdp.benchmarks.evaluation.teams import load_teams, locate_team
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
@@ -58,7 +61,7 @@ DIFFERENCES = {
 """Differences of cases, the second less the first, and their words."""
 
 
-def exchange_in_turn(runs: Sequence[Path], **options: Any) -> dict[str, list[Evaluation]]:
+def exchange_in_turn(runs: Sequence[Path], **options: Any) -> dict[str, list[EvaluationResult]]:
     """Exchange the partners of one run, or of each of three or more for those of the next.
 
     Args:
@@ -78,6 +81,7 @@ def exchange_in_turn(runs: Sequence[Path], **options: Any) -> dict[str, list[Eva
     pairs: list[tuple[Path, Path | None]] = [(runs[0], runs[1] if len(runs) > 1 else None)]
     if len(runs) > 2:
         pairs = list(zip(runs, [*runs[1:], runs[0]], strict=True))
+    # All runs are checked before the first is played.
     settings = [_setting(run) for run, _ in pairs]
     for run, setting in zip(runs, settings, strict=False):
         if _problems(setting) != _problems(settings[0]):
@@ -96,7 +100,7 @@ def exchange_partners(
     samples: int = 1,
     seed: int = 0,
     at_a_time: int = 16,
-) -> dict[str, Evaluation]:
+) -> dict[str, EvaluationResult]:
     """Evaluate a run's team before and after training, and with exchanged partners, as far as it was not done yet.
 
     Args:
@@ -119,9 +123,9 @@ def exchange_partners(
     agents = setting.env.possible_agents
     if len(agents) < 2:
         raise ConfigError(f"the team in {run} has one agent alone, and no partners to exchange")
-    paths = {"after": locate(run, None)}
+    paths = {"after": locate_team(run, None)}
     if another is not None:
-        paths["another"] = locate(another, None)
+        paths["another"] = locate_team(another, None)
     players: dict[str, Team] = load_teams(paths, setting)
     for name, team in players.items():
         if set(team) != set(agents):
@@ -134,6 +138,7 @@ def exchange_partners(
     evaluations = {}
     with RunFolder(run / FOLDER).exclusive_access():
         for case in (case for case in CASES if case in players):
+            # The last agent is always the trained one, except before training.
             keeper = case if case == "before" else "after"
             sources = {agent: keeper if agent == agents[-1] else case for agent in agents}
             evaluations[case] = evaluate(
@@ -149,24 +154,24 @@ def exchange_partners(
     return evaluations
 
 
-def _setting(run: Path) -> Setting:
+def _setting(run: Path) -> EvalConfig:
     """Return how a run's team is evaluated."""
     if not (run / "config.yaml").is_file():
         raise ConfigError(f"{run} is no training run: it has no config.yaml")
-    return setting_of(Request(team=run))
+    return resolve_request(EvalRequest(team=run))
 
 
-def _problems(setting: Setting) -> tuple[object, ...]:
+def _problems(setting: EvalConfig) -> tuple[object, ...]:
     """Return what decides the held-out problems and how they are played."""
     return setting.env_id, setting.env_options, setting.env.metadata["data"]
 
 
-def solved(*evaluations: Evaluation) -> Estimate:
+def solved_share(*evaluations: EvaluationResult) -> Estimate:
     """Estimate the share of tasks that are solved; of `pass@1` where the environment tells of none."""
-    return share(_solved(evaluations))
+    return share(_solved_table(evaluations))
 
 
-def called(*evaluations: Evaluation) -> Estimate | None:
+def helper_call_share(*evaluations: EvaluationResult) -> Estimate | None:
     """Estimate the share of tasks in which the last agent's code calls a helper that exists; `None` if unknown."""
     scores = []
     for evaluation in evaluations:
@@ -177,30 +182,34 @@ def called(*evaluations: Evaluation) -> Estimate | None:
     return share(scores)
 
 
-def _solved(evaluations: Sequence[Evaluation]) -> npt.NDArray[np.float64]:
+def _solved_table(evaluations: Sequence[EvaluationResult]) -> npt.NDArray[np.float64]:
     """Tabulate what is solved, (runs, tasks)."""
     rows = [e.means(SOLVED) if SOLVED in e.values else e.pass_at_k(1) for e in evaluations]
     return np.array([[row[task] for task in sorted(rows[0])] for row in rows])
 
 
-def table(evaluations: Mapping[str, Sequence[Evaluation]]) -> Table:
+def table(evaluations: Mapping[str, Sequence[EvaluationResult]]) -> Table:
     """Return the cases, each with an evaluation of each run, and their differences for a terminal.
 
     Differences are paired by run and task.
     """
     grid = Table("", "solved", "calls its helper")
     for case, of_runs in evaluations.items():
-        calls = called(*of_runs)
-        grid.add_row(CASES[case], as_text(solved(*of_runs)), as_text(calls) if calls else "-")
+        calls = helper_call_share(*of_runs)
+        grid.add_row(
+            CASES[case],
+            estimate_text(solved_share(*of_runs)),
+            estimate_text(calls) if calls else "-",
+        )
     grid.add_section()
     for words, (less, more) in DIFFERENCES.items():
         if less in evaluations:
-            difference = _solved(evaluations[more]) - _solved(evaluations[less])
-            grid.add_row(words, as_text(bootstrap(difference).within(-1.0, 1.0)))
+            difference = _solved_table(evaluations[more]) - _solved_table(evaluations[less])
+            grid.add_row(words, estimate_text(bootstrap(difference).within(-1.0, 1.0)))
     return grid
 
 
-def read_partners(run: Path) -> Mapping[str, Evaluation]:
+def read_partners(run: Path) -> Mapping[str, EvaluationResult]:
     """Read the evaluations of a run's folder, by case; empty where partners were not exchanged.
 
     Raises:

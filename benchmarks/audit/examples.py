@@ -21,7 +21,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from llm_decpomdp.benchmarks.audit.remarks import Remark
+from llm_decpomdp.benchmarks.audit.checks import Remark
 from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.datasets.classeval import ClassTask
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
@@ -60,10 +60,11 @@ class Example:
 
 def examples(text: str, function: str) -> list[Example]:
     """Return the examples of a function in a text, each once."""
+    # Doctests first: they are exact, lines of prose are guessed.
     matches = [
         example
         for entry in _doctests(text)
-        if (example := _of_doctest(entry)) is not None
+        if (example := _doctest_example(entry)) is not None
         and function in (names := _names(example.expression))
         and names <= {function, *vars(builtins)}
     ]
@@ -82,7 +83,7 @@ def _names(expression: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)}
 
 
-def _of_doctest(entry: doctest.Example) -> Example | None:
+def _doctest_example(entry: doctest.Example) -> Example | None:
     expression = _expression(entry.source)
     if expression is None or entry.exc_msg is not None:
         return None
@@ -143,9 +144,9 @@ def contradictions(task: Task) -> Iterator[Remark]:
         return
     values = {
         _arguments(_expression(example.expression), {task.entry_point}): example
-        for example in _stated(task)
+        for example in _task_examples(task)
     }
-    for key, value, case in _asserted(task):
+    for key, value, case in _assert_values(task):
         example = values.get(key)
         if key is not None and example is not None and not _agree(value, example.value):
             text = f"the text says {example}, and a test: {case}"
@@ -160,7 +161,7 @@ def _agree(value: str, expected: str) -> bool:
     return bool(same(ast.literal_eval(value), ast.literal_eval(expected)))
 
 
-def _stated(task: CodeTask | BugTask) -> list[Example]:
+def _task_examples(task: CodeTask | BugTask) -> list[Example]:
     return examples(_docstring(task), task.entry_point)
 
 
@@ -183,7 +184,7 @@ def _arguments(node: ast.expr | None, functions: set[str]) -> str | None:
     return ", ".join(values) if plain else None
 
 
-def _asserted(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]:
+def _assert_values(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]:
     """Yield arguments, wanted value and text of the asserts that compare a call with a literal."""
     module = parse_or_none(task.test)
     names = {task.entry_point}
@@ -192,7 +193,7 @@ def _asserted(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]
             names |= {argument.arg for argument in node.args.args}
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, ast.Assert):
-            call, value = _compared(node.test)
+            call, value = _split_assert(node.test)
             if value is not None:
                 yield (
                     _arguments(call, names),
@@ -201,7 +202,7 @@ def _asserted(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]
                 )  # without its message
 
 
-def _compared(test: ast.expr) -> tuple[ast.expr, str | None]:
+def _split_assert(test: ast.expr) -> tuple[ast.expr, str | None]:
     """Return the expression that an assert is about, and the value that it wants."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         if isinstance(test.ops[0], ast.Eq | ast.Is):
@@ -215,14 +216,14 @@ def _compared(test: ast.expr) -> tuple[ast.expr, str | None]:
 # Examples against the reference
 
 
-def as_test(task: Task) -> Task | None:
+def examples_as_tests(task: Task) -> Task | None:
     """Return the task with its examples for tests; None where it has none."""
     if isinstance(task, ClassTask):
         sessions = "".join(_sessions(task))
         head = f"import unittest\n{SAME}\n\nclass Examples(unittest.TestCase):\n"
         return replace(task, test=head + sessions) if sessions else None
     assert isinstance(task, CodeTask | BugTask)
-    stated = _stated(task)
+    stated = _task_examples(task)
     name = re.compile(rf"\b{task.entry_point}\(")
     lines = [f"    assert {_condition(example, name)}\n" for example in stated]
     return (
@@ -261,7 +262,7 @@ def _sessions(task: ClassTask) -> Iterator[str]:
 
 def _step(entry: doctest.Example) -> str:
     """Return a line of a session, compared with its value where that is a literal."""
-    example = _of_doctest(entry)
+    example = _doctest_example(entry)
     if example is None:
         return entry.source.strip()
     text = f"{example.expression} is not {example.value} but "

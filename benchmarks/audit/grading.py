@@ -15,7 +15,14 @@ from llm_decpomdp.envs.bugfix.tasks import ProgramRunner
 from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.compose.reward import ComposeReward
-from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
+from llm_decpomdp.envs.sandbox import (
+    Execution,
+    Limits,
+    Outcome,
+    Program,
+    Sandbox,
+    Tests,
+)
 from llm_decpomdp.interfaces import Reward, Role, Task, TaskSet, Verdict
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import DamagedFile, numbered_rows
@@ -77,12 +84,13 @@ def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
         limits: Resources of each program, where the environment has no limits of its own.
     """
     sandbox = _Recorder(limits, seed)
+    # The reward of the team that wrote the completions, which may be smaller than the usual one.
     env = make(env_id, num_agents=len(subject.completions))
-    verdict = _in_sandbox(env.reward, sandbox)(subject.task, subject.completions)
+    verdict = _replace_sandbox(env.reward, sandbox)(subject.task, subject.completions)
     return Grading(seed, verdict, any(sandbox.by_clock))
 
 
-def _in_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
+def _replace_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
     if isinstance(reward, RepairReward):
         return replace(reward, runner=ProgramRunner(sandbox))
     if isinstance(reward, CodeReward | ClassReward | ComposeReward):
@@ -104,7 +112,7 @@ def reference(task: Task, teams: Sequence[Sequence[Role]]) -> dict[str, str]:
     return {}
 
 
-def programs_of(path: Path, env_id: str, data: TaskSet) -> Iterator[Subject]:
+def read_programs(path: Path, env_id: str, data: TaskSet) -> Iterator[Subject]:
     """Yield the joint completions of a run, each different one once.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Audit of the rewards of a data set: `llm-decpomdp audit`."""
+"""Audit of the rewards of a data set: `llm-decpomdp check data`."""
 
 from __future__ import annotations
 
@@ -12,32 +12,36 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
-from llm_decpomdp.benchmarks.audit import rows
-from llm_decpomdp.benchmarks.audit.examples import as_test, contradictions
-from llm_decpomdp.benchmarks.audit.grading import Grading, Subject, grade, programs_of, reference
-from llm_decpomdp.benchmarks.audit.remarks import (
+from llm_decpomdp.benchmarks.audit.checks import (
+    APART,
+    CODE_TASKS,
     REFERENCE,
     Remark,
     about_gradings,
     about_idler,
+    about_text,
+    idlers,
+    inside,
     some,
     why,
+)
+from llm_decpomdp.benchmarks.audit.examples import contradictions, examples_as_tests
+from llm_decpomdp.benchmarks.audit.grading import (
+    Grading,
+    Subject,
+    grade,
+    read_programs,
+    reference,
 )
 from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.compose.tasks import ComposeTask
-from llm_decpomdp.envs.datasets.classeval import ClassTask
-from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import available_cores
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.registry import make
-from llm_decpomdp.utils.text import plain
 
 
 @dataclass(frozen=True)
@@ -159,23 +163,27 @@ def audit_programs(plan: Plan) -> Audit:
     answers = [subject for subject in answers if subject.completions]
     subjects = list(answers)
     if plan.episodes is not None:
-        subjects += programs_of(plan.episodes, env_id, plan.data)
-    remarks = [
-        remark for task in tasks for remark in (*rows.about_text(task), *contradictions(task))
-    ]
+        subjects += read_programs(plan.episodes, env_id, plan.data)
+    remarks = [remark for task in tasks for remark in (*about_text(task), *contradictions(task))]
     contradicted = {remark.task_id for remark in remarks if remark.kind == "example"}
     rounds = []
+    # Another seed each time: hashes of strings and `random` differ, as between two processes.
     for seed in range(plan.repeats):
-        rounds.append(_graded(plan, subjects, f"seed {seed}", seed))
+        rounds.append(_grade_all(plan, subjects, f"seed {seed}", seed))
+        # Pools of workers stay alive for their seed; this one is not used again.
         Sandbox(seed=seed).close()
     gradings = list(zip(*rounds, strict=True))
     for subject, row in zip(subjects, gradings, strict=True):
         remarks += about_gradings(subject, row)
+    # Only references that fail for certain are run again in one process, where results can be
+    # forged.
     failed = [answer for answer, row in zip(answers, gradings, strict=False) if _fails_clearly(row)]
     remarks += _about_sharing(plan, failed)
     team = teams[0]
-    idle = [subject for task in tasks for subject in rows.idlers(task, team)]
-    for subject, grading in zip(idle, _graded(plan, idle, "programs that do no work"), strict=True):
+    idle = [subject for task in tasks for subject in idlers(task, team)]
+    for subject, grading in zip(
+        idle, _grade_all(plan, idle, "programs that do no work"), strict=True
+    ):
         remarks += about_idler(subject, grading)
     remarks += _about_examples(
         plan, [answer for answer in answers if answer.task.task_id not in contradicted]
@@ -193,25 +201,25 @@ def _fails_clearly(gradings: Iterable[Grading]) -> bool:
 
 def _about_sharing(plan: Plan, failed: Iterable[Subject]) -> list[Remark]:
     """Return remarks on references that would pass if tests ran in their process, where results can be forged."""
-    inside = [
+    sharing = [
         replace(subject, task=task)
         for subject in failed
-        if (task := rows.inside(subject.task)) is not None
+        if (task := inside(subject.task)) is not None
     ]
-    gradings = _graded(plan, inside, "tests that share a process")
+    gradings = _grade_all(plan, sharing, "tests that share a process")
     return [
-        Remark("apart", subject.task.task_id, REFERENCE, rows.APART, fault=True)
-        for subject, grading in zip(inside, gradings, strict=True)
+        Remark("apart", subject.task.task_id, REFERENCE, APART, fault=True)
+        for subject, grading in zip(sharing, gradings, strict=True)
         if grading.verdict.solved
     ]
 
 
 def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
     """Return the examples of the texts that the references do not fulfil, although no test asks about them."""
-    posed = [(subject, as_test(subject.task)) for subject in answers]
+    posed = [(subject, examples_as_tests(subject.task)) for subject in answers]
     subjects = [replace(subject, task=task) for subject, task in posed if task is not None]
     remarks = []
-    for subject, grading in zip(subjects, _graded(plan, subjects, "examples"), strict=True):
+    for subject, grading in zip(subjects, _grade_all(plan, subjects, "examples"), strict=True):
         failed = [why(outcome) for outcome in grading.tests if not outcome.passed]
         if failed:
             remarks.append(Remark("example", subject.task.task_id, REFERENCE, some(failed)))
@@ -230,13 +238,13 @@ def audit_writing(plan: Plan) -> Audit:
 
 
 AUDITORS: dict[type[Task], Auditor] = {
-    **dict.fromkeys((CodeTask, ClassTask, BugTask, ComposeTask), audit_programs),
+    **dict.fromkeys(CODE_TASKS, audit_programs),
     WritingTask: audit_writing,
 }
 """Auditor of each kind of task."""
 
 
-def _graded(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0) -> list[Grading]:
+def _grade_all(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0) -> list[Grading]:
     """Grade subjects in their order, as many at a time as there are cores."""
     work = partial(grade, plan.env_id, seed=seed, limits=plan.limits)
     console = Console(stderr=True)
@@ -259,7 +267,7 @@ def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:
         raise RunError(f"cannot load the data of {env_id}: {error}") from error
 
 
-def as_json(result: Audit) -> str:
+def to_json(result: Audit) -> str:
     """Return the result as a JSON object, with `healthy` and `summary`."""
     derived = {"healthy": result.healthy, "summary": result.summary}
     return json.dumps({**asdict(result), **derived}, indent=2)
@@ -272,18 +280,4 @@ def save(result: Audit, path: Path) -> None:
         RunError: If it cannot be written.
     """
     with writing(path):
-        path.write_text(as_json(result) + "\n", encoding="utf-8")
-
-
-def show(result: Audit) -> None:
-    """Print the result as a table and one line."""
-    console = Console()
-    if result.remarks:
-        table = Table("", "kind", "task", "what", title=f"audit of {result.env_id}")
-        for remark in result.remarks:
-            mark = "known" if remark.explained else "[red]fault[/red]" if remark.fault else "note"
-            text = f"{remark.program}: {remark.text}" if remark.program else remark.text
-            text += f" (known: {remark.explained})" if remark.explained else ""
-            table.add_row(mark, *map(plain, (remark.kind, remark.task_id, text)))
-        console.print(table)
-    console.print(plain(result.summary), highlight=False, soft_wrap=True)
+        path.write_text(to_json(result) + "\n", encoding="utf-8")

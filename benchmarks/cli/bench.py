@@ -21,10 +21,10 @@ def bench(
     show: Annotated[bool, typer.Option("--list", help="Show the suites.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="CELL", help="Run this cell alone; may be given several times."),
+        typer.Option(metavar="ARM", help="Run this arm alone; may be given several times."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check every cell, and say what it would cost.")
+        bool, typer.Option("--dry-run", help="Check every arm, and say what it would cost.")
     ] = False,
     tokens_per_second: Annotated[
         float | None,
@@ -49,15 +49,15 @@ def bench(
         Path | None, typer.Option(metavar="FOLDER", help="By default runs/SUITE.")
     ] = None,
 ) -> None:
-    """Run a suite of experiments, and write its league table. Stopped, the same command goes on.
+    """Run a suite of experiments, and write its leaderboard. Stopped, the same command goes on.
 
-    The exit code is 1 if a cell has failed; the others are not harmed by that.
+    The exit code is 1 if an arm has failed; the others are not harmed by that.
     """
     from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.runs.failures import as_run_errors
-    from llm_decpomdp.benchmarks.suites.dry_run import show_costs
-    from llm_decpomdp.benchmarks.suites.job import jobs_of
-    from llm_decpomdp.benchmarks.suites.run import exclusive_access, refuse_runs, run_suite
+    from llm_decpomdp.benchmarks.suites.cost import show_costs
+    from llm_decpomdp.benchmarks.suites.job import make_jobs
+    from llm_decpomdp.benchmarks.suites.run import lock_folder, refuse_runs, run_suite
     from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite
 
     if show:
@@ -72,7 +72,7 @@ def bench(
     plan = load_suite(find_suite(suite))
     folder = output or Path("runs") / plan.name
     refuse_runs(folder)
-    jobs = jobs_of(plan, folder, only or ())
+    jobs = make_jobs(plan, folder, only or ())
     if dry_run:
         raise SystemExit(0 if show_costs(plan, jobs, tokens_per_second) else 1)
     if tokens_per_second:
@@ -83,10 +83,10 @@ def bench(
         raise ConfigError("--cores is of this machine: Ray takes what its nodes have")
     ray = {"address": address, "trusted_network": trusted_network} if engine == "ray" else None
     command = [PROGRAM, "bench", suite, *(["--output", str(output)] if output else [])]
-    with exclusive_access(folder) as lock:
+    with lock_folder(folder) as lock:
         with as_run_errors():
             failed = run_suite(plan, jobs, folder, command, cores, lock, ray)
-        show_league(folder)
+        show_leaderboard(folder)
     raise SystemExit(1 if failed else 0)
 
 
@@ -101,26 +101,26 @@ def show_suites() -> None:
     width = max(map(len, suites))
     console = Console(highlight=False, soft_wrap=True)
     for name, path in suites.items():
-        count = len(load_suite(path).cells)
-        console.print(f"{name:<{width}}  {description(path)} ({count} cells)", markup=False)
+        count = len(load_suite(path).arms)
+        console.print(f"{name:<{width}}  {description(path)} ({count} arms)", markup=False)
 
 
-def show_league(folder: Path) -> None:
-    """Write the league and the report of a suite, and print the league."""
+def show_leaderboard(folder: Path) -> None:
+    """Write the leaderboard and the report of a suite, and print the leaderboard."""
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.report.suites import write_suite_report
-    from llm_decpomdp.benchmarks.suites.league import read_league
-    from llm_decpomdp.benchmarks.suites.league_files import as_tables, write_league
+    from llm_decpomdp.benchmarks.suites.leaderboard import read_leaderboard
+    from llm_decpomdp.benchmarks.suites.leaderboard_files import to_tables, write_leaderboard
 
-    league = read_league(folder)
-    write_league(league, folder)
+    leaderboard = read_leaderboard(folder)
+    write_leaderboard(leaderboard, folder)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
-    for table in as_tables(league):
+    for table in to_tables(leaderboard):
         console.print(table)
-    if league.tables:
+    if leaderboard.tables:
         console.print(f"report: {write_suite_report(folder)}", soft_wrap=True)
-    for job in league.failed:
+    for job in leaderboard.failed:
         console.print(
             f"FAILED: {job.name}: {job.error.splitlines()[-1]}", markup=False, soft_wrap=True
         )

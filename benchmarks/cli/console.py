@@ -18,6 +18,7 @@ from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.utils.storage import DamagedFile, FolderInUse
 from llm_decpomdp.utils.text import visible
 
+# A full disk is no fault of the program, so it gets a line and not a traceback.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of errors that a full disk, a quota or a limit of a file's size causes."""
 
@@ -27,7 +28,7 @@ PROGRAM = "llm-decpomdp"
 def prepare_process() -> None:
     """Set up log lines."""
     lines = logging.StreamHandler()
-    lines.setFormatter(Line())
+    lines.setFormatter(LogFormatter())
     logging.basicConfig(handlers=[lines], level=logging.WARNING)
     logging.captureWarnings(True)
     logging.getLogger("huggingface_hub").propagate = False  # it prints its lines itself
@@ -38,13 +39,14 @@ def prepare_process() -> None:
             logging.getLogger(f"llm_decpomdp.algorithms.training.{name}").setLevel(logging.WARNING)
 
 
-class Line(logging.Formatter):
+class LogFormatter(logging.Formatter):
     """A record as a line that says where it is a warning, without what a terminal obeys.
 
     Lines may quote models, programs and servers.
     """
 
     def __init__(self) -> None:
+        # Levels and times would hide the text that a user needs.
         super().__init__("%(message)s")
 
     def format(self, record: logging.LogRecord) -> str:

@@ -15,7 +15,7 @@ from llm_decpomdp.agents.scripted import Gold, RandomText, Scripted
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies, sample
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.evaluation import teams
-from llm_decpomdp.benchmarks.evaluation.request import Request, setting_of
+from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.env import DecPOMDPEnv
@@ -31,7 +31,7 @@ END = "."
 """The line that ends a typed answer."""
 
 
-def team_of(
+def load_run_team(
     folder: Path,
     env_id: str | None,
     arguments: Mapping[str, Any],
@@ -49,15 +49,15 @@ def team_of(
         ConfigError: If there is no such team, or it does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    setting = setting_of(Request(team=folder, env=env_id, allow_endpoints=allow_endpoints))
+    setting = resolve_request(EvalRequest(team=folder, env=env_id, allow_endpoints=allow_endpoints))
     overridden = replace(setting, env_options={**setting.env_options, **arguments})
     path = kept_teams.locate(folder, None, setting.config)
     print(f"loading {path} ...", file=sys.stderr, flush=True)
-    entry = teams.of_folder(path, overridden)
+    entry = teams.load_stored_team(path, overridden)
     return entry.env, entry.team
 
 
-def policy_of(name: str, base_url: str | None, key_variable: str | None) -> Policy:
+def make_policy(name: str, base_url: str | None, key_variable: str | None) -> Policy:
     """Make a policy by its name: `gold`, `random`, or a model as `load_policy` takes it.
 
     Args:
@@ -77,6 +77,7 @@ def policy_of(name: str, base_url: str | None, key_variable: str | None) -> Poli
     if (
         not behind_server
         and not Path(name).exists()
+        # A misspelled `gold` would otherwise be looked up on the hub.
         and get_close_matches(name, SCRIPTED, cutoff=0.75)
     ):
         raise ConfigError(f"{unknown('policy', name, SCRIPTED)}, or the name of a model")
@@ -120,6 +121,7 @@ def play_episode(
         raise ConfigError(unknown("agent", person, env.possible_agents))
     team = {agent: policy for agent, policy in team.items() if agent != person}
     _seed(team, seed)
+    # The task is drawn before references are checked, since they depend on it.
     observations = _reset(env, task_id, seed)
     _check_references(env, [agent for agent in team if isinstance(team[agent], Gold)])
     viewer = None if show_all else person
@@ -129,7 +131,7 @@ def play_episode(
         print_turn(env, viewer)
         while env.agents:
             actions = {
-                agent: _written(env, agent, policy, observations[agent])
+                agent: _ask_policy(env, agent, policy, observations[agent])
                 for agent, policy in team.items()
             }
             actions |= {agent: next(answers) for agent, answers in typed.items()}
@@ -159,7 +161,7 @@ def _reset(env: DecPOMDPEnv, task_id: str | None, seed: int | None) -> Mapping[s
         raise RunError(f"cannot load the data of {env}: {error}") from error
 
 
-def _written(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> str:
+def _ask_policy(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> str:
     """Return an agent's answer, with a line on stderr while a model works on it."""
     quick, begin = isinstance(policy, Scripted), time.perf_counter()
     if not quick:
@@ -192,10 +194,10 @@ def _answers(agent: str, files: Sequence[Path]) -> Iterator[str]:
             raise ConfigError(f"cannot read an answer from {path}: {error}") from None
     while True:
         print(f"Your answer as {agent}; end it with a line that is a single dot:")
-        yield _typed()
+        yield _read_answer()
 
 
-def _typed() -> str:
+def _read_answer() -> str:
     lines: list[str] = []
     for line in sys.stdin:
         if line.rstrip("\r\n") == END:

@@ -11,8 +11,9 @@ import typer
 from llm_decpomdp.benchmarks.cli import options
 
 if TYPE_CHECKING:
-    from llm_decpomdp.benchmarks.evaluation.run import Evaluation
+    from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 
+# A copy, since importing the baselines loads what help does not need; a test compares both.
 BASELINES = (
     *("single_agent", "single_agent_matched", "naive_concatenation", "sequential_pipeline"),
     *("one_round_discussion", "expert_edits", "gold", "random"),
@@ -97,14 +98,11 @@ def eval_(
     output: options.Output = None,
 ) -> None:
     """Measure a team or a baseline, with intervals. Stopped, the same command goes on."""
-    from llm_decpomdp.benchmarks.evaluation.request import (
-        Request,
-        evaluate_models,
-        remote_models,
-    )
+    from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_models
+    from llm_decpomdp.benchmarks.evaluation.teams import remote_models
 
     models = remote_models(model or (), base_url or (), key_variable or (), model_option or ())
-    request = Request(
+    request = EvalRequest(
         config=config,
         overrides=override or (),
         team=team,
@@ -126,11 +124,11 @@ def eval_(
     show(evaluate_models(request, models))
 
 
-def show(evaluations: Mapping[str, Evaluation]) -> None:
+def show(evaluations: Mapping[str, EvaluationResult]) -> None:
     """Print the table of an evaluation, or that of several models by name, with failures and folders."""
     from rich.console import Console
 
-    from llm_decpomdp.benchmarks.evaluation.summary import comparison, table
+    from llm_decpomdp.benchmarks.evaluation.folder import comparison, table
 
     console = Console(highlight=False)
     first = next(iter(evaluations.values()))

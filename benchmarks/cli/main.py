@@ -1,6 +1,6 @@
 """The command line: `llm-decpomdp`, `python -m llm_decpomdp` or `python -m llm_decpomdp.benchmarks`.
 
-Each command is a module of this folder. Modules of commands import what parses their options; the rest is
+Modules of commands import what parses their options; the rest is
 imported by the command that is run, so that help and completion are fast.
 """
 
@@ -15,65 +15,80 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.cli import (
-    audit,
+    analyze,
     bench,
-    credit,
-    crossplay,
-    doctor,
+    check,
     evaluate,
-    export,
-    necessity,
-    partners,
+    info,
     plan,
     play,
-    report,
-    rescore,
-    reward_model,
+    results,
     serve,
     train,
 )
-from llm_decpomdp.benchmarks.cli import list as listing
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes, prepare_process
 
-COMMANDS: Mapping[str, Mapping[Callable[..., None], str | None]] = {
+Functions = Mapping[Callable[..., None], str | None]
+"""Functions of commands, and the last lines of their help."""
+
+COMMANDS: Mapping[str, Functions] = {
     "Start": {
         train.demo: "Example: llm-decpomdp demo",
         play.play: "Example: llm-decpomdp play bugfix-v0 --policy gold",
-        listing.list_: None,
-        doctor.doctor: None,
+        info.list_: None,
+        info.doctor: None,
     },
     "Train and measure": {
         train.train_: "Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
         evaluate.eval_: evaluate.EXAMPLES,
         plan.plan: "Example: llm-decpomdp plan magrpo_che_config --gpus 8xh100",
         bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
-        crossplay.crossplay: "Example: llm-decpomdp crossplay runs/a runs/b",
-        partners.partners: "Example: llm-decpomdp partners runs/a runs/b",
         serve.serve: "Example: llm-decpomdp serve coophumaneval-v0 --seat main_0 --partner aux_0=gold",
     },
     "After a run": {
-        report.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
-        export.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
-        reward_model.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
+        results.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
+        results.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
+        results.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
         "--config demo --output runs/judge",
-        rescore.rescore: "Example: llm-decpomdp rescore runs/a",
-        credit.credit: "Example: llm-decpomdp credit runs/a",
-        necessity.necessity: "Example: llm-decpomdp necessity runs/eval-team runs/eval-single",
     },
-    "Data": {audit.audit: "Example: llm-decpomdp audit classeval-v0 --output audit.json"},
 }
-"""The panels of the help, the commands in each, and the last lines of their own help."""
+"""The panels of the help, and the commands in each."""
 
-WITH_MODELS = (
-    "train",
-    "demo",
-    "eval",
-    "play",
-    "crossplay",
-    "partners",
-    "reward-model",
-    "serve",
-)
+GROUPS: Mapping[str, tuple[str, Functions]] = {
+    "analyze": (
+        "Measure how the agents of a team work together.",
+        {
+            analyze.credit: "Example: llm-decpomdp analyze credit runs/a",
+            analyze.crossplay: "Example: llm-decpomdp analyze crossplay runs/a runs/b",
+            analyze.partners: "Example: llm-decpomdp analyze partners runs/a runs/b",
+            analyze.necessity: "Example: llm-decpomdp analyze necessity runs/eval-team runs/eval-single",
+        },
+    ),
+    "check": (
+        "Check an environment, the data of one, or the rewards of stored episodes.",
+        {
+            check.env: "Example: llm-decpomdp check env bugfix-v0",
+            check.data: "Example: llm-decpomdp check data classeval-v0 --output audit.json",
+            check.rewards: "Example: llm-decpomdp check rewards runs/a",
+        },
+    ),
+}
+"""Commands of two words."""
+
+OLD_NAMES: Mapping[str, Callable[..., None]] = {
+    "credit": analyze.credit,
+    "crossplay": analyze.crossplay,
+    "partners": analyze.partners,
+    "necessity": analyze.necessity,
+    "audit": check.data,
+    "rescore": check.rewards,
+}
+"""Commands of earlier versions, which help does not show."""
+
+WITH_MODELS = {
+    *("train", "demo", "eval", "play", "reward-model", "serve", "crossplay", "partners"),
+    *("analyze crossplay", "analyze partners"),
+}
 """Commands in whose process models compute."""
 
 
@@ -82,7 +97,7 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return arguments and options, without types that help would show."""
-        return without_types(super().get_params(ctx))
+        return hide_types(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line, required arguments without braces."""
@@ -96,7 +111,7 @@ class CommandLine(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options, without types that help would show."""
-        return without_types(super().get_params(ctx))
+        return hide_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -105,7 +120,15 @@ class CommandLine(TyperGroup):
             return super().invoke(ctx)
 
 
-def without_types(parameters: list[Any]) -> list[Any]:
+class CommandGroup(TyperGroup):
+    """The commands that share a first word."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options, without types that help would show."""
+        return hide_types(super().get_params(ctx))
+
+
+def hide_types(parameters: list[Any]) -> list[Any]:
     """Hide the types of flags, which take no value, and of arguments, which their metavars describe."""
     for parameter in parameters:
         if isinstance(parameter, TyperOption) and parameter.is_flag:
@@ -116,10 +139,24 @@ def without_types(parameters: list[Any]) -> list[Any]:
 
 
 app = typer.Typer(cls=CommandLine, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def command_name(function: Callable[..., None]) -> str:
+    """Return the name of a command by that of its function, as in `eval` for `eval_`."""
+    return function.__name__.rstrip("_").replace("_", "-")
+
+
 for panel, functions in COMMANDS.items():
     for function, epilog in functions.items():
-        name = function.__name__.rstrip("_").replace("_", "-")
+        name = command_name(function)
         app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog)(function)
+for group, (text, functions) in GROUPS.items():
+    below = typer.Typer(cls=CommandGroup, no_args_is_help=True, help=text)
+    for function, epilog in functions.items():
+        below.command(command_name(function), cls=Command, epilog=epilog)(function)
+    app.add_typer(below, name=group, rich_help_panel="After a run")
+for name, function in OLD_NAMES.items():
+    app.command(name, cls=Command, hidden=True)(function)
 
 
 def _version(requested: bool) -> None:
@@ -145,6 +182,7 @@ def spread(arguments: Sequence[str]) -> list[str]:
         >>> spread(["train", "--override", "a=1", "b=2", "--config", "demo"])
         ['train', '--override', 'a=1', '--override', 'b=2', '--config', 'demo']
     """
+    # Click takes one value for each option, and the commands of the papers give several.
     result: list[str] = []
     values = -1  # since the last --override; -1 elsewhere
     for argument in arguments:
@@ -164,7 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The command line; by default that of the process, which may be started anew.
     """
-    if arguments is None and sys.argv[1:] and sys.argv[1] in WITH_MODELS:
+    if arguments is None and WITH_MODELS & {" ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])}:
+        # The settings of memory allocators are read once, when a process starts.
         from llm_decpomdp.benchmarks.runs.environment import restart_with_settings
 
         with exit_codes():

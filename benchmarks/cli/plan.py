@@ -73,13 +73,13 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
         )
     assumed = {**ASSUMED, "memory": device_memory(kind), **numbers}
     dtype, usable = compute_dtype(kind), assumed["memory"] * assumed["usable_memory"]
-    made = plan_memory(config, assumed, dtype, 0 if kind == "cpu" else count)
-    parts = made.parts(count)
+    counted = plan_memory(config, assumed, dtype, 0 if kind == "cpu" else count)
+    parts = counted.parts(count)
     need, devices = sum(parts.values()) / 1e9, kind if kind == "cpu" else f"{count}x{kind}"
     if need <= usable:
         return [
             f"{config.algorithm.name}, {config.algorithm.plan}, on {config.env.id}, on {devices}",
-            *count_lines(made),
+            *count_lines(counted),
             *(f"left out: {text}" for text in left_out(config)),
             f"gigabytes of each device, of {usable:.1f} that may be used:",
             *(f"  {part:<14} {size / 1e9:8.2f}" for part, size in parts.items() if size),
@@ -94,8 +94,8 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
         f"({sizes}), and {need - usable:.1f} are missing"
     ]
     for text, keys in CHANGES.items():
-        changed = replace(config, model=replace(config.model, **keys))
-        less = sum(plan_memory(changed, assumed, dtype).parts(count).values()) / 1e9
+        variant = replace(config, model=replace(config.model, **keys))
+        less = sum(plan_memory(variant, assumed, dtype).parts(count).values()) / 1e9
         if less <= usable:
             lines.append(f"  --override {text} needs {less:.1f} GB of a device")
     if len(lines) == 1:

@@ -79,7 +79,7 @@ def play(
 
     Type an answer, and end it with a line that is a single dot.
     """
-    from llm_decpomdp.benchmarks.cli.episode import play_episode, policy_of, team_of
+    from llm_decpomdp.benchmarks.cli.episode import load_run_team, make_policy, play_episode
     from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.config.load import build_env
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
@@ -95,10 +95,10 @@ def play(
         and file
         and not agent,
     }
-    for text, made in mistakes.items():
-        if made:
+    for text, wrong in mistakes.items():
+        if wrong:
             raise ConfigError(text)
-    named = {
+    options = {
         "num_turns": num_turns,
         "num_agents": num_agents,
         "source": source,
@@ -106,13 +106,13 @@ def play(
         "external_mode": external_mode,
     }
     arguments = env_arguments(env_option or ())
-    arguments |= {name: value for name, value in named.items() if value is not None}
+    arguments |= {name: value for name, value in options.items() if value is not None}
     if team is not None:
-        env, players = team_of(team, env_id, arguments, allow_endpoint or ())
+        env, players = load_run_team(team, env_id, arguments, allow_endpoint or ())
     else:
         env = build_env(lambda: make(str(env_id), **arguments))
-        chosen = policy_of(policy or partner, base_url, key_variable)
-        players = dict.fromkeys(env.possible_agents, chosen)
+        player = make_policy(policy or partner, base_url, key_variable)
+        players = dict.fromkeys(env.possible_agents, player)
     watched = policy is not None or (team is not None and agent is None)
     person = None if watched else agent or env.possible_agents[-1]
     play_episode(env, players, person, file or (), task_id=task_id, seed=seed, show_all=show_all)

@@ -43,7 +43,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve an environment to clients of OpenEnv, which need nothing of this package."""
-    from llm_decpomdp.benchmarks.cli.episode import policy_of
+    from llm_decpomdp.benchmarks.cli.episode import make_policy
     from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.config.extras import how_to_get, installed
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
@@ -53,11 +53,12 @@ def serve(
         raise ConfigError(f"partners {sorted(names)} play beside a seat: name it with --seat")
     if installed("openenv") is None:
         raise ConfigError(f"this needs openenv, which is not installed: {how_to_get('openenv')}")
+    # The port comes first: loading a model takes a minute, a wrong port a moment.
     listener = _listener(host, port)
     from llm_decpomdp.integrations import openenv
     from llm_decpomdp.integrations.openenv.guard import make_server
 
-    partners = {agent: policy_of(who, None, None) for agent, who in names.items()}
+    partners = {agent: make_policy(policy, None, None) for agent, policy in names.items()}
     options = env_arguments(env_option or ())
     try:
         application = openenv.app(
@@ -93,10 +94,10 @@ def _names(items: Sequence[str]) -> dict[str, str]:
 
     names: dict[str, str] = {}
     for item in items:
-        agent, _, who = item.partition("=")
-        if not agent or not who:
+        agent, _, policy = item.partition("=")
+        if not agent or not policy:
             raise ConfigError(f"--partner must look like AGENT=gold, got {item!r}")
         if agent in names:
-            raise ConfigError(f"--partner names {agent!r} twice: {names[agent]!r} and {who!r}")
-        names[agent] = who
+            raise ConfigError(f"--partner names {agent!r} twice: {names[agent]!r} and {policy!r}")
+        names[agent] = policy
     return names

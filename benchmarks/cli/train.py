@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NEXT = {
     "play --team {run}": "watch the team that you trained; with --agent NAME, be one of it",
-    "credit {run}": "what each agent added to the reward",
+    "analyze credit {run}": "what each agent added to the reward",
     "export {run} --pairs": "its answers as preference pairs, a data set",
 }
 """Commands that take a run with a team, and their purposes."""

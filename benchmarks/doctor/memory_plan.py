@@ -306,6 +306,7 @@ class MemoryPlan:
         learning = max(learn, key=lambda parts: sum(parts.values()))
         sampling = max(sample, key=lambda parts: sum(parts.values()))
         phases = {**states, **learning}, {**states, "gradients": 0.0, **sampling}
+        # The two phases do not overlap, so the larger one is the peak.
         return max(phases, key=lambda parts: sum(parts.values()))
 
 

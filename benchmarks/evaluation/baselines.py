@@ -35,7 +35,7 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import build_env
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.play import at_once
+from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously
 from llm_decpomdp.branching import message_turns
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.plugins import find, is_entry_point
@@ -44,7 +44,7 @@ from llm_decpomdp.registry import make
 
 
 @dataclass(frozen=True)
-class Setting:
+class EvalConfig:
     """The environment of an evaluation, and the configuration that its policies come from."""
 
     config: Config
@@ -55,7 +55,7 @@ class Setting:
     """Servers that saved teams may ask, as in `load_saved_team`."""
 
     @classmethod
-    def of(cls, config: Config) -> Setting:
+    def from_config(cls, config: Config) -> EvalConfig:
         """Take a configuration's own environment, on its evaluation split."""
         env = build_env(config.make_eval_env)
         return cls(config, env.spec_id, env.spec_kwargs)
@@ -79,12 +79,12 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TeamUnderTest:
     """An entry of an evaluation: an environment, a team and its way to act."""
 
     env: DecPOMDPEnv
     team: Team
-    act: Act = at_once
+    act: Act = act_simultaneously
     about: Mapping[str, Any] = field(default_factory=dict)
     """Its identity, for manifests; two that differ must differ here."""
 
@@ -98,7 +98,7 @@ class Baseline:
     """The configuration whose `model` all agents play; `None` where none is played."""
     team: Team = field(default_factory=dict)
     """The agents that need no model."""
-    act: Act = at_once
+    act: Act = act_simultaneously
     answers: int = 1
     """Answers of an agent in a turn."""
     name: str = ""
@@ -118,7 +118,7 @@ class Baseline:
             return []
         return list(teams.team_spec(self.config, self.env.possible_agents).policies.values())
 
-    def load(self) -> Entry:
+    def load(self) -> TeamUnderTest:
         """Load the team of the baseline.
 
         Raises:
@@ -126,12 +126,12 @@ class Baseline:
         """
         about: dict[str, Any] = {"baseline": self.name}
         if self.config is None:
-            return Entry(self.env, self.team, self.act, about)
+            return TeamUnderTest(self.env, self.team, self.act, about)
         about["model"] = asdict(self.config.model)
-        return Entry(self.env, teams.load(self.config, [self.env]), self.act, about)
+        return TeamUnderTest(self.env, teams.load(self.config, [self.env]), self.act, about)
 
 
-def find_baseline(name: str, setting: Setting) -> Baseline:
+def find_baseline(name: str, setting: EvalConfig) -> Baseline:
     """Return a baseline by name, its environment built.
 
     Raises:
@@ -139,6 +139,7 @@ def find_baseline(name: str, setting: Setting) -> Baseline:
     """
     if name not in BASELINES:
         return replace(_own(name, setting), name=name)
+    # One agent that writes for all is no team to compare with.
     if name in OF_TEAMS and setting.env_options.get("centralized"):
         raise ConfigError(
             f"{name} is about a team, and one agent stands for a centralised one: drop env.centralised"
@@ -152,7 +153,7 @@ OTHER_METHODS = ("untrained", "train", *NAMES)
 """Methods of suites that are no baselines, whatever a package announces."""
 
 
-def baseline_of(about: Mapping[str, Any]) -> str | None:
+def find_baseline_name(about: Mapping[str, Any]) -> str | None:
     """Read the baseline of a manifest, evaluated by itself or as the method of a suite's cell."""
     name = about.get("baseline", about.get("method"))
     return name if "baseline" in about or is_baseline(name) else None
@@ -165,7 +166,7 @@ def is_baseline(name: object) -> bool:
     return name in BASELINES or is_entry_point("baseline", name)
 
 
-def _own(name: str, setting: Setting) -> Baseline:
+def _own(name: str, setting: EvalConfig) -> Baseline:
     """Build a baseline of somebody else: what a function makes of the environment.
 
     Raises:
@@ -184,68 +185,69 @@ def _own(name: str, setting: Setting) -> Baseline:
     return Baseline(setting.env, team={agent: team[agent] for agent in agents})
 
 
-def single_agent(setting: Setting) -> Baseline:
+def single_agent(setting: EvalConfig) -> Baseline:
     """Build the baseline of one agent alone."""
-    return _with_model(setting.config, _alone(setting))
+    return _model_baseline(setting.config, _single_agent_env(setting))
 
 
-def single_agent_matched(setting: Setting) -> Baseline:
+def single_agent_matched(setting: EvalConfig) -> Baseline:
     """Build that of one agent alone, whose limit is the sum of those of the team's agents, messages included."""
     team = teams.team_spec(setting.config, setting.env.possible_agents)
-    texts = (
-        1 if message_turns(setting.env) is None else 2
-    )  # of an agent, in a turn without a channel
+    # With a channel each agent also writes a message in each turn.
+    texts = 1 if message_turns(setting.env) is None else 2
     limit = texts * sum(team.policies[name].max_new_tokens for name in team.agents.values())
     model = replace(setting.config.model, max_new_tokens=limit)
-    return _with_model(replace(setting.config, model=model), _alone(setting))
+    return _model_baseline(replace(setting.config, model=model), _single_agent_env(setting))
 
 
-def _alone(setting: Setting) -> DecPOMDPEnv:
+def _single_agent_env(setting: EvalConfig) -> DecPOMDPEnv:
     """Build the environment for one agent, who writes without tags and has nobody to talk to."""
-    return setting.make_env(num_agents=1, centralized=False, channel={})
+    return setting.make_env(num_agents=1, centralised=False, channel={})
 
 
-def untrained(setting: Setting, **changes: Any) -> Baseline:
+def untrained_team(setting: EvalConfig, **changes: Any) -> Baseline:
     """Build that of the team before training, which may act in another way."""
-    return _with_model(setting.config, setting.env, **changes)
+    return _model_baseline(setting.config, setting.env, **changes)
 
 
-def expert_edits(setting: Setting) -> Baseline:
+def expert_edits(setting: EvalConfig) -> Baseline:
     """Build that of an outside model which edits the agents' answers; there is a second turn at least."""
+    # The edits of the first turn are seen in the second one.
     turns = max(2, setting.env.num_turns)
     env = setting.make_env(external_mode="expert_edits", num_turns=turns)
-    return _with_model(setting.config, env)
+    return _model_baseline(setting.config, env)
 
 
-def gold(setting: Setting) -> Baseline:
+def gold(setting: EvalConfig) -> Baseline:
     """Build that of the data's own answers."""
     agents = setting.env.possible_agents
     teams.check_references(dict.fromkeys(agents, PolicySpec("gold")), [setting.env])
     return Baseline(setting.env, team=dict.fromkeys(agents, Gold()))
 
 
-def random(setting: Setting) -> Baseline:
+def random(setting: EvalConfig) -> Baseline:
     """Build that of random characters."""
     team = {agent: RandomText() for agent in setting.env.possible_agents}
     return Baseline(setting.env, team=team)
 
 
-def _with_model(config: Config, env: DecPOMDPEnv, **changes: Any) -> Baseline:
+def _model_baseline(config: Config, env: DecPOMDPEnv, **changes: Any) -> Baseline:
     """Build a baseline whose agents all play the configuration's model."""
+    # The declared team may be a trained one, so baselines play the plain model.
     return Baseline(env, replace(config, team={}, policies={}), **changes)
 
 
-def in_turn(
+def act_sequentially(
     team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
 ) -> list[Move]:
     """Let the agents answer in the order of the team; each sees the answers of those before it."""
     moves = [Move({}, {}) for _ in prompts]
     for agent in team:
         part = [
-            {agent: _with(texts[agent], AFTER, move.completions)}
+            {agent: _append_answers(texts[agent], AFTER, move.completions)}
             for texts, move in zip(prompts, moves, strict=True)
         ]
-        answers = at_once({agent: team[agent]}, envs, part, timer)
+        answers = act_simultaneously({agent: team[agent]}, envs, part, timer)
         moves = [
             Move({**move.prompts, **answer.prompts}, {**move.completions, **answer.completions})
             for move, answer in zip(moves, answers, strict=True)
@@ -253,16 +255,16 @@ def in_turn(
     return moves
 
 
-def discussing(
+def act_after_discussion(
     team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
 ) -> list[Move]:
     """Let all agents answer at once, then again, with all first answers before them."""
-    drafts = [move.completions for move in at_once(team, envs, prompts, timer)]
+    drafts = [move.completions for move in act_simultaneously(team, envs, prompts, timer)]
     again = [
-        {agent: _discussed(text, agent, draft) for agent, text in texts.items()}
+        {agent: _discussion_prompt(text, agent, draft) for agent, text in texts.items()}
         for texts, draft in zip(prompts, drafts, strict=True)
     ]
-    moves = at_once(team, envs, again, timer)
+    moves = act_simultaneously(team, envs, again, timer)
     return [replace(move, drafts=(draft,)) for move, draft in zip(moves, drafts, strict=True)]
 
 
@@ -272,13 +274,13 @@ FIRST = "\n\nYour first answer:\n"
 AGAIN = "Now give your final answer. It replaces your first one, and follows the rules above."
 
 
-def _discussed(prompt: str, agent: str, drafts: Completions) -> str:
+def _discussion_prompt(prompt: str, agent: str, drafts: Completions) -> str:
     (draft,) = drafts[agent]
     mates = {mate: group for mate, group in drafts.items() if mate != agent}
-    return f"{_with(f'{prompt}{FIRST}{draft.text}', OTHERS, mates)}\n\n{AGAIN}"
+    return f"{_append_answers(f'{prompt}{FIRST}{draft.text}', OTHERS, mates)}\n\n{AGAIN}"
 
 
-def _with(prompt: str, opening: str, answers: Completions) -> str:
+def _append_answers(prompt: str, opening: str, answers: Completions) -> str:
     """Return the prompt, and below it answers of other agents, if there are any."""
     if not answers:
         return prompt
@@ -286,12 +288,12 @@ def _with(prompt: str, opening: str, answers: Completions) -> str:
     return "\n\n".join([prompt, opening, *texts])
 
 
-BASELINES: Mapping[str, Callable[[Setting], Baseline]] = {
+BASELINES: Mapping[str, Callable[[EvalConfig], Baseline]] = {
     "single_agent": single_agent,
     "single_agent_matched": single_agent_matched,
-    "naive_concatenation": untrained,
-    "sequential_pipeline": partial(untrained, act=in_turn),
-    "one_round_discussion": partial(untrained, act=discussing, answers=2),
+    "naive_concatenation": untrained_team,
+    "sequential_pipeline": partial(untrained_team, act=act_sequentially),
+    "one_round_discussion": partial(untrained_team, act=act_after_discussion, answers=2),
     "expert_edits": expert_edits,
     "gold": gold,
     "random": random,

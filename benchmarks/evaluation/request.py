@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,62 +13,23 @@ from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.overrides import merged, parse_overrides
+from llm_decpomdp.benchmarks.config.overrides import parse_overrides
 from llm_decpomdp.benchmarks.config.paths import data_place
-from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import SHARED
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
-from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting, find_baseline
-from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, refuse_run
+from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest, find_baseline
+from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
+from llm_decpomdp.benchmarks.evaluation.run import evaluate, refuse_run
+from llm_decpomdp.benchmarks.evaluation.teams import RemoteModel
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors, open_folder
 from llm_decpomdp.utils.storage import read_json_lines
-
-OPENAI_KEY = "OPENAI_API_KEY"
 
 OF_THE_TEAM = ("model", "team", "policies")
 """Sections of a configuration that a saved team replaces, but for `model.device`."""
 
 
 @dataclass(frozen=True)
-class RemoteModel:
-    """A model behind a server, which plays all agents."""
-
-    name: str
-    base_url: str | None = None
-    key_variable: str | None = None
-    options: Sequence[str] = ()
-    """Further keys of its policy, such as `timeout=60`."""
-
-    def play(self, config: Config) -> Config:
-        """Return the configuration with this model in place of its team.
-
-        Raises:
-            ConfigError: If no server is known, or the configuration says who plays.
-        """
-        if config.team or config.policies:
-            raise ConfigError("--model plays all agents: drop `team` and `policies`, or --model")
-        key = self.key_variable or OPENAI_KEY
-        if not (self.base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get(key)):
-            raise ConfigError(
-                f"no server for --model {self.name}: give --base-url URL, or set {key} for OpenAI's API. "
-                f"A model of this machine or the hub is --override model.name={self.name}"
-            )
-        rule = "an option of the model must look like KEY=VALUE"
-        policy: dict[str, Any] = {"kind": "endpoint", "name": self.name}
-        policy |= {"base_url": self.base_url, "key_variable": key}
-        policy |= merged(None, parse_overrides(self.options, wanted=rule))
-        model = replace(config.model, shared=True)
-        return replace(config, model=model, team={}, policies={SHARED: policy})
-
-    @property
-    def slug(self) -> str:
-        """The name as a part of a folder's name."""
-        return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.name).strip(".-") or "model"
-
-
-@dataclass(frozen=True)
-class Request:
+class EvalRequest:
     """The options of an evaluation."""
 
     config: str | None = None
@@ -102,42 +61,9 @@ class Request:
     """Servers that a saved team may ask, as in `load_saved_team`."""
 
 
-def remote_models(
-    names: Sequence[str],
-    base_urls: Sequence[str],
-    key_variables: Sequence[str],
-    options: Sequence[str],
-) -> list[RemoteModel]:
-    """Read the models of a command line; an address or a key that is given once is that of all of them.
-
-    Raises:
-        ConfigError: If there are more addresses or keys than models, or equal models.
-    """
-    if not names and (base_urls or key_variables or options):
-        raise ConfigError("--base-url, --key-variable and --model-option are about a --model NAME")
-    for flag, values in (("--base-url", base_urls), ("--key-variable", key_variables)):
-        if len(values) not in (0, 1, len(names)):
-            raise ConfigError(
-                f"{flag} is given {len(values)} times for {len(names)} models: give it once, or once for each"
-            )
-    models = [
-        RemoteModel(name, _of(base_urls, number), _of(key_variables, number), options)
-        for number, name in enumerate(names)
-    ]
-    slugs = [model.slug for model in models]
-    for number, slug in enumerate(slugs):
-        if slug in slugs[:number]:
-            raise ConfigError(
-                f"two models would share the folder {slug!r}: evaluate them one by one, each with --output"
-            )
-    return models
-
-
-def _of(values: Sequence[str], number: int) -> str | None:
-    return values[number if len(values) > 1 else 0] if values else None
-
-
-def evaluate_models(request: Request, models: Sequence[RemoteModel]) -> dict[str, Evaluation]:
+def evaluate_models(
+    request: EvalRequest, models: Sequence[RemoteModel]
+) -> dict[str, EvaluationResult]:
     """Evaluate a team, or each of some models behind a server; several have folders of their own in `--output`.
 
     Args:
@@ -165,11 +91,12 @@ def evaluate_models(request: Request, models: Sequence[RemoteModel]) -> dict[str
     return evaluations
 
 
-def evaluate_team(request: Request) -> Evaluation:
+def evaluate_team(request: EvalRequest) -> EvaluationResult:
     """Evaluate one team; errors as in `evaluate_models`."""
     if request.greedy and request.samples > 1:
         raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
-    setting = setting_of(request)
+    setting = resolve_request(request)
+    # The name of the folder has no time in it, so that the same command continues.
     path = request.output or default_folder(setting, f"eval-{_name(request)}")
     with open_folder(path) as folder:
         refuse_run(folder)
@@ -218,7 +145,7 @@ def _resumable(folder: Path, total: int) -> Iterator[None]:
         raise RunError(f"{error}. To go on, {remedy()}") from error
 
 
-def setting_of(request: Request) -> Setting:
+def resolve_request(request: EvalRequest) -> EvalConfig:
     """Resolve the environment and the configuration.
 
     Raises:
@@ -235,13 +162,15 @@ def setting_of(request: Request) -> Setting:
     if request.model is not None:
         config = request.model.play(config)
     options = env_arguments(request.env_options)
+    # A relative path on the command line is relative to the working folder, not to the
+    # configuration.
     if "source" in options:
         options["source"] = data_place(options["source"], Path.cwd())
     if request.split is not None:
         options["split"] = request.split
     if request.env is not None:
-        return Setting(config, request.env, options, request.allow_endpoints)
-    setting = Setting.of(config)
+        return EvalConfig(config, request.env, options, request.allow_endpoints)
+    setting = EvalConfig.from_config(config)
     return replace(
         setting,
         env_options={**setting.env_options, **options},
@@ -258,25 +187,26 @@ def env_arguments(items: Sequence[str]) -> dict[str, Any]:
     return parse_overrides(items, wanted="an argument of the environment must look like KEY=VALUE")
 
 
-def default_folder(setting: Setting, name: str) -> Path:
+def default_folder(setting: EvalConfig, name: str) -> Path:
     """Return the folder of results: equal for equal names and environments, so that the same command goes on."""
     folder = f"{name}-{setting.env_id}".replace(":", "-")
     return Path(setting.config.output.base_dir) / folder
 
 
-def _entry(request: Request, setting: Setting) -> Entry:
+def _entry(request: EvalRequest, setting: EvalConfig) -> TeamUnderTest:
     """Load the team of a request that names no baseline."""
     if request.team is None:
-        return eval_teams.of_config(setting)
+        return eval_teams.load_configured_team(setting)
     path = kept_teams.locate(request.team, request.checkpoint, setting.config)
     if (path / MANIFEST).is_file():
         _refuse_changes(request.overrides, path)
-    return eval_teams.of_folder(path, setting)
+    return eval_teams.load_stored_team(path, setting)
 
 
 def _refuse_changes(overrides: Sequence[str], team: Path) -> None:
     for item in overrides:
         key = renamed(item.partition("=")[0])
+        # A saved team has its own models; the device is a matter of this machine.
         if key.partition(".")[0] in OF_THE_TEAM and key != "model.device":
             raise ConfigError(
                 f"{item!r} changes nothing: the saved team in {team} has its own models and sampling; leave "
@@ -284,7 +214,7 @@ def _refuse_changes(overrides: Sequence[str], team: Path) -> None:
             )
 
 
-def _name(request: Request) -> str:
+def _name(request: EvalRequest) -> str:
     """Name the team of a request."""
     return (
         (request.model and request.model.slug)

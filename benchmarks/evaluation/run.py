@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -31,24 +30,25 @@ from llm_decpomdp.algorithms.rollouts.sampling import Act
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.plugins import origins_of
-from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, baseline_of
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, find_baseline_name
 from llm_decpomdp.benchmarks.evaluation.folder import (
     FAILURES,
     TIMES,
-    Evaluation,
+    EvaluationResult,
     read_evaluation,
+    write_summary,
 )
-from llm_decpomdp.benchmarks.evaluation.play import at_once
-from llm_decpomdp.benchmarks.evaluation.player import ON_ERROR, Played, Player
-from llm_decpomdp.benchmarks.evaluation.summary import write_summary
+from llm_decpomdp.benchmarks.evaluation.play import (
+    EpisodePlayer,
+    PlayedBatch,
+    act_simultaneously,
+    check_on_error,
+)
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, described, versions
 from llm_decpomdp.benchmarks.runs.results import key_of, place_of, unique_rows
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines
-from llm_decpomdp.validation import unknown
-
-__all__ = ["Evaluation", "evaluate", "read_evaluation"]
 
 AT_A_TIME = 64
 """Episodes that are played in step."""
@@ -69,13 +69,13 @@ def evaluate(
     samples: int = 1,
     folder: RunFolder | Path | str,
     seed: int = 0,
-    act: Act = at_once,
+    act: Act = act_simultaneously,
     about: Mapping[str, Any] | None = None,
     k: Sequence[int] = (),
     at_a_time: int = AT_A_TIME,
     on_error: str = "raise",
     progress: bool = True,
-) -> Evaluation:
+) -> EvaluationResult:
     """Play every start `samples` times, and write down the measures.
 
     Equal arguments give equal rows on a CPU, wherever an evaluation was stopped in between, if every policy
@@ -103,25 +103,32 @@ def evaluate(
         Exception: What policies and environments raise.
     """
     _check_team(env, team, starts)
+    # Arguments are checked before anything is loaded or written.
     ks = _check_numbers(samples, k, at_a_time, on_error)
     place = folder if isinstance(folder, RunFolder) else RunFolder(folder)
     identity = {
         "environment": {"id": env.spec_id, **env.spec_kwargs},
         "data": env.metadata["data"]["fingerprint"],
         "team": list(team),
+        # What decides the rows is in the identity; versions are not, so that an update of a package
+        # does not throw rows away.
         "about": dict(about or {}),
         "seed": seed,
         "at_a_time": at_a_time,
     }
     manifest = _manifest(env, starts, samples, ks, identity)
-    player = Player(env, team, act, seed)
+    player = EpisodePlayer(env, team, act, seed)
+    # Servers answer requests in any order, so every episode is a batch of its own there.
     parallel = min(player.waiting, at_a_time)
     console = Console(stderr=True)
-    hidden = not progress or not sys.stderr.isatty()
+    # A progress bar in a log file is noise.
+    hidden = not progress or not console.is_terminal
     with place.exclusive_access():
         before = _open(place, manifest)
+        # Rows are read after the lock is taken: another process may have added some.
         batches = _missing(place, starts, samples, 1 if parallel else at_a_time)
-        place.write_manifest({**manifest, **_made_with(before, manifest, bool(batches))})
+        # The manifest comes before the first row, so that a stopped evaluation knows what it is.
+        place.write_manifest({**manifest, **_version_history(before, manifest, bool(batches))})
         playing = (
             player.play_apart(batches, parallel, on_error == "skip")
             if parallel
@@ -129,6 +136,7 @@ def evaluate(
         )
         for outcome in track(playing, "evaluating", len(batches), console=console, disable=hidden):
             _keep(place, outcome)
+        # Read from the files, so that a result is the same whether it was played now or before.
         evaluation = read_evaluation(place.path)
         write_summary(evaluation)
     return evaluation
@@ -151,8 +159,7 @@ def _check_numbers(samples: int, k: Sequence[int], at_a_time: int, on_error: str
         raise ConfigError(
             f"samples and at_a_time must be at least 1, got {samples} and {at_a_time}"
         )
-    if on_error not in ON_ERROR:
-        raise ConfigError(unknown("on_error", on_error, ON_ERROR))
+    check_on_error(on_error)
     for size in k:
         if not 1 <= size <= samples:
             raise ConfigError(f"pass@{size} needs k from 1 to the number of samples, {samples}")
@@ -166,7 +173,7 @@ def _manifest(
     ks: Sequence[int],
     identity: Mapping[str, Any],
 ) -> dict[str, Any]:
-    baseline, kwargs = baseline_of(identity["about"]), env.spec_kwargs
+    baseline, kwargs = find_baseline_name(identity["about"]), env.spec_kwargs
     names = {
         "environment": env.spec_id,
         "reward": kwargs.get("reward"),
@@ -176,6 +183,8 @@ def _manifest(
     packages = origins_of((kind, name) for kind, name in names.items() if isinstance(name, str))
     return {
         "kind": "evaluation",
+        # Tuples become lists in a file; the comparison with an earlier manifest needs the same
+        # form.
         "identity": json.loads(json.dumps(identity)),  # as it is read again
         "environment": env.spec_id or env.name,
         "description": described(env),
@@ -220,12 +229,15 @@ def refuse_run(place: RunFolder) -> None:
         raise ConfigError(f"{place.path} holds a run: choose another folder with --output")
 
 
-def _made_with(before: Mapping[str, Any], now: Mapping[str, Any], plays: bool) -> dict[str, Any]:
+def _version_history(
+    before: Mapping[str, Any], now: Mapping[str, Any], plays: bool
+) -> dict[str, Any]:
     """Return the versions behind the rows: as they were where nothing is played, else with the `earlier` ones."""
     if not before:
         return {}
     old = {key: before[key] for key in MADE_WITH if key in before}
     earlier = before.get("earlier", [])
+    # Rows of several versions stay, and all versions are listed.
     if plays and any(now.get(key) != old.get(key) for key in MADE_WITH):
         return {"earlier": [*earlier, old]}
     return {**old, "earlier": earlier} if earlier else old
@@ -243,6 +255,8 @@ def _missing(
     rows = {place_of(row) for _, row in unique_rows(place.episodes)}
     missing = [(n, batch) for n, batch in batches if not rows.issuperset(_places(n, batch))]
     (place.path / FAILURES).unlink(missing_ok=True)  # they are tried again
+    # A batch shares random numbers, so a batch that was stopped in its middle is played again as a
+    # whole.
     torn = {place for n, batch in missing for place in _places(n, batch)}
     keep_json_lines(place.episodes, _first_of_each(torn))
     times = _first_of_each(torn)
@@ -269,7 +283,7 @@ def _places(number: int, starts: Iterable[Start]) -> list[tuple[int, tuple[Any, 
     return [(number, key_of(asdict(start))) for start in starts]
 
 
-def _keep(place: RunFolder, outcome: Played) -> None:
+def _keep(place: RunFolder, outcome: PlayedBatch) -> None:
     """Write down the outcome of a batch."""
     number, starts = outcome.batch
     if outcome.error is not None:
@@ -279,5 +293,6 @@ def _keep(place: RunFolder, outcome: Played) -> None:
         return
     for row in outcome.rows:
         append_json_line(place.episodes, row)
+    # The row of times comes last: without it a batch counts as unfinished.
     times = {"sample": number, "start": asdict(starts[0]), "episodes": len(starts)}
     append_json_line(place.path / TIMES, {**times, "seconds": outcome.seconds})

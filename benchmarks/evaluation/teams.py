@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import asdict, replace
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.remote.endpoint import Endpoint
-from llm_decpomdp.agents.saved_team import MANIFEST, load_saved_team, read_manifest
+from llm_decpomdp.agents.saved_team import (
+    MANIFEST,
+    check_trust,
+    declaration,
+    load_saved_team,
+    read_manifest,
+)
 from llm_decpomdp.agents.scripted import RandomText
+from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.overrides import merged, parse_overrides
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.baselines import Entry, Setting
+from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.policy import Team, TrainablePolicy
 
-logger = logging.getLogger(__name__)
+OPENAI_KEY = "OPENAI_API_KEY"
 
 HOW_ASKED = ("key_variable", "max_parallel", "timeout", "max_retries")
 """Keys of a policy behind a server that change nothing of what it says: an evaluation goes on with others."""
 
 
-def of_config(setting: Setting) -> Entry:
+def load_configured_team(setting: EvalConfig) -> TeamUnderTest:
     """Load the team of a configuration, before any training.
 
     Raises:
@@ -32,10 +45,10 @@ def of_config(setting: Setting) -> Entry:
         RunError: If a model cannot be loaded.
     """
     env, config = setting.env, setting.config
-    return Entry(env, teams.load(config, [env]), about=_declared(config))
+    return TeamUnderTest(env, teams.load(config, [env]), about=_declaration(config))
 
 
-def _declared(config: Config) -> dict[str, Any]:
+def _declaration(config: Config) -> dict[str, Any]:
     """Return the part of a configuration that declares its team."""
     policies = {
         name: {key: value for key, value in (policy or {}).items() if key not in HOW_ASKED}
@@ -44,7 +57,7 @@ def _declared(config: Config) -> dict[str, Any]:
     return {"model": asdict(config.model), "team": config.team, "policies": policies}
 
 
-def of_folder(folder: Path, setting: Setting) -> Entry:
+def load_stored_team(folder: Path, setting: EvalConfig) -> TeamUnderTest:
     """Load a saved team, or a checkpoint of a run with the configuration of the run.
 
     Args:
@@ -55,10 +68,10 @@ def of_folder(folder: Path, setting: Setting) -> Entry:
         ConfigError: If the team does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    return (_saved if (folder / MANIFEST).is_file() else _restored)(folder, setting)
+    return (_load_saved if (folder / MANIFEST).is_file() else _load_checkpoint)(folder, setting)
 
 
-def _saved(folder: Path, setting: Setting) -> Entry:
+def _load_saved(folder: Path, setting: EvalConfig) -> TeamUnderTest:
     env, model = setting.env, setting.config.model
     try:
         agents = read_manifest(folder)["agents"]
@@ -76,16 +89,16 @@ def _saved(folder: Path, setting: Setting) -> Entry:
         )
     except (OSError, ImportError, TypeError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error
-    return Entry(env, team, about=kept_teams.kept(folder))
+    return TeamUnderTest(env, team, about=kept_teams.kept(folder))
 
 
-def _restored(path: Path, setting: Setting) -> Entry:
+def _load_checkpoint(path: Path, setting: EvalConfig) -> TeamUnderTest:
     """Load the team of a configuration with the weights of a checkpoint."""
     env = setting.env
     team = teams.load(setting.config, [env])
     kept_teams.restore(team, path)
-    return Entry(
-        env, team, about={**_declared(setting.config), "checkpoint": kept_teams.kept(path)}
+    return TeamUnderTest(
+        env, team, about={**_declaration(setting.config), "checkpoint": kept_teams.kept(path)}
     )
 
 
@@ -106,9 +119,141 @@ def make_greedy(team: Team) -> None:
                     f"{policy.model!r} is asked without a temperature (omit), so --greedy cannot set it: leave "
                     "out --greedy"
                 )
+            # Servers have no greedy mode; temperature 0 is what their protocol offers.
             policy.temperature = 0.0
         elif isinstance(policy, TrainablePolicy):
             from llm_decpomdp.agents.models.causal_lm import CausalLM
 
             if isinstance(policy, CausalLM):
                 policy.sampling = replace(policy.sampling, temperature=0.0)
+
+
+@dataclass(frozen=True)
+class RemoteModel:
+    """A model behind a server, which plays all agents."""
+
+    name: str
+    base_url: str | None = None
+    key_variable: str | None = None
+    options: Sequence[str] = ()
+    """Further keys of its policy, such as `timeout=60`."""
+
+    def play(self, config: Config) -> Config:
+        """Return the configuration with this model in place of its team.
+
+        Raises:
+            ConfigError: If no server is known, or the configuration says who plays.
+        """
+        if config.team or config.policies:
+            raise ConfigError("--model plays all agents: drop `team` and `policies`, or --model")
+        key = self.key_variable or OPENAI_KEY
+        if not (self.base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get(key)):
+            raise ConfigError(
+                f"no server for --model {self.name}: give --base-url URL, or set {key} for OpenAI's API. "
+                f"A model of this machine or the hub is --override model.name={self.name}"
+            )
+        rule = "an option of the model must look like KEY=VALUE"
+        policy: dict[str, Any] = {"kind": "endpoint", "name": self.name}
+        policy |= {"base_url": self.base_url, "key_variable": key}
+        policy |= merged(None, parse_overrides(self.options, wanted=rule))
+        model = replace(config.model, shared=True)
+        return replace(config, model=model, team={}, policies={teams.SHARED: policy})
+
+    @property
+    def slug(self) -> str:
+        """The name as a part of a folder's name."""
+        return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.name).strip(".-") or "model"
+
+
+def remote_models(
+    names: Sequence[str],
+    base_urls: Sequence[str],
+    key_variables: Sequence[str],
+    options: Sequence[str],
+) -> list[RemoteModel]:
+    """Read the models of a command line; an address or a key that is given once is that of all of them.
+
+    Raises:
+        ConfigError: If there are more addresses or keys than models, or equal models.
+    """
+    if not names and (base_urls or key_variables or options):
+        raise ConfigError("--base-url, --key-variable and --model-option are about a --model NAME")
+    for flag, values in (("--base-url", base_urls), ("--key-variable", key_variables)):
+        if len(values) not in (0, 1, len(names)):
+            raise ConfigError(
+                f"{flag} is given {len(values)} times for {len(names)} models: give it once, or once for each"
+            )
+    models = [
+        RemoteModel(name, _nth(base_urls, number), _nth(key_variables, number), options)
+        for number, name in enumerate(names)
+    ]
+    slugs = [model.slug for model in models]
+    for number, slug in enumerate(slugs):
+        # Several models are evaluated in folders of their own, named by the model.
+        if slug in slugs[:number]:
+            raise ConfigError(
+                f"two models would share the folder {slug!r}: evaluate them one by one, each with --output"
+            )
+    return models
+
+
+def _nth(values: Sequence[str], number: int) -> str | None:
+    return values[number if len(values) > 1 else 0] if values else None
+
+
+def load_teams(paths: Mapping[str, Path], setting: EvalConfig) -> dict[str, Team]:
+    """Load the teams of some folders of saved teams and checkpoints.
+
+    All saved teams are loaded as one, so that adapters on one base share it, whichever run they are from. A team
+    from a checkpoint is loaded by its run's configuration, with a base of its own.
+
+    Raises:
+        ConfigError: If a checkpoint does not fit its configuration.
+        RunError: If a model cannot be loaded.
+    """
+    agents: dict[str, str] = {}
+    policies: dict[str, PolicySpec] = {}
+    checkpoints: dict[str, Team] = {}
+    roles: dict[str, Mapping[str, str]] = {}
+    try:
+        for number, (name, path) in enumerate(paths.items()):
+            if not (path / MANIFEST).is_file():
+                config = load_config(path.parents[1] / "config.yaml")
+                config = replace(config, output=replace(config.output, report=False))
+                checkpoints[name] = teams.load(config, [setting.env])
+                kept_teams.restore(checkpoints[name], path)
+                continue
+            roles[name], specs = declaration(path, device=setting.config.model.device)
+            run = path.with_name("config.yaml")
+            trusted = load_config(run) if run.is_file() else setting.config
+            endpoints = (*setting.allow_endpoints, *teams.endpoints_of(trusted))
+            check_trust(path, specs, teams.code_of(trusted), endpoints)
+            agents |= {f"{name}/{a}": f"{number}_{policy}" for a, policy in roles[name].items()}
+            policies |= {f"{number}_{policy}": spec for policy, spec in specs.items()}
+        together = load_team(agents, policies, seed=setting.config.seed) if agents else {}
+    except (OSError, ImportError, TypeError) as error:
+        raise RunError(f"cannot load the teams: {error}") from error
+    from_saved = {name: {a: together[f"{name}/{a}"] for a in of} for name, of in roles.items()}
+    return {name: checkpoints.get(name) or from_saved[name] for name in paths}
+
+
+def locate_team(folder: Path, checkpoint: str | None) -> Path:
+    """Return the folder of a saved team, or of a checkpoint of a run."""
+    file = folder / "config.yaml"
+    return kept_teams.locate(folder, checkpoint, load_config(file if file.is_file() else None))
+
+
+def run_names(runs: Sequence[Path]) -> list[str]:
+    """Return a name for each folder: its own, or that of the folder around it where all have one name.
+
+    The trainings of a suite have one name. Names that are there already get a number.
+    """
+    folders = [run.resolve() for run in runs]
+    # The trainings of a suite are all called `training`; their parents tell them apart.
+    while len({folder.name for folder in folders}) == 1 < len(set(folders)):
+        folders = [folder.parent for folder in folders]
+    names: list[str] = []
+    for name in (folder.name for folder in folders):
+        numbered = (f"{name}-{number}" for number in count(2))
+        names.append(name if name not in names else next(n for n in numbered if n not in names))
+    return names

@@ -16,40 +16,54 @@ from llm_decpomdp.algorithms.preferences.pairs import (
     disjoint,
     matches,
 )
-from llm_decpomdp.benchmarks.export.source import PLACE, Column, Content, Decision, Source
+from llm_decpomdp.benchmarks.export.source import (
+    PLACE,
+    Content,
+    Decision,
+    EpisodeSource,
+    ExportColumn,
+)
 from llm_decpomdp.benchmarks.runs.results import Row
 
 TRAJECTORIES = {
     **PLACE,
-    "sample": Column("int64", "the joint sample of the group, counted from 0"),
-    "chosen": Column("bool", "whether it alone went on or ended the episode; null where all go on"),
-    "agent": Column("string", "id of the agent"),
-    "completion_index": Column("int64", "which of the agent's completions in the group it is"),
-    "prompt": Column("string", "what the agent saw: its observation, before the chat template"),
-    "completion": Column("string", "what it answered: its action"),
-    "finish_reason": Column(
+    "sample": ExportColumn("int64", "the joint sample of the group, counted from 0"),
+    "chosen": ExportColumn(
+        "bool", "whether it alone went on or ended the episode; null where all go on"
+    ),
+    "agent": ExportColumn("string", "id of the agent"),
+    "completion_index": ExportColumn(
+        "int64", "which of the agent's completions in the group it is"
+    ),
+    "prompt": ExportColumn(
+        "string", "what the agent saw: its observation, before the chat template"
+    ),
+    "completion": ExportColumn("string", "what it answered: its action"),
+    "finish_reason": ExportColumn(
         "string",
         "`stop`, `length` where the token limit ended the text, `skip` where the prompt was too long, or "
         "`refusal` where a remote model did not answer",
     ),
-    "token_ids": Column("int64[]", "the sampled tokens, the end included; null if not recorded"),
-    "log_probs": Column(
+    "token_ids": ExportColumn(
+        "int64[]", "the sampled tokens, the end included; null if not recorded"
+    ),
+    "log_probs": ExportColumn(
         "float32[]",
         "log-probability of each token in nats, at the sampling temperature and before `top_p` and `top_k`; "
         "null if not recorded",
     ),
-    "reward": Column("float64", "the team's reward of the joint sample"),
-    "return": Column(
+    "reward": ExportColumn("float64", "the team's reward of the joint sample"),
+    "return": ExportColumn(
         "float64", "in a tree the reward and the discounted mean of what followed; else the reward"
     ),
-    "advantage": Column(
+    "advantage": ExportColumn(
         "float64", "what the learner made of the completion; null where the agent did not learn"
     ),
 }
 """The columns of every export of trajectories; those of the environment's numbers come after them."""
 
 
-def trajectories(source: Source) -> Content:
+def trajectories(source: EpisodeSource) -> Content:
     """Return all joint samples of a run or an evaluation, by group, joint sample and agent.
 
     After `TRAJECTORIES` come the numbers that the environment tells of each joint sample, such as `solved` and
@@ -63,7 +77,7 @@ def trajectories(source: Source) -> Content:
     )
 
 
-def _number_columns(source: Source) -> dict[str, Column]:
+def _number_columns(source: EpisodeSource) -> dict[str, ExportColumn]:
     keys = {
         key: None
         for row in source.rows()
@@ -71,7 +85,7 @@ def _number_columns(source: Source) -> dict[str, Column]:
         for info in group["infos"]
         for key in info
     }
-    return {key: Column("float64", _meaning(key)) for key in keys if key not in TRAJECTORIES}
+    return {key: ExportColumn("float64", _meaning(key)) for key in keys if key not in TRAJECTORIES}
 
 
 def _meaning(key: str) -> str:
@@ -80,7 +94,7 @@ def _meaning(key: str) -> str:
     return "a number in the environment's infos"
 
 
-def _trajectories(source: Source, phase: str, numbers: Iterable[str]) -> Iterator[Row]:
+def _trajectories(source: EpisodeSource, phase: str, numbers: Iterable[str]) -> Iterator[Row]:
     for decision in source.decisions(phase):
         agents = list(decision.group["completions"])
         for sample, indices in enumerate(decision.group["joint"]):
@@ -111,22 +125,26 @@ def _row(decision: Decision, sample: int, agent: str, index: int) -> Row:
 
 PAIRS = {
     **PLACE,
-    "pair": Column("int64", "which of the pairs of its group it is, counted from 0"),
-    "agent": Column("string", "id of the agent"),
-    "model": Column("string", "name of its model in the configuration; null if unknown"),
-    "prompt": Column("string", "what the agent saw, in both samples"),
-    "chosen": Column("string", "its completion in the joint sample with the higher return"),
-    "rejected": Column("string", "its completion in the joint sample with the lower return"),
-    "chosen_finish_reason": Column("string", "as `finish_reason` of trajectories, of the one"),
-    "rejected_finish_reason": Column("string", "the same of the other"),
-    "chosen_token_ids": Column("int64[]", "the sampled tokens of the one; null if not recorded"),
-    "rejected_token_ids": Column("int64[]", "the same of the other"),
-    "chosen_sample": Column("int64", "that joint sample, counted from 0"),
-    "rejected_sample": Column("int64", "that joint sample, counted from 0"),
-    "chosen_return": Column("float64", "the team's return of the one"),
-    "rejected_return": Column("float64", "the team's return of the other"),
-    "margin": Column("float64", "the difference of the two, above 0"),
-    "others": Column(
+    "pair": ExportColumn("int64", "which of the pairs of its group it is, counted from 0"),
+    "agent": ExportColumn("string", "id of the agent"),
+    "model": ExportColumn("string", "name of its model in the configuration; null if unknown"),
+    "prompt": ExportColumn("string", "what the agent saw, in both samples"),
+    "chosen": ExportColumn("string", "its completion in the joint sample with the higher return"),
+    "rejected": ExportColumn("string", "its completion in the joint sample with the lower return"),
+    "chosen_finish_reason": ExportColumn(
+        "string", "as `finish_reason` of trajectories, of the one"
+    ),
+    "rejected_finish_reason": ExportColumn("string", "the same of the other"),
+    "chosen_token_ids": ExportColumn(
+        "int64[]", "the sampled tokens of the one; null if not recorded"
+    ),
+    "rejected_token_ids": ExportColumn("int64[]", "the same of the other"),
+    "chosen_sample": ExportColumn("int64", "that joint sample, counted from 0"),
+    "rejected_sample": ExportColumn("int64", "that joint sample, counted from 0"),
+    "chosen_return": ExportColumn("float64", "the team's return of the one"),
+    "rejected_return": ExportColumn("float64", "the team's return of the other"),
+    "margin": ExportColumn("float64", "the difference of the two, above 0"),
+    "others": ExportColumn(
         "string", "JSON: prompt and completion of each agent that said the same in both samples"
     ),
 }
@@ -145,7 +163,7 @@ class PairChoice:
     """The least difference of the returns."""
 
 
-def pairs(source: Source, choice: PairChoice) -> Content:
+def pairs(source: EpisodeSource, choice: PairChoice) -> Content:
     """Return a row for each pair and each agent that said different things in its two joint samples.
 
     Of pairs with equal differences the first count. Groups without a difference make no pair.
@@ -157,7 +175,7 @@ def pairs(source: Source, choice: PairChoice) -> Content:
     return Content("pairs", PAIRS, lambda phase: _pairs(source, phase, choice))
 
 
-def _pairs(source: Source, phase: str, choice: PairChoice) -> Iterator[Row]:
+def _pairs(source: EpisodeSource, phase: str, choice: PairChoice) -> Iterator[Row]:
     for decision in source.decisions(phase):
         models = source.models(list(decision.group["completions"]))
         for number, match in enumerate(_chosen(decision, choice)):
@@ -168,6 +186,7 @@ def _chosen(decision: Decision, choice: PairChoice) -> list[SamplePair]:
     texts = answers(decision.samples)
     learns = [True] * len(decision.samples.completions)
     returns = np.array(decision.returns)
+    # All pairs of a large group are too many; the largest differences are among the extremes.
     order, half = np.argsort(returns, kind="stable"), MAX_JOINT_SAMPLES // 2
     extreme = np.unique([*order[:half], *order[-half:]])  # of more, the best and the worst
     candidates = [

@@ -14,7 +14,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import learner_options, load_stored_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec
-from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -22,7 +22,7 @@ PHASES = ("train", "eval")
 """The splits of an export."""
 
 
-class Column(NamedTuple):
+class ExportColumn(NamedTuple):
     """A column of an export."""
 
     kind: str
@@ -31,16 +31,20 @@ class Column(NamedTuple):
 
 
 PLACE = {
-    "run": Column("string", "name of the folder of the run or evaluation"),
-    "environment": Column("string", "id of the environment"),
-    "task": Column("string", "id of the task, or `seed n` where a seed has decided it"),
-    "phase": Column("string", "`train` or `eval`; also the split"),
-    "update": Column("int64", "complete updates: an update's samples count the update itself"),
-    "rollout": Column("int64", "line of `episodes.jsonl`, counted from 0: all that began together"),
-    "group": Column("int64", "position of the group in its rollout, counted from 0"),
-    "parent_group": Column("int64", "the group before; null at the start"),
-    "parent_sample": Column("int64", "the joint sample of that group which led here"),
-    "turn": Column("int64", "turn of the episode, counted from 0"),
+    "run": ExportColumn("string", "name of the folder of the run or evaluation"),
+    "environment": ExportColumn("string", "id of the environment"),
+    "task": ExportColumn("string", "id of the task, or `seed n` where a seed has decided it"),
+    "phase": ExportColumn("string", "`train` or `eval`; also the split"),
+    "update": ExportColumn(
+        "int64", "complete updates: an update's samples count the update itself"
+    ),
+    "rollout": ExportColumn(
+        "int64", "line of `episodes.jsonl`, counted from 0: all that began together"
+    ),
+    "group": ExportColumn("int64", "position of the group in its rollout, counted from 0"),
+    "parent_group": ExportColumn("int64", "the group before; null at the start"),
+    "parent_sample": ExportColumn("int64", "the joint sample of that group which led here"),
+    "turn": ExportColumn("int64", "turn of the episode, counted from 0"),
 }
 """Columns of the position of a row in a run; part of every export."""
 
@@ -51,7 +55,7 @@ class Content:
 
     name: str
     """`trajectories` or `pairs`."""
-    columns: Mapping[str, Column]
+    columns: Mapping[str, ExportColumn]
     rows: Callable[[str], Iterator[Row]]
     """Rows of a phase, each with all columns."""
 
@@ -72,7 +76,7 @@ class Decision:
     """Advantages of completions, by agent that learned from the group."""
 
 
-class Source:
+class EpisodeSource:
     """A run or an evaluation.
 
     Args:
@@ -106,7 +110,7 @@ class Source:
         for number, row in enumerate(self.rows()):
             if row["phase"] != phase:
                 continue
-            rollout = rollout_of(row)
+            rollout = read_rollout(row)
             credits = _advantages(rollout, config, row["update"], self.manifest)
             parts = zip(row["groups"], returns(rollout, discount), credits, strict=True)
             for index, (group, values, advantages) in enumerate(parts):

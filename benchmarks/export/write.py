@@ -16,7 +16,7 @@ import yaml
 from llm_decpomdp.algorithms.learning.preference_options import KINDS
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.export.contents import PairChoice, pairs, trajectories
-from llm_decpomdp.benchmarks.export.source import PHASES, Column, Content, Source
+from llm_decpomdp.benchmarks.export.source import PHASES, Content, EpisodeSource, ExportColumn
 from llm_decpomdp.benchmarks.runs.results import Row, data_sets
 from llm_decpomdp.validation import unknown
 
@@ -74,7 +74,7 @@ def export(
         raise ConfigError(
             f"pairs_per_group must be at least 1, and it and pair_kind mean nothing without pairs; got {choice}"
         )
-    source = Source(run)
+    source = EpisodeSource(run)
     content = pairs(source, choice) if as_pairs else trajectories(source)
     folder = output or run / f"{content.name}-{to}"
     if folder.exists():
@@ -82,6 +82,7 @@ def export(
     with ExitStack() as stack:
         stack.enter_context(writing(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside the target and renamed at the end, so that a stopped export leaves nothing.
         place = stack.enter_context(
             tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-")
         )
@@ -101,6 +102,7 @@ def export(
 
 def _write(content: Content, phase: str, to: str, folder: Path, scratch: Path) -> int:
     """Write a phase, if it has any rows, and return their number."""
+    # An empty split would fail in `load_dataset`.
     if next(content.rows(phase), None) is None:
         return 0
     if to == "jsonl":
@@ -130,14 +132,14 @@ def _write_parquet(content: Content, phase: str, path: Path, scratch: Path) -> i
     return int(data_set.num_rows)
 
 
-def _feature(column: Column) -> Any:
+def _feature(column: ExportColumn) -> Any:
     import datasets
 
     value = datasets.Value(column.kind.removesuffix("[]"))
     return [value] if column.kind.endswith("[]") else value
 
 
-def _card(source: Source, content: Content, rows: Mapping[str, int]) -> str:
+def _card(source: EpisodeSource, content: Content, rows: Mapping[str, int]) -> str:
     """Return the README.md of a data set, with the front matter that `datasets` reads."""
     title = f"{source.name}: {content.name}"
     files = [{"split": split, "path": f"data/{split}.parquet"} for split in rows]
@@ -162,7 +164,7 @@ def _card(source: Source, content: Content, rows: Mapping[str, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _origin(source: Source) -> list[str]:
+def _origin(source: EpisodeSource) -> list[str]:
     """Return the origin of the data from the manifest, as lines of a list."""
     keys = ("environment", "algorithm", "model", "seed", "created")
     lines = [f"- {key}: {source.manifest[key]}" for key in keys if key in source.manifest]

@@ -2,57 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from html import escape
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+from markupsafe import Markup
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, experiments
-from llm_decpomdp.benchmarks.report.elements.page import box, page, tag
+from llm_decpomdp.benchmarks.report.elements.page import page, render, tag
 from llm_decpomdp.benchmarks.report.files import write_files
-from llm_decpomdp.benchmarks.report.panels.about import about
-from llm_decpomdp.benchmarks.report.panels.cooperation import cooperation
-from llm_decpomdp.benchmarks.report.panels.costs import costs
-from llm_decpomdp.benchmarks.report.panels.credit import credit
-from llm_decpomdp.benchmarks.report.panels.crossplay import crossplay
-from llm_decpomdp.benchmarks.report.panels.curves import components, learning
-from llm_decpomdp.benchmarks.report.panels.outcome import outcome
+from llm_decpomdp.benchmarks.report.panels import PANELS, Panel
+from llm_decpomdp.benchmarks.report.panels.overview import about
 from llm_decpomdp.benchmarks.report.panels.provenance import origins
-from llm_decpomdp.benchmarks.report.panels.story import story
-from llm_decpomdp.benchmarks.report.panels.tasks import tasks
-from llm_decpomdp.benchmarks.report.panels.transcripts import transcripts
 from llm_decpomdp.benchmarks.runs.results import data_sets, read_results
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A part of the page."""
-
-    anchor: str
-    title: str
-    """Its heading."""
-    short: str
-    """Its name in the navigation."""
-    draw: Callable[[Sequence[Experiment]], str]
-    """Its markup; a panel without any is left out."""
-    place: str = ""
-    """On wide screens: the `left` or `right` half, or `wide` for more than the width of the text."""
-
-
-PANELS = (
-    Panel("together", "Did they learn to work together?", "Together", story),
-    Panel("summary", "Summary", "Summary", outcome),
-    Panel("learning", "Learning", "Learning", learning),
-    Panel("components", "Where the reward comes from", "Reward", components),
-    Panel("tasks", "Task by task", "Tasks", tasks, "left"),
-    Panel("cooperation", "How the agents work together", "Cooperation", cooperation, "right"),
-    Panel("costs", "What it cost", "Cost", costs, "right"),
-    Panel("credit", "Who earned the reward", "Credit", credit),
-    Panel("crossplay", "Agents of different runs together", "Cross-play", crossplay),
-    Panel("transcripts", "Transcripts", "Transcripts", transcripts, "wide"),
-)
 
 MANY = 4
 """Number of experiments that have room side by side in the width of the text."""
@@ -78,13 +42,13 @@ def write_report(*folders: RunFolder, output: Path | None = None, files: bool = 
     sets = experiments([read_results(folder) for folder in folders])
     path = output or folders[0].report
     with writing(path):
-        blocks = sections(
+        body = sections(
             [tag("h1", _title(sets)), *opening(sets)],
             [(panel, sets) for panel in PANELS],
             origins(sets),
             "Made from config.yaml, manifest.json, metrics.jsonl and episodes.jsonl of the folders alone.",
         )
-        write_atomically(path, page(_title(sets), blocks))
+        write_atomically(path, page(_title(sets), [body]))
     if files:
         folder = path.with_name(f"{path.stem}_files")
         with writing(folder):
@@ -103,7 +67,9 @@ def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
         from llm_decpomdp.benchmarks.report.suites import write_suite_report
 
         if files:
-            raise ConfigError("a suite has league.csv; --files is for the folders of its trainings")
+            raise ConfigError(
+                "a suite has leaderboard.csv; --files is for the folders of its trainings"
+            )
         with writing(output or paths[0] / "report.html"):
             return write_suite_report(paths[0], output)
     for path in paths:
@@ -136,8 +102,8 @@ def sections(
     panels: Iterable[tuple[Panel, Sequence[Experiment]]],
     origin: Iterable[str],
     made_from: str,
-) -> Iterator[str]:
-    """Yield the blocks of a page.
+) -> Markup:
+    """Return the markup of a page.
 
     Args:
         head: The blocks of its head.
@@ -145,31 +111,19 @@ def sections(
         origin: The blocks of its last section.
         made_from: What it is made from, in words.
     """
-    drawn = [(_placed(panel, of), panel.draw(of)) for panel, of in panels]
-    shown = [(panel, html) for panel, html in drawn if html]
-    links = [f'<a href="#{p.anchor}">{escape(p.short)}</a>' for p, _ in shown]
-    links.append('<a href="#origins">Origin</a>')
-    yield '<a class="skip" href="#transcripts">Skip to the transcripts</a>'
-    yield box("header", head)
-    yield '<nav aria-label="Parts of the report"><div>' + "".join(links) + "</div></nav>"
-    yield "<main>"
-    for panel, html in shown:
-        heading = tag("h2", panel.title)
-        yield f'<section id="{panel.anchor}" class="{panel.place}">\n{heading}\n{html}\n</section>'
-    yield '<section id="origins">'
-    yield tag("h2", "Where it comes from")
-    yield from origin
-    yield "</section>\n</main>"
-    yield tag("footer", made_from, "small")
+    drawings = [(_widen(panel, of), Markup(panel.draw(of))) for panel, of in panels]
+    parts = [(panel, html) for panel, html in drawings if html]
+    return render("sections", list(head), parts, list(origin), made_from)
 
 
-def _placed(panel: Panel, experiments: Sequence[Experiment]) -> Panel:
+def _widen(panel: Panel, experiments: Sequence[Experiment]) -> Panel:
     """Widen a panel that shows several experiments side by side: beyond a half, for many beyond the text.
 
     The summary of several is widened too: a table with a column for every measure.
     """
     if len(experiments) < 2 or (panel.place not in ("left", "right") and panel.anchor != "summary"):
         return panel
+    # A table with many columns does not fit the width of a text.
     many = len(experiments) > MANY or panel.anchor == "summary"
     return replace(panel, place="wide" if many else "")
 

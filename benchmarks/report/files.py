@@ -10,7 +10,7 @@ from llm_decpomdp.benchmarks.config.extras import installed
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.elements.charts import (
     component_charts,
-    components_of,
+    component_lists,
     learning_curve,
     save,
     task_map,
@@ -31,9 +31,11 @@ def write_files(experiments: Sequence[Experiment], folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     runs = [(experiment, run) for experiment in experiments for run in experiment.runs]
-    metrics = [_named(*of) | row for of in runs for row in (*of[1].train, *of[1].evaluations)]
+    metrics = [
+        _run_identity(*of) | row for of in runs for row in (*of[1].train, *of[1].evaluations)
+    ]
     _write(folder / "metrics.csv", metrics)
-    scores = [_named(*of) | _numbers(score) for of in runs for score in of[1].scores]
+    scores = [_run_identity(*of) | _numbers(score) for of in runs for score in of[1].scores]
     _write(folder / "episodes.csv", scores)
     if installed("matplotlib") is None:
         logger.warning(
@@ -41,7 +43,7 @@ def write_files(experiments: Sequence[Experiment], folder: Path) -> None:
         )
         return
     save(learning_curve(experiments), folder)
-    if components_of(experiments)[0]:
+    if component_lists(experiments)[0]:
         save(component_charts(experiments), folder)
     columns = rewards_by_task(experiments)
     if columns:
@@ -54,7 +56,7 @@ def _write(path: Path, rows: Sequence[Row]) -> None:
     write_csv(path, columns, ([row.get(key) for key in columns] for row in rows))
 
 
-def _named(experiment: Experiment, run: Results) -> Row:
+def _run_identity(experiment: Experiment, run: Results) -> Row:
     seed = run.manifest.get("seed")
     return {"configuration": experiment.name, "run": run.path.name, "seed": seed}
 

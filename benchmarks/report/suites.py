@@ -1,4 +1,4 @@
-"""The report of a suite: its league, and below it the panels of its trainings and evaluations."""
+"""The report of a suite: its leaderboard, and below it the panels of its trainings and evaluations."""
 
 from __future__ import annotations
 
@@ -8,27 +8,40 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
-from llm_decpomdp.benchmarks.evaluation.measures import REWARD
-from llm_decpomdp.benchmarks.report.document import PANELS, Panel, opening, sections
-from llm_decpomdp.benchmarks.report.elements.page import box, folded, listing, page, table, tag
+from llm_decpomdp.benchmarks.evaluation.play import REWARD
+from llm_decpomdp.benchmarks.report.document import opening, sections
+from llm_decpomdp.benchmarks.report.elements.page import (
+    box,
+    details_block,
+    listing,
+    page,
+    table,
+    tag,
+)
+from llm_decpomdp.benchmarks.report.panels import PANELS, Panel
 from llm_decpomdp.benchmarks.report.panels.provenance import data_table, details
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.benchmarks.suites.job import is_done, read_status
-from llm_decpomdp.benchmarks.suites.league import (
-    League,
-    LeagueTable,
+from llm_decpomdp.benchmarks.suites.leaderboard import (
+    Leaderboard,
+    LeaderboardTable,
     job_folders,
-    read_league,
+    read_leaderboard,
     read_suite,
 )
-from llm_decpomdp.benchmarks.suites.league_files import cells_of, notes_of, title_of, unfinished
+from llm_decpomdp.benchmarks.suites.leaderboard_files import (
+    table_cells,
+    table_notes,
+    table_title,
+    unfinished_lines,
+)
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 OF_TRAININGS = ("learning", "components", "costs")
 """The panels that show trainings, if there are any; the others show the evaluations after them."""
 
-LEAGUE = "summary"
-"""The panel whose place the league takes."""
+LEADERBOARD = "summary"
+"""The panel whose place the leaderboard takes."""
 
 
 def write_suite_report(output: Path, path: Path | None = None) -> Path:
@@ -41,23 +54,23 @@ def write_suite_report(output: Path, path: Path | None = None) -> Path:
     Raises:
         ConfigError: If the folder holds no suite, or nothing was measured yet.
     """
-    league, cells = read_league(output), read_suite(output)["cells"]
+    leaderboard, cells = read_leaderboard(output), read_suite(output)["cells"]
     evaluations = list(_experiments(output, cells, ""))
     if not evaluations:
         raise ConfigError(
-            f"nothing of the suite in {output} was measured yet: go on with {league.command}"
+            f"nothing of the suite in {output} was measured yet: go on with {leaderboard.command}"
         )
     trainings = list(_experiments(output, cells, "training"))
     target = path or output / "report.html"
-    blocks = _blocks(league, evaluations, trainings)
-    write_atomically(target, page(f"Suite {league.suite}", blocks))
+    body = _body(leaderboard, evaluations, trainings)
+    write_atomically(target, page(f"Suite {leaderboard.suite}", [body]))
     return target
 
 
 def _experiments(
     output: Path, cells: Sequence[Mapping[str, Any]], below: str
 ) -> Iterator[Experiment]:
-    """Yield the cells with finished jobs: their evaluations, or the trainings below these."""
+    """Yield the arms with finished jobs: their evaluations, or the trainings below these."""
     for cell in cells:
         folders = [
             folder / below
@@ -69,18 +82,24 @@ def _experiments(
             yield Experiment(str(cell["name"]), runs)
 
 
-def _blocks(
-    league: League, evaluations: Sequence[Experiment], trainings: Sequence[Experiment]
-) -> Iterator[str]:
+def _body(
+    leaderboard: Leaderboard, evaluations: Sequence[Experiment], trainings: Sequence[Experiment]
+) -> str:
     panels = [
         (panel, (trainings or evaluations) if panel.anchor in OF_TRAININGS else evaluations)
         for panel in PANELS
     ]
-    top = Panel(LEAGUE, "League", "League", lambda _: _league_tables(league), "wide")
-    head = [tag("h1", f"Suite {league.suite}"), tag("p", league.description)]
-    yield from sections(
+    top = Panel(
+        LEADERBOARD,
+        "Leaderboard",
+        "Leaderboard",
+        lambda _: _leaderboard_tables(leaderboard),
+        "wide",
+    )
+    head = [tag("h1", f"Suite {leaderboard.suite}"), tag("p", leaderboard.description)]
+    return sections(
         [*head, *opening([*trainings, *evaluations])],
-        [(top if panel.anchor == LEAGUE else panel, shown) for panel, shown in panels],
+        [(top if panel.anchor == LEADERBOARD else panel, sets) for panel, sets in panels],
         _origins(evaluations),
         "Made from suite.json and the folders of the suite's trainings and evaluations alone.",
     )
@@ -92,38 +111,42 @@ def _origins(evaluations: Sequence[Experiment]) -> Iterator[str]:
     yield box("div", list(details(first)))
 
 
-def _league_tables(league: League) -> str:
+def _leaderboard_tables(leaderboard: Leaderboard) -> str:
     """Draw the tables with their explanations."""
     blocks = [
-        block for number, entry in enumerate(league.tables) for block in _table(entry, number)
+        block for number, entry in enumerate(leaderboard.tables) for block in _table(entry, number)
     ]
-    return "\n".join([*blocks, *_failures(league)])
+    return "\n".join([*blocks, *_failures(leaderboard)])
 
 
-def _table(table_: LeagueTable, number: int) -> Iterator[str]:
-    yield tag("h3", title_of(table_))
-    head, rows = cells_of(table_)
-    yield table(f"league-{number + 1}", head, rows)
-    notes = notes_of(table_)
+def _table(table_: LeaderboardTable, number: int) -> Iterator[str]:
+    yield tag("h3", table_title(table_))
+    head, rows = table_cells(table_)
+    yield table(f"leaderboard-{number + 1}", head, rows)
+    notes = table_notes(table_)
     if any(len(line.seeds) == 1 for line in table_.lines):
         notes.append("The interval of a single seed covers the choice of tasks alone.")
-    names = [line.name for line in table_.lines if _of_another_team(line.name, table_)]
+    names = [line.name for line in table_.lines if _has_other_team(line.name, table_)]
     if names:
         notes.append(
             f"Teams of other agents ({', '.join(names)}) have another maximum: compare them by the tests passed."
         )
     yield tag("p", " ".join(notes), "small")
     commands = "\n".join(line.command for line in table_.lines)
-    yield folded("Commands", listing(commands), note="what measures each row again, in their order")
+    yield details_block(
+        "Commands", listing(commands), note="what measures each row again, in their order"
+    )
 
 
-def _of_another_team(name: str, league: LeagueTable) -> bool:
-    (line,) = (line for line in league.lines if line.name == name)
+def _has_other_team(name: str, leaderboard: LeaderboardTable) -> bool:
+    (line,) = (line for line in leaderboard.lines if line.name == name)
     return line.against is not None and REWARD not in line.comparisons
 
 
-def _failures(league: League) -> Iterator[str]:
-    for text in unfinished(league):
+def _failures(leaderboard: Leaderboard) -> Iterator[str]:
+    for text in unfinished_lines(leaderboard):
         yield tag("p", text, "banner")
-    for job in league.failed:
-        yield folded(job.name, listing(job.error), note=f"failed; {job.folder}/log.txt has more")
+    for job in leaderboard.failed:
+        yield details_block(
+            job.name, listing(job.error), note=f"failed; {job.folder}/log.txt has more"
+        )

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from rich.console import Console
+from rich.table import Table
 
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.rollouts.cost import Cost
@@ -13,10 +17,11 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.baselines import Setting, find_baseline, is_baseline
+from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, find_baseline, is_baseline
 from llm_decpomdp.benchmarks.runs.manifest import same_source
 from llm_decpomdp.benchmarks.runs.setup import schedule, trainer_options
 from llm_decpomdp.benchmarks.suites.job import Job
+from llm_decpomdp.benchmarks.suites.suite import Suite
 from llm_decpomdp.env import DecPOMDPEnv
 
 LEARNING = 2
@@ -69,19 +74,19 @@ def job_cost(job: Job) -> JobCost:
     """Compute the cost of a job; its data is read for that, and no model is loaded.
 
     Raises:
-        ConfigError: If the cell's method does not fit its environment, its team has nothing to learn with, or
+        ConfigError: If the arm's method does not fit its environment, its team has nothing to learn with, or
             this machine lacks a device or the packages of language models.
         ValueError: If the data cannot be read; also `OSError`.
     """
-    config, cell = job.config, job.cell
-    setting = Setting.of(config)
-    env, limits, specs = _played(setting, cell.method)
-    tasks = len(env.tasks.tasks[: cell.tasks])
-    episodes = tasks * cell.samples
+    config, arm = job.config, job.arm
+    setting = EvalConfig.from_config(config)
+    env, limits, specs = _played_env(setting, arm.method)
+    tasks = len(env.tasks.tasks[: arm.tasks])
+    episodes = tasks * arm.samples
     tokens = episodes * env.num_turns * sum(limits.values())
-    size = gigabytes(specs, trained=cell.trained)
+    size = gigabytes(specs, trained=arm.trains)
     cost = JobCost(_about(env, config), 0, 0, 0, episodes, tokens, size)
-    if not cell.trained:
+    if not arm.trains:
         return cost
     teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
     training_env = config.make_train_env(
@@ -90,6 +95,7 @@ def job_cost(job: Job) -> JobCost:
     batches = schedule(config, [task.task_id for task in training_env.tasks.tasks])
     starts = (1 + config.algorithm.refill) * sum(map(len, batches))
     training: Cost = start_cost(config).times(starts)
+    # The evaluations during a training sample too.
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])
     own_episodes = held_out * trainer_options(config).evaluations(len(batches))
     completions = training.completions + own_episodes * env.num_turns
@@ -101,12 +107,12 @@ def job_cost(job: Job) -> JobCost:
     )
 
 
-def costs_of(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, str]]:
-    """Return the cost of one job of each cell, or else the reason why it is not known, by the names of cells."""
+def estimate_costs(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, str]]:
+    """Return the cost of one job of each arm, or else the reason why it is not known, by the names of arms."""
     costs: dict[str, JobCost] = {}
     reasons: dict[str, str] = {}
     for job in jobs:
-        name = job.cell.name
+        name = job.arm.name
         if name in costs or name in reasons:
             continue
         try:
@@ -141,7 +147,9 @@ def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:
     return total
 
 
-def _played(setting: Setting, method: str) -> tuple[DecPOMDPEnv, Limits, Sequence[PolicySpec]]:
+def _played_env(
+    setting: EvalConfig, method: str
+) -> tuple[DecPOMDPEnv, Limits, Sequence[PolicySpec]]:
     """Return the environment that a method plays, the token limits of a turn, and the policies.
 
     Raises:
@@ -180,3 +188,97 @@ def _about(env: DecPOMDPEnv, config: Config) -> str:
         ": the benchmark's own cannot be reached from here, so the counts are of the stand-in"
         * automatic
     )
+
+
+FILE_WIDTH = 140
+"""Columns of a table that goes to no terminal."""
+
+COLUMNS = (
+    "arm",
+    "seeds",
+    "model",
+    "updates",
+    "joint samples",
+    "tokens of training",
+    "episodes",
+    "tokens of evaluation",
+    "GB of weights",
+)
+
+
+def show_costs(suite: Suite, jobs: Sequence[Job], tokens_per_second: float | None = None) -> bool:
+    """Print the cost of every arm over all its seeds, and its data.
+
+    Args:
+        suite: The suite.
+        jobs: Its jobs, or some of them.
+        tokens_per_second: Sampling speed of the machine, for hours.
+
+    Returns:
+        True if the cost of every arm is known.
+    """
+    costs, reasons = estimate_costs(jobs)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
+    table = Table(title=f"{suite.name}: {suite.description}", title_justify="left")
+    columns = (*COLUMNS, "hours") if tokens_per_second else COLUMNS
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("arm", "model") else "right")
+    sample = {job.arm.name: job for job in jobs}
+    numbers = []
+    for name, job in sample.items():
+        seeds = len(job.arm.seeds)
+        head = name, str(seeds), _model(job)
+        if name not in costs:
+            table.add_row(*head, *["?"] * (len(columns) - len(head)))
+            continue
+        numbers.append([seeds * count for count in _counts(costs[name], tokens_per_second)])
+        *counts, hours = map(_format_number, numbers[-1])
+        table.add_row(*head, *counts, _gigabytes(costs[name]), *[hours] * bool(tokens_per_second))
+    table.add_section()
+    *sums, hours = (
+        (_format_number(sum(column)) for column in zip(*numbers, strict=True)) if numbers else ["0"]
+    )
+    table.add_row("in all", str(len(jobs)), "", *sums, "", *[hours] * bool(tokens_per_second))
+    console.print(table)
+    console.print(
+        "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon. Memory is "
+        "that of weights, gradients and AdamW in float32; activations come on top."
+    )
+    problems = (f"PROBLEM: {name}: {reason}" for name, reason in reasons.items())
+    for line in (*_data(sample.values(), costs), *problems):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print("Models were not loaded, and nothing was written.")
+    return not reasons
+
+
+def _counts(cost: JobCost, tokens_per_second: float | None) -> list[float]:
+    """Return the numbers of a job in the order of `COLUMNS`, then its hours."""
+    return [
+        *(cost.updates, cost.joint_samples, cost.training_tokens),
+        *(cost.episodes, cost.evaluation_tokens),
+        cost.tokens / (3600 * tokens_per_second) if tokens_per_second else 0.0,
+    ]
+
+
+def _gigabytes(cost: JobCost) -> str:
+    if cost.gigabytes is None:
+        return "?"
+    return f"{cost.gigabytes:.1f}" if cost.gigabytes else ""
+
+
+def _format_number(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
+
+
+def _model(job: Job) -> str:
+    return "" if job.arm.method in ("gold", "random") else job.config.model.name
+
+
+def _data(jobs: Iterable[Job], costs: Mapping[str, JobCost]) -> Iterator[str]:
+    """Yield a line for each data set, with the arms that play it."""
+    arms: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.arm.name in costs:
+            arms.setdefault(costs[job.arm.name].data, []).append(job.arm.name)
+    for text, names in arms.items():
+        yield f"data of {', '.join(names)}: {text}"

@@ -1,11 +1,11 @@
-"""A job of a suite: one cell with one seed, and its folder.
+"""A job of a suite: one arm with one seed, and its folder.
 
 The folder is that of an evaluation (docs/evaluation.md), and has besides:
 
 - `job.json`: the job, which the job's own process reads.
 - `status.json`: its end: `done` or `failed`, with the traceback.
 - `log.txt`: the output of the process.
-- `training/`: the run that the evaluated team comes from, if the cell trains one.
+- `training/`: the run that the evaluated team comes from, if the arm trains one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import canonical
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
-from llm_decpomdp.benchmarks.suites.suite import Cell, Suite, is_algorithm
+from llm_decpomdp.benchmarks.suites.suite import Arm, Suite, is_algorithm
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 from llm_decpomdp.validation import unknown
 
@@ -31,36 +31,37 @@ DONE, FAILED = "done", "failed"
 
 @dataclass(frozen=True)
 class Job:
-    """One cell with one seed."""
+    """One arm with one seed."""
 
-    cell: Cell
+    arm: Arm
     seed: int
     config: Config
-    """The cell's configuration, resolved, with the seed."""
+    """The arm's configuration, resolved, with the seed."""
     folder: Path
 
     @property
     def training(self) -> RunFolder:
-        """The run of a cell that trains."""
+        """The run of an arm that trains."""
         return RunFolder(self.folder / "training")
 
     @property
     def identity(self) -> dict[str, Any]:
         """Settings that decide the episodes of the job, without the seed and their number.
 
-        How a run learns does not matter to a cell that trains nothing.
+        How a run learns does not matter to an arm that trains nothing.
         """
         config = asdict(self.config)
-        ignored = ["seed", "output", *([] if self.cell.trained else ["algorithm", "evaluation"])]
+        # The seed names the folder, and the output is that folder.
+        ignored = ["seed", "output", *([] if self.arm.trains else ["algorithm", "evaluation"])]
         settings = {key: value for key, value in config.items() if key not in ignored}
-        if self.cell.trained and self.config.output.keep_best:
+        if self.arm.trains and self.config.output.keep_best:
             settings["output"] = {"keep_best": True}  # decides which team is the final one
-        return {"method": self.cell.method, "greedy": self.cell.greedy, "config": settings}
+        return {"method": self.arm.method, "greedy": self.arm.greedy, "config": settings}
 
     @property
     def amount(self) -> dict[str, Any]:
         """Numbers of tasks and samples, which may grow later."""
-        return {"tasks": self.cell.tasks, "samples": self.cell.samples}
+        return {"tasks": self.arm.tasks, "samples": self.arm.samples}
 
     def status(self) -> dict[str, Any]:
         """Return the content of `status.json`; empty if the job has not ended."""
@@ -79,8 +80,9 @@ class Job:
     def write(self) -> None:
         """Write `job.json`, and forget how the job ended before."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        # A job that runs again has not ended.
         (self.folder / "status.json").unlink(missing_ok=True)
-        content = {"cell": asdict(self.cell), "seed": self.seed, "identity": self.identity}
+        content = {"cell": asdict(self.arm), "seed": self.seed, "identity": self.identity}
         content |= {"config": asdict(self.config)}
         write_atomically(self.folder / "job.json", json.dumps(content, indent=2) + "\n")
 
@@ -93,7 +95,7 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 
 def is_done(status: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
-    """Check whether a job has ended with the tasks and samples of its cell or of `Job.amount`."""
+    """Check whether a job has ended with the tasks and samples of its arm or of `Job.amount`."""
     amount = {"tasks": target["tasks"], "samples": target["samples"]}
     return status.get("state") == DONE and status["amount"] == amount
 
@@ -101,54 +103,55 @@ def is_done(status: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
 def read_job(folder: Path) -> Job:
     """Read the job that `job.json` in a folder describes."""
     content = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    cell = content["cell"]
-    tuples = {key: tuple(cell[key]) for key in ("override", "seeds")}
+    arm = content["cell"]
+    tuples = {key: tuple(arm[key]) for key in ("override", "seeds")}
     config = load_config(flags=canonical(content["config"], KEYS))
-    return Job(Cell(**{**cell, **tuples}), content["seed"], config, folder)
+    return Job(Arm(**{**arm, **tuples}), content["seed"], config, folder)
 
 
-def jobs_of(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
+def make_jobs(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
     """Return the jobs of a suite, in its order, with their configurations loaded and checked.
 
     Args:
         suite: The suite.
         output: Its folder.
-        only: Names of cells; all if there are none.
+        only: Names of arms; all if there are none.
 
     Raises:
-        ConfigError: If `only` names no cell of the suite, or a cell's configuration is wrong; names the cell.
+        ConfigError: If `only` names no arm of the suite, or an arm's configuration is wrong; names the arm.
     """
-    names = [cell.name for cell in suite.cells]
+    names = [arm.name for arm in suite.arms]
     for name in only:
         if name not in names:
-            raise ConfigError(unknown("cell", name, names))
-    cells = [cell for cell in suite.cells if not only or cell.name in only]
-    return [job for cell in cells for job in _jobs(suite, cell, output)]
+            raise ConfigError(unknown("arm", name, names))
+    arms = [arm for arm in suite.arms if not only or arm.name in only]
+    return [job for arm in arms for job in _jobs(suite, arm, output)]
 
 
-def _jobs(suite: Suite, cell: Cell, output: Path) -> Iterator[Job]:
-    beside = suite.path.parent / cell.config
-    algorithm = [f"algorithm.name={cell.method}"] if is_algorithm(cell.method) else []
+def _jobs(suite: Suite, arm: Arm, output: Path) -> Iterator[Job]:
+    beside = suite.path.parent / arm.config
+    algorithm = [f"algorithm.name={arm.method}"] if is_algorithm(arm.method) else []
     try:
-        path = beside if beside.is_file() else find_config(cell.config)
-        config = load_config(path, [*cell.override, *algorithm], folder=suite.path.parent)
-        if cell.split is not None:
-            dataset = replace(config.dataset, eval_split=cell.split)
+        path = beside if beside.is_file() else find_config(arm.config)
+        config = load_config(path, [*arm.override, *algorithm], folder=suite.path.parent)
+        if arm.split is not None:
+            dataset = replace(config.dataset, eval_split=arm.split)
             config = replace(config, dataset=dataset)
             config.make_eval_env()
     except (ConfigError, ValueError) as error:
-        raise ConfigError(f"cell {cell.name!r} of {suite.path}: {error}") from None
-    for seed in cell.seeds:
-        yield Job(cell, seed, replace(config, seed=seed), output / f"{cell.name}-seed-{seed}")
+        raise ConfigError(f"arm {arm.name!r} of {suite.path}: {error}") from None
+    for seed in arm.seeds:
+        yield Job(arm, seed, replace(config, seed=seed), output / f"{arm.name}-seed-{seed}")
 
 
 def refuse_others(jobs: Sequence[Job]) -> None:
-    """Check that no folder holds results of other cells, as after a change of the suite.
+    """Check that no folder holds results of other arms, as after a change of the suite.
 
     Raises:
         ConfigError: If one does; says what differs.
     """
     for job in jobs:
+        # A folder without results may be replaced.
         results = (job.folder / name for name in ("manifest.json", "training/config.yaml"))
         if not any(path.exists() for path in results):
             continue
@@ -157,6 +160,6 @@ def refuse_others(jobs: Sequence[Job]) -> None:
         differing = [key.removeprefix("config.") for key in changes]
         if differing:
             raise ConfigError(
-                f"{job.folder} holds results of another cell ({in_short(differing)}): choose another "
+                f"{job.folder} holds results of another arm ({in_short(differing)}): choose another "
                 "--output, or remove that folder"
             )

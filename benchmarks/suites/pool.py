@@ -8,20 +8,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
+from llm_decpomdp.algorithms.rollout_workers.ray_workers import connect
 from llm_decpomdp.algorithms.training.interruption import terminable, uninterrupted
 from llm_decpomdp.benchmarks.runs.environment import SETTINGS
 from llm_decpomdp.benchmarks.suites.job import FAILED, Job
 
+# Short against the seconds that a job takes, long enough to cost no processor time.
 POLL_SECONDS = 0.2
 
+# A training saves within seconds; Python loses a signal now and then, so it is sent again.
 ASK_AGAIN_SECONDS = 10.0
 """Seconds after which a process that goes on is asked to end once more."""
 
+# About fifty lines: the end of a log has the cause.
 LOG_CHARACTERS = 4000
 """Characters from the end of a log that replace a traceback, where a process could not write one."""
 
@@ -41,27 +46,27 @@ class Running:
     log: IO[bytes] = field(repr=False)
 
 
-class Pool:
+class JobPool:
     """Runs jobs in processes of their own.
 
-    A process has as many cores and threads as its cell says, and no other process has these cores. It ends when
+    A process has as many cores and threads as its arm says, and no other process has these cores. It ends when
     this one does, however that ends.
 
     Args:
         cores: The numbers of the cores that may be used; a job that wants more gets all of them.
         lock: A locked file, which every process keeps locked while it lives.
-        changed: Called again and again.
+        update: Called again and again.
     """
 
     def __init__(
         self,
         cores: Sequence[int],
         lock: IO[str],
-        changed: Changed,
+        update: Changed,
     ) -> None:
         self.cores = frozenset(cores)
         self._lock = lock
-        self._changed = changed
+        self._changed = update
         self._running: list[Running] = []
 
     def run(self, jobs: Sequence[Job]) -> None:
@@ -70,6 +75,8 @@ class Pool:
         Raises:
             KeyboardInterrupt: On Ctrl-C and SIGTERM, after all processes have saved what they have and ended.
         """
+        # Jobs start in the order of the suite, but a small one may overtake a large one that waits
+        # for cores.
         pending = list(jobs)
         with terminable():
             try:
@@ -89,15 +96,16 @@ class Pool:
         """Start jobs, in their order, while there are free cores."""
         for job in list(pending):
             free = sorted(self.cores.difference(*(running.cores for running in self._running)))
-            size = min(job.cell.cores or len(self.cores), len(self.cores))
+            size = min(job.arm.cores or len(self.cores), len(self.cores))
             if size <= len(free):
                 pending.remove(job)
-                self._running.append(self._started(job, frozenset(free[:size])))
+                self._running.append(self._start_process(job, frozenset(free[:size])))
 
-    def _started(self, job: Job, cores: frozenset[int]) -> Running:
+    def _start_process(self, job: Job, cores: frozenset[int]) -> Running:
+        # The job file exists before its process, which reads it first.
         job.write()
         log = (job.folder / "log.txt").open("ab")
-        with _confined(cores):
+        with _pin_cores(cores):
             process = subprocess.Popen(
                 command(job.folder),
                 stdin=subprocess.PIPE,  # ends when this process does
@@ -116,6 +124,7 @@ class Pool:
                 continue
             self._running.remove(running)
             running.log.close()
+            # A process that was killed could not write how it ended.
             if not running.job.status():
                 running.job.end(FAILED, error=_crash_report(running))
             self._changed([running.job for running in self._running], running.job)
@@ -130,13 +139,13 @@ class Pool:
         for running in self._running:
             running.process.terminate()  # who starts a command in the background lets it ignore SIGINT
         for running in self._running:
-            while not _ended(running.process):
+            while not _wait_for_end(running.process):
                 running.process.terminate()
             running.log.close()
         self._running = []
 
 
-def _ended(process: subprocess.Popen[bytes]) -> bool:
+def _wait_for_end(process: subprocess.Popen[bytes]) -> bool:
     """Wait a while for the end of a process."""
     try:
         process.wait(ASK_AGAIN_SECONDS)
@@ -146,11 +155,12 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 @contextmanager
-def _confined(cores: frozenset[int]) -> Iterator[None]:
+def _pin_cores(cores: frozenset[int]) -> Iterator[None]:
     """Give processes that are started in a `with` block these cores alone, where the system can."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
+    # The affinity is inherited by a child, so it is set for the moment of the start.
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -161,7 +171,7 @@ def _confined(cores: frozenset[int]) -> Iterator[None]:
 
 def command(folder: Path) -> list[str]:
     """Return the command line that does the job of a folder."""
-    return [sys.executable, "-m", "llm_decpomdp.benchmarks.cli.cell", str(folder)]
+    return [sys.executable, "-m", "llm_decpomdp.benchmarks.cli.suite_job", str(folder)]
 
 
 def variables(cores: int) -> dict[str, str]:
@@ -188,3 +198,118 @@ def _crash_report(running: Running) -> str:
         reason = f"killed by {signal.Signals(-code).name}{hint}"
     log = (running.job.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
     return f"{log[-LOG_CHARACTERS:]}\nThe process ended without a traceback: {reason}"
+
+
+# A lost node is common on a cluster; a job that dies three times has a fault of its own.
+MAX_RETRIES = 2
+"""Times that a job is begun again because its node or process has died; it goes on from what it has saved."""
+
+
+class RayPool:
+    """Runs jobs as tasks of Ray, each in a process of its own on a node with room for it.
+
+    Args:
+        address: Of the cluster, as of `connect`.
+        trusted_network: As of `connect`.
+        update: Called again and again.
+
+    Raises:
+        RolloutWorkerError: If there is no such cluster, or it asks for no token.
+    """
+
+    def __init__(self, address: str | None, trusted_network: bool, update: Changed) -> None:
+        self._ray = connect(address, trusted_network=trusted_network)
+        self._changed = update
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Run all jobs.
+
+        Raises:
+            KeyboardInterrupt: On Ctrl-C and SIGTERM, after all jobs have saved what they have and ended.
+        """
+        calls: dict[Any, Job] = {}
+        with terminable():
+            try:
+                largest = self._largest(jobs)
+                for job in jobs:
+                    calls[self._call(job, largest)] = job
+                while calls:
+                    self._collect(calls)
+            except KeyboardInterrupt:
+                while calls:
+                    for call in calls:
+                        self._ray.cancel(call)
+                    finished, _ = self._ray.wait(
+                        list(calls), num_returns=len(calls), timeout=ASK_AGAIN_SECONDS
+                    )
+                    for call in finished:
+                        del calls[call]
+                raise
+            finally:
+                self._ray.shutdown()
+
+    def _largest(self, jobs: Sequence[Job]) -> int:
+        """Return the number of CPUs of the largest node.
+
+        Raises:
+            RolloutWorkerError: If no node has room for a job.
+        """
+        # Ray waits without end for resources that no node has, so this is checked first.
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        largest = int(max(node.get("CPU", 0) for node in nodes))
+        for job in jobs:
+            cores, gpus = job.arm.cores or largest, job.arm.gpus
+            if not any(n.get("CPU", 0) >= cores and n.get("GPU", 0) >= gpus for n in nodes):
+                raise RolloutWorkerError(
+                    f"arm {job.arm.name} needs {cores} cores and {gpus:g} GPUs, and no node of the cluster has "
+                    "both: set its cores and gpus"
+                )
+        return largest
+
+    def _call(self, job: Job, largest: int) -> Any:
+        job.write()
+        cores = job.arm.cores or largest
+        options = {"num_cpus": cores, "num_gpus": job.arm.gpus, "max_retries": MAX_RETRIES}
+        return self._ray.remote(do).options(**options).remote(job.folder.absolute(), cores)
+
+    def _collect(self, calls: dict[Any, Job]) -> None:
+        """Report jobs that have ended, and the progress of the others."""
+        ready, _ = self._ray.wait(list(calls), timeout=POLL_SECONDS)
+        for call in ready:
+            job = calls.pop(call)
+            reason = ""
+            try:
+                reason = f"exit code {self._ray.get(call)}"
+            except self._ray.exceptions.RayError as error:
+                reason = str(error)
+            if not job.status():
+                log = f"{job.folder / 'log.txt'} has what it said"
+                job.end(FAILED, error=f"The process ended without a traceback: {reason}; {log}")
+            self._changed(_begun(calls), job)
+        self._changed(_begun(calls), None)
+
+
+def _begun(calls: dict[Any, Job]) -> list[Job]:
+    return [job for job in calls.values() if (job.folder / "log.txt").exists()]
+
+
+def do(folder: Path, cores: int) -> int:
+    """Do the job of a folder, in a process that ends with this one, and return its exit code."""
+    with (folder / "log.txt").open("ab") as log:
+        process = subprocess.Popen(
+            command(folder),
+            stdin=subprocess.PIPE,  # ends when this process does
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=variables(cores),
+            start_new_session=True,
+        )
+        try:
+            while process.poll() is None:
+                time.sleep(POLL_SECONDS)  # so that a cancelled task hears of it
+        finally:
+            while process.poll() is None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(ASK_AGAIN_SECONDS)
+    return process.returncode

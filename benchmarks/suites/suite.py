@@ -1,18 +1,18 @@
-"""Suites: experiments as data. A suite is a YAML file of cells, run by `llm-decpomdp bench`; docs/evaluation.md.
+"""Suites: experiments as data. A suite is a YAML file of arms, run by `llm-decpomdp bench`; docs/evaluation.md.
 
 ```yaml
 # Two small models, trained and not.
 config: demo
 seeds: [0, 1, 2]
 samples: 4
-cells:
+arms:
   - {method: [untrained, train]}
   - {name: wide, method: train, override: [algorithm.num_generations=16]}
   - {method: gold, seeds: [0]}
 ```
 
-What stands above `cells` holds for all of them unless a cell says otherwise; overrides add up. A cell with several
-configurations or methods stands for one cell of each combination.
+What stands above `arms` holds for all of them unless an arm says otherwise; overrides add up. An arm with several
+configurations or methods stands for one arm of each combination.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ FOLDER = Path(__file__).parent
 
 UNTRAINED, TRAIN, *_ = OTHER_METHODS
 METHODS = (*OTHER_METHODS, *BASELINES)
-"""Methods of a cell: the configuration's team untrained, the same trained by the configuration's algorithm
+"""Methods of an arm: the configuration's team untrained, the same trained by the configuration's algorithm
 or by a named one, or a baseline; installed packages announce more algorithms and baselines."""
 
-CELL_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
-"""Names of cells are those of folders too."""
+ARM_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
+"""Names of arms are those of folders too."""
 
 LISTS = ("config", "method", "override", "seeds")
 """Keys that take a list, or a single value of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Amount:
-    """What is measured of each seed of a cell, and with how many cores."""
+class EvalSize:
+    """What is measured of each seed of an arm, and with how many cores."""
 
     split: str | None = None
     """The problems that are played; null takes `dataset.eval_split`."""
@@ -66,13 +66,13 @@ class Amount:
     gpus: float = 0
     """GPUs that `bench --engine ray` keeps for each."""
     against: str | None = None
-    """Name of the cell that it is compared with, or of its entry or method where the configuration is the same;
+    """Name of the arm that it is compared with, or of its entry or method where the configuration is the same;
     null takes the untrained one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Amount):
-    """The keys of cells in a suite's file: common to all, or of one entry."""
+class ArmOptions(EvalSize):
+    """The keys of arms in a suite's file: common to all, or of one entry."""
 
     config: list[str] = field(default_factory=list)
     """Names or paths of configurations; a path may be relative to the suite's file."""
@@ -85,7 +85,7 @@ class Settings(Amount):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell(Amount):
+class Arm(EvalSize):
     """One line of the result: a method with a configuration, measured with several seeds."""
 
     name: str
@@ -95,19 +95,19 @@ class Cell(Amount):
     seeds: tuple[int, ...]
 
     @property
-    def trained(self) -> bool:
+    def trains(self) -> bool:
         """True if a team is trained before it is measured."""
         return self.method == TRAIN or is_algorithm(self.method)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A list of cells."""
+    """A list of arms."""
 
     name: str
     description: str
     path: Path
-    cells: tuple[Cell, ...]
+    arms: tuple[Arm, ...]
 
 
 def is_algorithm(method: str) -> bool:
@@ -140,54 +140,51 @@ def load_suite(path: Path) -> Suite:
     """Load the suite of a file; its configurations are not checked yet.
 
     Raises:
-        ConfigError: If a key or a value is wrong; names the cell.
+        ConfigError: If a key or a value is wrong; names the arm.
     """
     tree = load_yaml(path)
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path} must hold a mapping with `cells`, got a {type(tree).__name__}")
+        raise ConfigError(f"{path} must hold a mapping with `arms`, got a {type(tree).__name__}")
     common = {str(key): value for key, value in tree.items()}
-    entries = common.pop("cells", None)
+    # Files of earlier versions say `cells`.
+    entries = common.pop("arms", common.pop("cells", None))
     if not isinstance(entries, list) or not entries:
-        raise ConfigError(f"{path}: `cells` must be a list of at least one cell, got {entries!r}")
-    _check_keys(common, f"{path}", ("cells",))
-    cells = [
-        cell
-        for i, entry in enumerate(entries)
-        for cell in _cells(common, entry, f"{path}: cell {i}")
+        raise ConfigError(f"{path}: `arms` must be a list of at least one arm, got {entries!r}")
+    _check_keys(common, f"{path}", ("arms",))
+    arms = [
+        arm for i, entry in enumerate(entries) for arm in _arms(common, entry, f"{path}: arm {i}")
     ]
-    names = [cell.name for cell in cells]
+    names = [arm.name for arm in arms]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
-                f"{path}: two cells are called {name!r}; give one of them another `name`"
+                f"{path}: two arms are called {name!r}; give one of them another `name`"
             )
-    compared = [
-        replace(cell, against=_against(cell, cells, f"{path}: {cell.name}")) for cell in cells
-    ]
+    compared = [replace(arm, against=_against(arm, arms, f"{path}: {arm.name}")) for arm in arms]
     return Suite(path.stem, description(path), path, tuple(compared))
 
 
-def _against(cell: Cell, cells: Sequence[Cell], where: str) -> str | None:
-    """Return the name of the cell that another one means by a full name, or by a part in its own configuration.
+def _against(arm: Arm, arms: Sequence[Arm], where: str) -> str | None:
+    """Return the name of the arm that another one means by a full name, or by a part in its own configuration.
 
     Raises:
         ConfigError: If it means none, several, or itself.
     """
-    name = cell.against
-    rest = [peer for peer in cells if peer is not cell]
+    name = arm.against
+    rest = [peer for peer in arms if peer is not arm]
     names = [peer.name for peer in rest]
     if name is None or name in names:
         return name
-    alike = [peer for peer in rest if peer.config == cell.config]
+    alike = [peer for peer in rest if peer.config == arm.config]
     fitting = [peer.name for peer in alike if f"-{name}-" in f"-{peer.name}-"]
     fitting = fitting or [peer.name for peer in alike if peer.method == name]
     if len(fitting) != 1:
-        raise ConfigError(f"{where}: against: {unknown('cell', name, fitting or names)}")
+        raise ConfigError(f"{where}: against: {unknown('arm', name, fitting or names)}")
     return fitting[0]
 
 
-def _cells(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Cell]:
-    """Yield the cells of one entry of the list."""
+def _arms(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Arm]:
+    """Yield the arms of one entry of the list."""
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} must be a mapping such as {{method: train}}, got {entry!r}")
     keys = dict(entry)
@@ -196,23 +193,23 @@ def _cells(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Cell]:
     settings = _settings(common, keys, where)
     _check_values(settings, where)
     for config, method in product(settings.config, settings.method):
-        cell = _name(name, config, method, settings)
-        if not CELL_NAME.fullmatch(cell):
+        arm = _name(name, config, method, settings)
+        if not ARM_NAME.fullmatch(arm):
             raise ConfigError(
-                f"{where}: a name must be made of letters, digits, '_', '.', '+' and '-', got {cell!r}"
+                f"{where}: a name must be made of letters, digits, '_', '.', '+' and '-', got {arm!r}"
             )
-        yield Cell(
-            name=cell,
+        yield Arm(
+            name=arm,
             config=config,
             method=method,
             override=tuple(settings.override),
             seeds=tuple(settings.seeds),
-            **{key.name: getattr(settings, key.name) for key in fields(Amount)},
+            **{key.name: getattr(settings, key.name) for key in fields(EvalSize)},
         )
 
 
-def _name(name: object, config: str, method: str, settings: Settings) -> str:
-    """Return the name of a cell: that of its entry, and all in which the cells of the entry differ."""
+def _name(name: object, config: str, method: str, settings: ArmOptions) -> str:
+    """Return the name of an arm: that of its entry, and all in which the arms of the entry differ."""
     parts = [] if name is None else [str(name)]
     if len(settings.config) > 1:
         parts.append(Path(config).stem.removesuffix("_config"))
@@ -222,28 +219,30 @@ def _name(name: object, config: str, method: str, settings: Settings) -> str:
 
 
 def _check_keys(entry: Mapping[str, Any], where: str, others: Sequence[str]) -> None:
-    valid = [*others, *(field.name for field in fields(Settings))]
+    valid = [*others, *(field.name for field in fields(ArmOptions))]
     for key in entry:
         if key not in valid:
             raise ConfigError(f"{where}: {unknown('key', key, valid)}")
 
 
-def _settings(common: Mapping[str, Any], entry: Mapping[str, Any], where: str) -> Settings:
+def _settings(common: Mapping[str, Any], entry: Mapping[str, Any], where: str) -> ArmOptions:
     """Merge the settings of an entry with those of the suite and the defaults."""
-    config = OmegaConf.structured(Settings)
+    config = OmegaConf.structured(ArmOptions)
+    # Structured configurations of frozen dataclasses are read-only.
     OmegaConf.set_readonly(config, False)
-    layers = [_listed(common), _listed(entry)]
+    layers = [_to_lists(common), _to_lists(entry)]
+    # Overrides of the suite come first, so that those of an arm win.
     override = [item for layer in layers for item in layer.get("override", [])]
     for key, value in {**layers[0], **layers[1], "override": override}.items():
         try:
             OmegaConf.update(config, key, value)
         except OmegaConfBaseException as error:
             raise ConfigError(f"{where}: {key}: {str(error).splitlines()[0]}") from None
-    settings: Settings = OmegaConf.to_object(config)  # type: ignore[assignment]
+    settings: ArmOptions = OmegaConf.to_object(config)  # type: ignore[assignment]
     return settings
 
 
-def _listed(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _to_lists(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Replace single values by lists of one, where a key takes a list."""
     return {
         key: [value] if key in LISTS and not isinstance(value, list) else value
@@ -251,10 +250,10 @@ def _listed(entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_values(settings: Settings, where: str) -> None:
+def _check_values(settings: ArmOptions, where: str) -> None:
     if not settings.config:
         raise ConfigError(
-            f"{where}: `config` is missing: name a configuration, here or above `cells`"
+            f"{where}: `config` is missing: name a configuration, here or above `arms`"
         )
     for method in settings.method:
         if not (method in METHODS or is_algorithm(method) or is_baseline(method)):

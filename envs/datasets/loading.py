@@ -5,7 +5,7 @@ carries the real data (HumanEval), the hub, and last the bundled stand-ins, with
 for a network that isn't there: the hub gets `llm_decpomdp.utils.hub.PROBE_SECONDS` to answer.
 
 `KNOWN_ISSUES` are rows of the data sets whose tests no program that follows the whole text can pass, with the
-reason. HumanEval: from `llm-decpomdp audit`, which compares the examples in the texts with the asserts. The
+reason. HumanEval: from `llm-decpomdp check data`, which compares the examples in the texts with the asserts. The
 words agree with the asserts there, and only the examples do not. CoopHumanEval: from writing a solution by the
 text for every row, and looking at each assert that it fails. MBPP: every reference passes; these are the rows
 whose asserts, when all rows were read, contradicted the text or wanted something that it does not say. Asserts

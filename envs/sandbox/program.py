@@ -209,6 +209,7 @@ def warn_about_endless_tests(
     if len(programs) == MIN_PROGRAMS:
         logger.warning(
             "task %r: %s, for %d different programs, and each new one will take as long; if the test loops "
-            "whatever it is given, mend its row or leave it out: run llm-decpomdp audit, with --source for a file",
+            "whatever it is given, mend its row or leave it out: run llm-decpomdp check data, with --source for "
+            "a file",
             *(task.task_id, endless.message.removeprefix("TimeoutError: "), MIN_PROGRAMS),
         )

@@ -19,7 +19,7 @@ PASSES = 3.0
 """Reward of a team that passes all tests with the helper's result, and adds nothing to it."""
 
 
-def delegated(reference: str, entry: str) -> tuple[str, str] | None:
+def delegate_reference(reference: str, entry: str) -> tuple[str, str] | None:
     """Return the reference under the name `aux`, and a function that calls it; `None` where it cannot be done.
 
     Imports and constants go into the function, so that the text begins with `def`; its docstring goes, which the
@@ -61,7 +61,7 @@ def main(env_id: str, split: str, path: str, tested: str = "") -> None:
     with open(path, "w", encoding="utf-8") as file:
         for task in tasks:
             prompts, _ = env.reset(options={"task_id": task.task_id})
-            parts = delegated(task.references.get("main_0") or "", task.entry_point)
+            parts = delegate_reference(task.references.get("main_0") or "", task.entry_point)
             if parts is None:
                 continue
             texts = dict(zip(prompts, parts, strict=True))

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process
-from llm_decpomdp.benchmarks.suites.run import exclusive_access, usable_cores
+from llm_decpomdp.benchmarks.suites.run import lock_folder, usable_cores
 from studies.hypotheses.page import HEAD, rows, write_page
 from studies.hypotheses.suite import read_verdicts, run_science
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/science"), metavar="FOLDER")
     options = parser.parse_args(arguments)
     prepare_process()
-    with exit_codes(), exclusive_access(options.output):
+    with exit_codes(), lock_folder(options.output):
         cores = options.cores or len(usable_cores())
         for line in run_science(options.output, options.only, cores):
             print(line, file=sys.stderr, flush=True)

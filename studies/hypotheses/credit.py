@@ -18,7 +18,7 @@ from llm_decpomdp.envs.probes.env import GRADES
 from llm_decpomdp.envs.probes.parts import LETTERS
 from llm_decpomdp.seeding import stream
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
-from studies.hypotheses.training import LEARNING_RATE, tasks, team_of, train, value
+from studies.hypotheses.training import LEARNING_RATE, make_team, tasks, train, value
 
 COMMON = RolloutOptions(joint_mode="common", num_partners=4)
 
@@ -65,13 +65,15 @@ def noise_to_signal(
     errors, squares = [], []
     for credit in group_advantages(rollouts, [first], ALGORITHMS["marloo"], LearnerOptions()):
         words = [completion.text for completion in credit.group.completions[first]]
-        right = advantages(np.array([_alone(env, first, word) for word in words]), leave_one_out)
+        right = advantages(
+            np.array([_single_agent(env, first, word) for word in words]), leave_one_out
+        )
         errors.append((credit.advantages[first] - right) ** 2)
         squares.append(right**2)
     return float(np.mean(errors) / np.mean(squares))
 
 
-def _alone(env: DecPOMDPEnv, agent: str, word: str) -> float:
+def _single_agent(env: DecPOMDPEnv, agent: str, word: str) -> float:
     """Return the reward of a word beside silent partners."""
     words = {mate: word if mate == agent else "" for mate in env.possible_agents}
     return env.reward(env.tasks.tasks[0], words).reward
@@ -93,7 +95,7 @@ def lazy(seed: int) -> Measures:
     shares = {}
     for name, rollouts in {"aligned": RolloutOptions(), "common": COMMON}.items():
         env = make("probe-lazy-v0")
-        team = team_of(env, LETTERS, seed)
+        team = make_team(env, LETTERS, seed)
         train(env, team, seed=seed, updates=20, rollouts=rollouts)
         second = env.possible_agents[1]
         prompts = {task.cues[1]: task.letters[1] for task in tasks(env)}
@@ -108,19 +110,19 @@ def climbing(seed: int) -> Measures:
     values = {}
     for how in ("mean", "max"):
         env = make("probe-climbing-v0")
-        team = team_of(env, LETTERS, seed)
+        team = make_team(env, LETTERS, seed)
         options = LearnerOptions(learning_rate=LEARNING_RATE, joint_aggregation=how)
         train(env, team, seed=seed, updates=120, rollouts=COMMON, options=options)
         values[how] = value(env, team)
     return values
 
 
-def normalised(seed: int) -> Measures:
+def normalize(seed: int) -> Measures:
     """Measure the largest difference of any logit from MAGRPO's, after ten updates with z-scored advantages."""
     tables = {}
     for algorithm in ("magrpo", "marloo", "maremax"):
         env = make("probe-rendezvous-v0")
-        team = team_of(env, LETTERS, seed)
+        team = make_team(env, LETTERS, seed)
         options = LearnerOptions(learning_rate=LEARNING_RATE, normalize_advantages=True)
         train(env, team, seed=seed, updates=10, algorithm=algorithm, options=options)
         tables[algorithm] = [policy.logits.detach().numpy().copy() for policy in team.values()]
@@ -194,7 +196,7 @@ HYPOTHESES = (
             Clause("leave-one-out: below 1e-4", {"marloo": 1}, below=1e-4),
             Clause("maximum: below 1e-4", {"maremax": 1}, below=1e-4),
         ),
-        normalised,
+        normalize,
         untested="z-scores, for which it is an identity, and other games.",
     ),
 )

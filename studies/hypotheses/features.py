@@ -21,9 +21,9 @@ class HashedParts:
 
     def __call__(self, texts: Sequence[str]) -> torch.Tensor:
         """Return the features of each text, (B, size)."""
-        return torch.stack([self._of(sorted(set(text.split("\n\n")))) for text in texts])
+        return torch.stack([self._feature(sorted(set(text.split("\n\n")))) for text in texts])
 
-    def _of(self, parts: Sequence[str]) -> torch.Tensor:
+    def _feature(self, parts: Sequence[str]) -> torch.Tensor:
         phase = math.pi * self._direction("phase")
         total = torch.stack([self._direction(part) for part in parts]).sum(0)
         return math.sqrt(2) * torch.cos(phase + total / self.width)

@@ -14,7 +14,7 @@ from llm_decpomdp.envs.probes.horizon import SECRETS
 from llm_decpomdp.envs.probes.parts import LETTERS
 from llm_decpomdp.seeding import stream
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
-from studies.hypotheses.training import team_of, train, value
+from studies.hypotheses.training import make_team, train, value
 
 CHAIN, TREE = RolloutOptions(), RolloutOptions(plan="tree")
 
@@ -31,7 +31,7 @@ def plans(seed: int) -> Measures:
         budget = 20 * cost(CHAIN, 32, agents, turns).completions
         for plan, rollouts, group in (("chain", CHAIN, 32), ("tree", TREE, 8)):
             updates = round(budget / cost(rollouts, group, agents, turns).completions)
-            team = team_of(env, LETTERS, seed)
+            team = make_team(env, LETTERS, seed)
             train(env, team, seed=seed, updates=updates, group_size=group, rollouts=rollouts)
             values[f"{plan}, {name}"] = value(env, team)
     return values
@@ -43,7 +43,7 @@ def critic(seed: int) -> Measures:
     for length in (1, 2, 3):
         for name, extra in {"plain": {}, "critic": CRITIC}.items():
             env = make("probe-relay-v0", length=length, num_secrets=2)
-            team = team_of(env, SECRETS, seed, spread=1.0)
+            team = make_team(env, SECRETS, seed, spread=1.0)
             options = LearnerOptions(learning_rate=RELAY_RATE, **extra)
             train(env, team, seed=seed, updates=40, starts=2, options=options)
             values[f"{name}, {length}"] = value(env, team)

@@ -43,7 +43,7 @@ class Clause:
         """The bound, whichever it is."""
         return self.below if self.above is None else self.above  # type: ignore[return-value]
 
-    def of(self, measures: Measures) -> float:
+    def evaluate(self, measures: Measures) -> float:
         """Return its number for a seed.
 
         Raises:

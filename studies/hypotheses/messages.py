@@ -17,7 +17,7 @@ from llm_decpomdp.envs.probes.parts import (
 )
 from llm_decpomdp.wrappers.channel import ChannelEnv, add_channel
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
-from studies.hypotheses.training import every_start, team_of, train, value
+from studies.hypotheses.training import every_start, make_team, train, value
 
 SECRETS = "abcd"
 """What the first agent sees and the second has to say."""
@@ -34,7 +34,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
 UPDATES, GROUP = 60, 4
 
 
-def told(options: dict[str, Any]) -> ChannelEnv:
+def announcement_env(options: dict[str, Any]) -> ChannelEnv:
     """Return a game of one turn: the second agent earns a point with the secret that the first one sees."""
     tasks = [
         probe_task(f"told/{secret}", place, [secret, ""], ["", secret])
@@ -52,11 +52,12 @@ def channels(seed: int) -> Measures:
     """Measure the returns of teams with each channel, and how often the first agent says something."""
     measures = {}
     for name, options in CHANNELS.items():
-        env = told(options)
+        env = announcement_env(options)
         env.seed_noise(seed)
-        team = team_of(env, SECRETS, seed, spread=1.0)
+        team = make_team(env, SECRETS, seed, spread=1.0)
         train(
-            *(env, team),
+            env,
+            team,
             seed=seed,
             updates=UPDATES,
             group_size=GROUP,

@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks.report.panels.provenance import reproduction
 from llm_decpomdp.utils.storage import write_atomically
 from studies.hypotheses.hypothesis import FIRST_SEED
 from studies.hypotheses.suite import DECLARATION, HYPOTHESES, RULE
-from studies.hypotheses.verdicts import Finding, Verdict
+from studies.hypotheses.verdicts import ClauseResult, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def rows(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, ...]]:
             )
 
 
-def interval(finding: Finding) -> str:
+def interval(finding: ClauseResult) -> str:
     """Write a mean with its interval."""
     return f"{finding.mean:.3g} ({finding.low:.3g} to {finding.high:.3g})"
 
@@ -91,7 +91,7 @@ def _blocks(verdicts: Sequence[Verdict], folder: Path) -> Iterator[str]:
         (
             tag("h1", "What can be claimed"),
             tag("p", ", ".join(f"{count} {word}" for word, count in counts.items()) + "."),
-            *_unmeasured(verdicts),
+            *_missing_line(verdicts),
             prose(EXPLANATION),
         ),
     )
@@ -99,7 +99,7 @@ def _blocks(verdicts: Sequence[Verdict], folder: Path) -> Iterator[str]:
     yield box("main", (box("section", blocks) for blocks in sections))
 
 
-def _unmeasured(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _missing_line(verdicts: Sequence[Verdict]) -> Iterator[str]:
     missing = [h.id for h in HYPOTHESES if h.id not in {v.hypothesis.id for v in verdicts}]
     if missing:
         of = f"{len(missing)} of the {len(HYPOTHESES)} declared hypotheses"
@@ -128,7 +128,7 @@ def margins(verdicts: Sequence[Verdict]) -> Chart:
         axes.axvline(0, color=palette.ink, linewidth=1)
         for word, colour in zip(WORDS, palette.series, strict=False):
             places = [i for i, (verdict, _) in enumerate(findings) if verdict.word == word]
-            values = np.array([_scaled(findings[i][1]) for i in places]).reshape(-1, 3)
+            values = np.array([_scale(findings[i][1]) for i in places]).reshape(-1, 3)
             means, reach = values[:, 1], np.abs(values[:, [0, 2]] - values[:, [1]]).T
             axes.errorbar(
                 means, places, xerr=reach, fmt="o", markersize=4, color=colour, label=word
@@ -149,7 +149,7 @@ def margins(verdicts: Sequence[Verdict]) -> Chart:
     return Chart("margins", label, draw, lambda width: 0.8 + 0.22 * len(findings))
 
 
-def _scaled(finding: Finding) -> list[float]:
+def _scale(finding: ClauseResult) -> list[float]:
     """Return low end, mean and high end as distances from the bound towards the predicted side, -1 to 1."""
     sign = 1.0 if finding.clause.below is None else -1.0
     ends = (finding.low, finding.mean, finding.high)

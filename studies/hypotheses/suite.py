@@ -125,7 +125,7 @@ def read_verdicts(folder: Path) -> list[Verdict]:
     }
     hypotheses = [h for h in HYPOTHESES if h.id in measured]
     verdicts = judge(hypotheses, measured, family=len(HYPOTHESES))
-    write_atomically(folder / VERDICTS, json.dumps([_as_json(v) for v in verdicts], indent=2))
+    write_atomically(folder / VERDICTS, json.dumps([_to_json(v) for v in verdicts], indent=2))
     return verdicts
 
 
@@ -166,7 +166,7 @@ def _file(folder: Path, name: str, seed: int) -> Path:
     return folder / f"{name}-seed-{seed}.json"
 
 
-def _as_json(verdict: Verdict) -> dict[str, Any]:
+def _to_json(verdict: Verdict) -> dict[str, Any]:
     return {
         "id": verdict.hypothesis.id,
         "verdict": verdict.word,

@@ -24,7 +24,7 @@ from llm_decpomdp.envs.probes.parts import (
 )
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
 from studies.hypotheses.tabular import TabularPolicy
-from studies.hypotheses.training import LEARNING_RATE, tasks, team_of, train, value
+from studies.hypotheses.training import LEARNING_RATE, make_team, tasks, train, value
 
 ONE_PARTNER = RolloutOptions(joint_mode="common", num_partners=1)
 
@@ -65,7 +65,7 @@ def strangers(seed: int) -> Measures:
     env = make("probe-rendezvous-v0")
     teams = []
     for half in range(2):
-        team = team_of(env, LETTERS, 2 * seed + half)
+        team = make_team(env, LETTERS, 2 * seed + half)
         train(env, team, seed=2 * seed + half, updates=MEETINGS)
         teams.append([policy.probabilities(LETTERS) for policy in team.values()])
     at_home = np.mean([_meet(first, second) for first, second in teams])
@@ -93,7 +93,7 @@ def _updates_to_learn(size: int, rollouts: RolloutOptions, seed: int) -> int:
         RuntimeError: If `LONGEST` are not enough: a slope says nothing then.
     """
     env = make("probe-noisy-partners-v0", num_agents=size)
-    team = team_of(env, GRADES, seed)
+    team = make_team(env, GRADES, seed)
     count = 0
 
     def watch(update: int, _: Mapping[str, float]) -> bool:
@@ -102,7 +102,8 @@ def _updates_to_learn(size: int, rollouts: RolloutOptions, seed: int) -> int:
         return _expected_worth(env, team) >= LEARNED
 
     train(
-        *(env, team),
+        env,
+        team,
         seed=seed,
         updates=LONGEST,
         rollouts=rollouts,
@@ -117,7 +118,7 @@ def _updates_to_learn(size: int, rollouts: RolloutOptions, seed: int) -> int:
 def _expected_worth(env: DecPOMDPEnv, team: Tables) -> float:
     """Return the expected reward of noisy partners: the mean of what each one's letters are worth."""
     worths = [
-        chance * _alone(env, task, agent, letter) * len(team)
+        chance * _single_agent(env, task, agent, letter) * len(team)
         for task in tasks(env)
         for place, agent in enumerate(team)
         for letter, chance in team[agent].probabilities(task.cues[place]).items()
@@ -126,7 +127,7 @@ def _expected_worth(env: DecPOMDPEnv, team: Tables) -> float:
     return sum(worths) / len(team) / len(tasks(env))
 
 
-def _alone(env: DecPOMDPEnv, task: ProbeTask, agent: str, letter: str) -> float:
+def _single_agent(env: DecPOMDPEnv, task: ProbeTask, agent: str, letter: str) -> float:
     """Return the reward of a letter beside silent partners."""
     return env.reward(task, {mate: letter * (mate == agent) for mate in env.possible_agents}).reward
 
@@ -139,7 +140,8 @@ def reuse(seed: int) -> Measures:
         shares: list[float] = []
         options = LearnerOptions(learning_rate=LEARNING_RATE, updates_per_batch=8)
         train(
-            *(env, team_of(env, LETTERS, seed)),
+            env,
+            make_team(env, LETTERS, seed),
             seed=seed,
             updates=10,
             group_size=16,
@@ -159,14 +161,14 @@ def writers(seed: int) -> Measures:
     """Measure what two agents earn with a letter each, and one with both letters or one."""
     measures = {}
     for name, (split, agents, answers) in WRITERS.items():
-        env = _written(split, agents)
-        team = team_of(env, answers, seed)
+        env = _write_texts(split, agents)
+        team = make_team(env, answers, seed)
         train(env, team, seed=seed, updates=WRITING)
         measures[name] = value(env, team)
     return measures
 
 
-def _written(split: bool, agents: int) -> DecPOMDPEnv:
+def _write_texts(split: bool, agents: int) -> DecPOMDPEnv:
     """Return a game of one turn: each of two letters is worth half a point, and who writes it sees it, or both."""
     tasks = [
         probe_task(

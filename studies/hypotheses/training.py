@@ -30,7 +30,7 @@ Watch = Callable[[int, Mapping[str, float]], bool]
 """Sees the number of updates and the metrics of the last one; true ends the training."""
 
 
-def team_of(
+def make_team(
     env: DecPOMDPEnv, letters: Sequence[str], seed: int, spread: float = 0.0
 ) -> dict[str, TabularPolicy]:
     """Return new policies that say a letter (or a longer answer, if `letters` is a list of such), or nothing."""
@@ -66,7 +66,10 @@ def train(
     episodes, rng = every_start(env) * starts, stream(seed, "handoff")
     for update in range(1, updates + 1):
         batch = collect_rollouts(
-            *(env, team, episodes, rollouts or RolloutOptions()),
+            env,
+            team,
+            episodes,
+            rollouts or RolloutOptions(),
             group_size=group_size,
             rng=rng,
             views=learner.critic is not None,

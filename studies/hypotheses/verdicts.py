@@ -48,7 +48,7 @@ Word = Literal["confirmed", "refuted", "undecided"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClauseResult:
     """What was measured for a clause."""
 
     clause: Clause
@@ -68,19 +68,19 @@ class Verdict:
     """What is to be said of a hypothesis."""
 
     hypothesis: Hypothesis
-    findings: tuple[Finding, ...]
+    findings: tuple[ClauseResult, ...]
     word: Word
     p: float
     """Corrected p of the verdict; of the nearer one, where there is none."""
 
 
-def find(clause: Clause, rows: Sequence[Measures]) -> Finding:
+def find(clause: Clause, rows: Sequence[Measures]) -> ClauseResult:
     """Estimate a clause's number from the measures of each seed.
 
     Raises:
         ValueError: If there are fewer than two seeds, or a number is not finite.
     """
-    values = np.array([clause.of(row) for row in rows])
+    values = np.array([clause.evaluate(row) for row in rows])
     if len(values) < 2 or not np.isfinite(values).all():
         raise ValueError(
             f"a clause needs finite numbers of two seeds or more, got {values}: {clause.words}"
@@ -91,7 +91,7 @@ def find(clause: Clause, rows: Sequence[Measures]) -> Finding:
     distances = values - clause.bound if clause.below is None else clause.bound - values
     flips = rng.choice([-1.0, 1.0], size=(REPLICATES, len(values))) @ distances
     margin = 1e-9 * np.abs(distances).sum()  # sums of the same numbers differ in their last digits
-    return Finding(
+    return ClauseResult(
         clause,
         float(values.mean()),
         float(low),

@@ -17,7 +17,7 @@ from tests.algorithms.preferences.teams import unigram
 from tests.algorithms.steps import ROWS
 from tests.support.processes import ROOT
 from tools.performance.models.probe_curves import new_team
-from tools.performance.models.probe_trials import Trial
+from tools.performance.models.probe_trials import ProbeTrial
 
 OWN = ("rae:RAE", "gigpo:GIGPO", "kl_in_reward:KL_IN_REWARD")
 
@@ -41,7 +41,7 @@ def play(team: Any, env: Any, plan: str, seed: int) -> Any:
 def test_an_own_algorithm_trains_on_a_probe(name: str) -> None:
     probe = "probe-turns-v0"
     env = make(probe)
-    team = new_team(Trial(probe), env, seed=0)
+    team = new_team(ProbeTrial(probe), env, seed=0)
     learner = own(name).make_learner(team, LearnerOptions(learning_rate=0.01))
     before = [p.detach().clone() for policy in team.values() for p in policy.parameters()]
     for seed in range(2):
@@ -61,7 +61,7 @@ def test_the_files_are_short() -> None:
 
 def test_own_rae_has_the_advantages_of_the_built_in_one() -> None:
     env = make("probe-turns-v0")
-    team = new_team(Trial("probe-turns-v0"), env, seed=0)
+    team = new_team(ProbeTrial("probe-turns-v0"), env, seed=0)
     learners = [
         algorithm.make_learner(team, LearnerOptions(learning_rate=0.0))
         for algorithm in (own("rae:RAE"), ALGORITHMS["rae"])
@@ -86,7 +86,7 @@ def test_own_rae_has_the_advantages_of_the_built_in_one() -> None:
 
 def test_a_completion_that_is_alone_in_its_state_has_no_step_advantage() -> None:
     env = make("probe-turns-v0")
-    team = new_team(Trial("probe-turns-v0"), env, seed=0)
+    team = new_team(ProbeTrial("probe-turns-v0"), env, seed=0)
     rollouts = play(team, env, "episodes", 0)
     plain, step = (
         own("gigpo:GIGPO").configure(step_weight=w).make_learner(team, LearnerOptions())

@@ -13,7 +13,7 @@ import pytest
 from llm_decpomdp.envs.probes.known import PROBES
 from tools.performance.models import probe_curves
 from tools.performance.models.probe_curves import train
-from tools.performance.models.probe_trials import Trial
+from tools.performance.models.probe_trials import ProbeTrial
 
 TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
 RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED, *_ = PROBES
@@ -24,7 +24,7 @@ def slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def require_learned(trial: Trial, *, budget: int, share: float = 0.9, seed: int = 0) -> None:
+def require_learned(trial: ProbeTrial, *, budget: int, share: float = 0.9, seed: int = 0) -> None:
     """Train with the completions of so many plain updates, and require a share of the optimum."""
     probe, curve = PROBES[trial.probe], train(trial, budget=budget, seed=seed, marks=3)
     values = ", ".join(f"{value:.2f}" for value in curve.values)
@@ -38,22 +38,22 @@ def require_learned(trial: Trial, *, budget: int, share: float = 0.9, seed: int 
     "algorithm", ["magrpo", "maremax", *(slow(name) for name in ("marloo", "mareinforce"))]
 )
 def test_sign_and_credit_are_right_as_a_team_finds_a_common_letter(algorithm: str) -> None:
-    require_learned(Trial(RENDEZVOUS, algorithm), budget=24, share=0.85)
+    require_learned(ProbeTrial(RENDEZVOUS, algorithm), budget=24, share=0.85)
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", slow("magrpo"), slow("mareinforce")])
 def test_masks_and_rows_are_right_as_each_agent_spells_its_letter_and_stops(algorithm: str) -> None:
-    require_learned(Trial(HALVES, algorithm), budget=24, share=0.8)
+    require_learned(ProbeTrial(HALVES, algorithm), budget=24, share=0.8)
 
 
 @pytest.mark.slow
 def test_turns_are_right_as_agents_speak_in_turn() -> None:
-    require_learned(Trial(TURNS, "magrpo"), budget=16, share=0.85)
+    require_learned(ProbeTrial(TURNS, "magrpo"), budget=16, share=0.85)
 
 
 @pytest.mark.slow
 def test_returns_are_right_as_an_agent_learns_over_trees_to_ask_first() -> None:
-    require_learned(Trial(DELAYED, "grpo", "tree"), budget=30, share=0.8)
+    require_learned(ProbeTrial(DELAYED, "grpo", "tree"), budget=30, share=0.8)
 
 
 @pytest.mark.parametrize(
@@ -70,21 +70,21 @@ def test_ratios_are_right_as_few_batches_are_enough_with_several_steps_each(
     usual = probe_curves._options
     several = {"updates_per_batch": 8, "objective": objective, **options}
     monkeypatch.setattr(probe_curves, "_options", lambda *a: replace(usual(*a), **several))
-    require_learned(Trial(RENDEZVOUS, "magrpo"), budget=8, share=0.75)
+    require_learned(ProbeTrial(RENDEZVOUS, "magrpo"), budget=8, share=0.75)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", TEAMS)
 @pytest.mark.parametrize("probe", [HALVES, TURNS, LAZY])
 def test_every_team_algorithm_learns_every_probe_of_chains(probe: str, algorithm: str) -> None:
-    require_learned(Trial(probe, algorithm), budget=60, share=0.8)
+    require_learned(ProbeTrial(probe, algorithm), budget=60, share=0.8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", TEAMS)
 def test_every_team_algorithm_learns_over_trees_to_ask_for_the_partner(algorithm: str) -> None:
     """With this seed: of five, about two learn it on this budget (docs/learners.md), and over chains none does."""
-    require_learned(Trial(DELAYED, algorithm, "tree"), budget=60, share=0.65, seed=1)
+    require_learned(ProbeTrial(DELAYED, algorithm, "tree"), budget=60, share=0.65, seed=1)
 
 
 @pytest.mark.slow
@@ -92,12 +92,12 @@ def test_every_team_algorithm_learns_over_trees_to_ask_for_the_partner(algorithm
 def test_over_chains_no_algorithm_learns_to_ask_as_the_first_turn_earns_nothing(
     algorithm: str,
 ) -> None:
-    curve = train(Trial(DELAYED, algorithm, "chain"), budget=60, seed=0)
+    curve = train(ProbeTrial(DELAYED, algorithm, "chain"), budget=60, seed=0)
     assert max(curve.values) < 0.6 * PROBES[DELAYED].optimum, curve.values
 
 
 @pytest.mark.slow
 def test_an_offset_slows_the_learner_without_a_baseline_and_no_other() -> None:
-    require_learned(Trial(HALVES, "magrpo", offset=2.0), budget=60)
-    slowed = train(Trial(HALVES, "mareinforce", offset=2.0), budget=60, seed=0)
+    require_learned(ProbeTrial(HALVES, "magrpo", offset=2.0), budget=60)
+    slowed = train(ProbeTrial(HALVES, "mareinforce", offset=2.0), budget=60, seed=0)
     assert slowed.values[-1] < 0.6 * PROBES[HALVES].optimum, slowed.values

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.audit.remarks import Remark
+from llm_decpomdp.benchmarks.audit.checks import Remark
 from llm_decpomdp.benchmarks.audit.run import Audit, audit
 from tests.support.programs import SQUARES
 

@@ -9,7 +9,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.export.source import Source
+from llm_decpomdp.benchmarks.export.source import EpisodeSource
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
 
@@ -28,5 +28,5 @@ def test_one_word_trains_and_resumes_an_actor_critic(
     (first, second) = (row for row in rows if row["kind"] == "train")
     key = "turn_1/explained_variance" if name == "iac" else "turn_1/explained_differences"
     assert key in first and key in second
-    decisions = list(Source(tmp_path / "run").decisions("train"))
+    decisions = list(EpisodeSource(tmp_path / "run").decisions("train"))
     assert decisions and not any(one.advantages for one in decisions)  # no critic is in the folder

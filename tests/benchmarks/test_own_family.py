@@ -84,7 +84,7 @@ def test_the_reward_of_the_example(folder: Path, first: str, second: str, reward
 
 def test_the_guide_shows_files_that_load(folder: Path) -> None:
     assert load_config(folder / "couplet.yaml").env.id == ID
-    assert len(load_suite(folder / "couplets.yaml").cells) == 5
+    assert len(load_suite(folder / "couplets.yaml").arms) == 5
 
 
 @pytest.mark.parametrize("command", [one for one in COMMANDS if "tiny" not in one])
@@ -106,7 +106,7 @@ def test_a_run_and_all_that_follows_it_know_the_module(folder: Path, quick: list
     assert result.summary["updates"] == 2
     assert result.folder.read_manifest()["environment"] == ID
     assert ID in write_report(result.folder).read_text()
-    run("llm-decpomdp rescore run")
+    run("llm-decpomdp check rewards run")
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_the_processes_of_a_suite_find_the_module(folder: Path) -> None:
     (folder / "two.yaml").write_text("config: couplet.yaml\ncells: [{method: [random, gold]}]\n")
     run("llm-decpomdp bench two.yaml --cores 1")
     assert ID in (folder / "runs" / "two" / "league.md").read_text()
-    run("llm-decpomdp rescore runs/two/gold-seed-0")
+    run("llm-decpomdp check rewards runs/two/gold-seed-0")
 
 
 def test_folders_have_names_for_every_file_system(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from llm_decpomdp.benchmarks.cli.episode import policy_of
+from llm_decpomdp.benchmarks.cli.episode import make_policy
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -141,7 +141,7 @@ def test_a_misspelt_policy_is_refused_before_the_hub_is_asked(
 ) -> None:
     monkeypatch.setattr(hub, "hub_reachable", lambda: pytest.fail("the hub was asked"))
     with pytest.raises(ConfigError, match="unknown policy 'goldd'; did you mean 'gold'"):
-        policy_of("goldd", None, None)
+        make_policy("goldd", None, None)
 
 
 def test_a_report_of_a_missing_folder_says_so(

@@ -40,7 +40,7 @@ NOT_RUN = {
     "export RAY_AUTH_MODE": "needs a cluster",
     "srun": "needs a cluster",
     "inspect": "needs Inspect, and a server of models: `make inspect`",
-    "llm-decpomdp audit classeval-v0": MINUTES,
+    "llm-decpomdp check data classeval-v0": MINUTES,
     "llm-decpomdp bench cooperation": MINUTES,
     "llm-decpomdp bench laptop": MINUTES,
     "llm-decpomdp bench mine.yaml --only wide": MINUTES,

@@ -151,8 +151,8 @@ def test_every_yaml_is_a_configuration_or_a_suite(
             sys.modules.pop("mine", None)
         path = folder / (block.saved_as or "block.yaml")
         path.write_text(block.text)
-        if "cells" in yaml.safe_load(block.text):
-            assert load_suite(path).cells
+        if "arms" in yaml.safe_load(block.text):
+            assert load_suite(path).arms
         else:
             load_config(path)
 

@@ -23,7 +23,7 @@ def test_the_navigation_names_pages_that_exist() -> None:
     assert len(named) > 20 and len(named) == len(set(named))
     assert yaml.safe_load(text)["docs_dir"] == "docs"
     for name in named:
-        assert sources.origin_of(name).exists() or sources.origin_of(name[:-3]).exists(), name
+        assert sources.find_origin(name).exists() or sources.find_origin(name[:-3]).exists(), name
 
 
 def test_llms_txt_names_every_page_and_no_other() -> None:
@@ -42,7 +42,7 @@ def test_a_page_of_the_gallery_has_facts_arguments_and_an_episode(env_id: str) -
 
 
 def test_an_environment_without_an_answer_for_each_agent_is_played_by_one() -> None:
-    env = gallery.played("humaneval-v0")
+    env = gallery.play_demo("humaneval-v0")
     assert env.possible_agents == ["main_0"] and env.render().count("reward 2.10")
 
 

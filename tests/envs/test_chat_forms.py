@@ -16,7 +16,7 @@ from tools.quality.reading import (
     TASK_FORMS,
     block,
     is_class,
-    solved,
+    solve,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:the Hugging Face hub")
@@ -27,7 +27,7 @@ def environment(family):
     env = llm_decpomdp.make(family, num_turns=1, **FAMILIES[family])
     tasks = env.tasks.tasks
     return env, [
-        t for t in tasks[:: max(1, len(tasks) // 8)] if solved(env, t.task_id, FORMS["alone"])
+        t for t in tasks[:: max(1, len(tasks) // 8)] if solve(env, t.task_id, FORMS["alone"])
     ]
 
 
@@ -36,7 +36,7 @@ def environment(family):
 def test_a_reference_is_read_in_every_form(family, name):
     env, tasks = environment(family)
     for task in tasks[:2]:
-        assert solved(env, task.task_id, FORMS[name]), task.task_id
+        assert solve(env, task.task_id, FORMS[name]), task.task_id
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -44,7 +44,7 @@ def test_a_reference_is_read_in_every_form(family, name):
 def test_a_prompt_that_is_quoted_costs_nothing(family, name):
     env, tasks = environment(family)
     for task in tasks:
-        assert solved(env, task.task_id, TASK_FORMS[name](task)), task.task_id
+        assert solve(env, task.task_id, TASK_FORMS[name](task)), task.task_id
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -52,7 +52,7 @@ def test_a_prompt_that_is_quoted_costs_nothing(family, name):
 def test_a_function_may_be_bound_in_other_ways(family, name):
     env, tasks = environment(family)
     for task in [task for task in tasks if not is_class(task)][:2]:
-        assert solved(env, task.task_id, BINDINGS[name]), task.task_id
+        assert solve(env, task.task_id, BINDINGS[name]), task.task_id
 
 
 PROSE = st.text("abc XYZ'\"().,:;-*\n", max_size=60)
@@ -81,4 +81,4 @@ def test_a_fenced_reference_is_read_amid_reasoning_and_prose(
         text = f"<think>{before}</think>{before}\n{FORMS[name](code)}\n{behind}"
         return f"{text.rstrip()}\n\n{block(code)}{end}".replace("\n", newline)
 
-    assert solved(env, task.task_id, form)
+    assert solve(env, task.task_id, form)

@@ -9,7 +9,7 @@ from llm_decpomdp.envs.source_code.completion import FALLBACKS
 from llm_decpomdp.envs.source_code.extraction import TURN_ENDS
 from llm_decpomdp.interfaces import Episode
 from tests.support.processes import ROOT
-from tools.quality.reading import FAMILIES, block, with_bodies
+from tools.quality.reading import FAMILIES, block, fill_bodies
 
 pytestmark = pytest.mark.filterwarnings("ignore:the Hugging Face hub")
 
@@ -27,7 +27,7 @@ def test_infos_say_of_each_agent_how_its_answer_was_read(family):
         assert readings(info) == dict.fromkeys(keys, 0)
     last = env.possible_agents[-1]
     code = llm_decpomdp.answers(env).reference(last)
-    draft = with_bodies(code, "return None")
+    draft = fill_bodies(code, "return None")
     text = f"<think>Hm.</think>\ufeff{block(draft)}\n{block(code)}<|im_end|>\n"
     *_, infos = env.step({**dict.fromkeys(env.agents, ""), last: text})
     for info in infos.values():

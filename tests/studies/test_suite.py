@@ -13,7 +13,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from studies.hypotheses import suite
 from studies.hypotheses.__main__ import main
 from studies.hypotheses.suite import HYPOTHESES, declare
-from studies.hypotheses.verdicts import Finding, find
+from studies.hypotheses.verdicts import ClauseResult, find
 
 
 def test_every_hypothesis_has_an_id_of_its_own_and_several_seeds() -> None:
@@ -32,7 +32,7 @@ def test_a_measure_has_what_its_clauses_are_made_of_and_depends_on_its_seed_alon
     hypothesis: suite.Hypothesis,
 ) -> None:
     measures = hypothesis.measure(1000)
-    assert all(math.isfinite(clause.of(measures)) for clause in hypothesis.clauses)
+    assert all(math.isfinite(clause.evaluate(measures)) for clause in hypothesis.clauses)
     assert hypothesis.measure(1000) == measures
 
 
@@ -73,7 +73,7 @@ def test_the_command_measures_what_is_missing_and_tells_the_verdict(
     assert json.loads((tmp_path / "verdicts.json").read_text()) == [verdict]
 
 
-def find_all(name: str, folder: Path) -> list[Finding]:
+def find_all(name: str, folder: Path) -> list[ClauseResult]:
     """Judge a hypothesis's clauses each by itself."""
     (hypothesis,) = (h for h in HYPOTHESES if h.id == name)
     paths = [folder / f"{name}-seed-{seed}.json" for seed in hypothesis.seed_numbers]

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.agents.scripted import Constant
-from llm_decpomdp.benchmarks.audit.remarks import Remark
-from llm_decpomdp.benchmarks.audit.run import Audit, show
+from llm_decpomdp.benchmarks.audit.checks import Remark
+from llm_decpomdp.benchmarks.audit.run import Audit
 from llm_decpomdp.benchmarks.cli import episode
-from llm_decpomdp.benchmarks.cli.console import Line, exit_codes
+from llm_decpomdp.benchmarks.cli.check import show_audit
+from llm_decpomdp.benchmarks.cli.console import LogFormatter, exit_codes
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.registry import make
@@ -107,11 +108,11 @@ def test_errors_and_log_lines_send_nothing(capsys: pytest.CaptureFixture[str]) -
         raise RunError(f"the server answered {HOSTILE}")
     assert capsys.readouterr().err == f"error: the server answered {SHOWN}\n"
     record = logging.LogRecord("a", logging.WARNING, "", 0, "it said %s", (HOSTILE,), None)
-    assert Line().format(record) == f"warning: it said {SHOWN}"
+    assert LogFormatter().format(record) == f"warning: it said {SHOWN}"
 
 
 def test_the_table_of_an_audit_sends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     remark = Remark("reference", "list[int]", "", HOSTILE, fault=True)
-    show(Audit("mine-v0", word_tasks().describe(), 1, 1, 1, (remark,)))
+    show_audit(Audit("mine-v0", word_tasks().describe(), 1, 1, 1, (remark,)))
     shown = capsys.readouterr().out
     assert "list[int]" in shown and r"a\x1b]0;owned" in shown and not obeyed(shown)

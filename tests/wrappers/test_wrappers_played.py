@@ -12,7 +12,7 @@ from llm_decpomdp.algorithms.rollouts.collection import (
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.benchmarks.evaluation.play import at_once, sample_row
+from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, sample_row
 from tests.conftest import WORDS
 from tests.wrapper_cases import Counting, Greeting, Paying, Quoting, words
 
@@ -32,7 +32,10 @@ def trees(env, policy=None, size=2):
 
 def episodes(env, policy=None):
     team = dict.fromkeys(env.possible_agents, policy or Constant("no idea"))
-    return [sample_row(rollout, 0) for rollout in play_episodes(env, team, STARTS, act=at_once)]
+    return [
+        sample_row(rollout, 0)
+        for rollout in play_episodes(env, team, STARTS, act=act_simultaneously)
+    ]
 
 
 PLANS = pytest.mark.parametrize("plan", [chains, trees])

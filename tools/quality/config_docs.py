@@ -74,7 +74,7 @@ def _teams() -> str:
     return f"## Policies\n\n{inspect.cleandoc(str(teams.__doc__)).partition(chr(10))[2].strip()}\n"
 
 
-def documented(owner: type) -> dict[str, str]:
+def document(owner: type) -> dict[str, str]:
     """Return the texts below the fields of a dataclass, by the field's name, with the null of YAML."""
     return {name: text.replace("`None`", "`null`") for name, text in documentation(owner).items()}
 
@@ -88,11 +88,11 @@ def _overrides() -> str:
 def _section(name: str) -> str:
     owner: Any = Config.__dataclass_fields__[name].default_factory
     keys = (f"{name}.{field.name}" for field in fields(owner))
-    return f"## `{name}`\n\n{inspect.getdoc(owner)}\n\n{_keys(keys, documented(owner))}"
+    return f"## `{name}`\n\n{inspect.getdoc(owner)}\n\n{_keys(keys, document(owner))}"
 
 
 def _root() -> str:
-    return f"## Keys of no section\n\n{_keys(ROOT_KEYS, documented(Config))}"
+    return f"## Keys of no section\n\n{_keys(ROOT_KEYS, document(Config))}"
 
 
 def _keys(keys: Iterable[str], about: dict[str, str]) -> str:
@@ -104,7 +104,7 @@ def _keys(keys: Iterable[str], about: dict[str, str]) -> str:
 
 
 def _policies() -> str:
-    about = documented(PolicySpec)
+    about = document(PolicySpec)
     kinds = {**KINDS, "module:NAME": OWN}
     rows = []
     for field in fields(PolicySpec):

@@ -68,10 +68,10 @@ class Quality:
 def ours() -> list[ProgramSource]:
     """Return the problems that we wrote, not those of HumanEval that we only divided."""
     bundled = [source for source in bundled_sources() if not source.name.startswith("HumanEval/")]
-    return [*bundled, *starmap(_of_mbpp, enumerate(MBPP.bundled()))]
+    return [*bundled, *starmap(_mbpp_problem, enumerate(MBPP.bundled()))]
 
 
-def _of_mbpp(index: int, row: Row) -> ProgramSource:
+def _mbpp_problem(index: int, row: Row) -> ProgramSource:
     task = mbpp_task(index, row)
     code = task.references["main_0"]
     return ProgramSource(f"MBPP-like/{index}", task.prompt, code, task.entry_point, task.test)

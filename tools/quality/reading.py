@@ -32,7 +32,7 @@ def block(code: str, language: str = "python") -> str:
     return f"{FENCE}{language}\n{code.strip(chr(10))}\n{FENCE}\n"
 
 
-def with_bodies(code: str, body: str) -> str:
+def fill_bodies(code: str, body: str) -> str:
     """Return the top-level functions of code, all with the same body."""
     lines, result = code.split("\n"), []
     for node in ast.parse(code).body:
@@ -60,16 +60,16 @@ def statements(code: str) -> list[str]:
 DRAFT = "# first idea, which is wrong but longer\n" * 30 + "return None"
 
 
-def quoted(body: str, opening: str = "The task:\n") -> Form:
+def quote_bodies(body: str, opening: str = "The task:\n") -> Form:
     """Return the form that quotes the functions with another body before the answer."""
-    return lambda code: f"{opening}{block(with_bodies(code, body))}\nSolution:\n{block(code)}"
+    return lambda code: f"{opening}{block(fill_bodies(code, body))}\nSolution:\n{block(code)}"
 
 
 def thought(opening: str, closing: str) -> Form:
     """Return the form with a draft in reasoning."""
 
     def form(code: str) -> str:
-        return f"{opening}\nLet's try:\n{block(with_bodies(code, DRAFT))}It isn't right.\n{closing}\n{block(code)}"
+        return f"{opening}\nLet's try:\n{block(fill_bodies(code, DRAFT))}It isn't right.\n{closing}\n{block(code)}"
 
     return form
 
@@ -84,7 +84,7 @@ def after_fence(text: str) -> Form:
     return lambda code: block(code) + text
 
 
-def ended(markers: tuple[str, ...]) -> Form:
+def end_block(markers: tuple[str, ...]) -> Form:
     """Return the form in which markers end the turn, and a user's follows."""
     return lambda code: f"{code.rstrip()}{markers[0]}\n{markers[-1]}user\nx = (\n"
 
@@ -96,16 +96,16 @@ FORMS: dict[str, Form] = {
     "prose around bare code": lambda code: (
         f"Sure! Here's the code:\n\n{code}\nThis isn't hard (O(n))."
     ),
-    "quoted with pass": quoted("pass"),
-    "quoted with docstring": quoted('"""Do what is asked."""'),
-    "quoted with dots": quoted('"""Do it."""\n...'),
-    "quoted with raise": quoted("raise NotImplementedError('later')"),
-    "quoted with pass, then bare code": lambda code: block(with_bodies(code, "pass")) + "\n" + code,
+    "quoted with pass": quote_bodies("pass"),
+    "quoted with docstring": quote_bodies('"""Do what is asked."""'),
+    "quoted with dots": quote_bodies('"""Do it."""\n...'),
+    "quoted with raise": quote_bodies("raise NotImplementedError('later')"),
+    "quoted with pass, then bare code": lambda code: block(fill_bodies(code, "pass")) + "\n" + code,
     "stub after the code": lambda code: (
-        f"{block(code)}It fills:\n{block(with_bodies(code, 'pass'))}"
+        f"{block(code)}It fills:\n{block(fill_bodies(code, 'pass'))}"
     ),
-    "longer draft first": quoted(DRAFT, "First idea:\n"),
-    "draft in bare code": lambda code: f"{with_bodies(code, DRAFT)}\nThis isn't right:\n\n{code}",
+    "longer draft first": quote_bodies(DRAFT, "First idea:\n"),
+    "draft in bare code": lambda code: f"{fill_bodies(code, DRAFT)}\nThis isn't right:\n\n{code}",
     "draft in a think tag": thought("<think>", "</think>"),
     "draft in a thinking tag": thought("<thinking>", "</thinking>"),
     "draft in a reasoning tag": thought("<reasoning>", "</reasoning>"),
@@ -115,7 +115,7 @@ FORMS: dict[str, Form] = {
     "draft in the analysis of gpt-oss": thought(
         "<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"
     ),
-    "bare code after a draft": lambda code: f"<think>{with_bodies(code, DRAFT)}</think>\n\n{code}",
+    "bare code after a draft": lambda code: f"<think>{fill_bodies(code, DRAFT)}</think>\n\n{code}",
     "each statement in a block": lambda code: "\nThen:\n".join(map(block, statements(code))),
     "each statement amid prose": lambda code: "\n\nThis isn't all:\n\n".join(statements(code)),
     "one word after": after("\nDone"),
@@ -145,7 +145,7 @@ FORMS: dict[str, Form] = {
     "fence in a docstring": lambda code: block(f'"""Example:\n{FENCE}\nx\n{FENCE}\n"""\n{code}'),
     "answer tags": lambda code: f"<answer>\n{code}</answer>",
     "header of the turn": lambda code: f"<|im_start|>assistant\n{code}<|im_end|>",
-    **{f"turn of {family}": ended(markers) for family, markers in TURN_ENDS.items()},
+    **{f"turn of {family}": end_block(markers) for family, markers in TURN_ENDS.items()},
 }
 """Ways to write an answer, by name; each takes the code of a reference."""
 
@@ -163,7 +163,7 @@ def bound(form: Callable[[str, str], str]) -> Form:
     return bind
 
 
-def in_class(code: str) -> str:
+def place_in_class(code: str) -> str:
     """Return the last function of code as the method of a class `Solution`, the others before it."""
     *before, last = statements(code)
     node = ast.parse(last).body[0]
@@ -177,7 +177,7 @@ def in_class(code: str) -> str:
     )
 
 
-def in_block(header: str, end: str = "") -> Form:
+def place_in_block(header: str, end: str = "") -> Form:
     """Return the form in which code stands in a compound statement."""
     return lambda code: f"{header}\n{textwrap.indent(code, '    ')}{end}"
 
@@ -195,9 +195,9 @@ BINDINGS: dict[str, Form] = {
         lambda code, name: f"{code}\n\n{name}: object = lambda *a, **k: _{name}(*a, **k)"
     ),
     "tuple": bound(lambda code, name: f"{code}\n\n{name}, other = _{name}, 1"),
-    "in if": in_block("if True:"),
-    "in try": in_block("try:", "\nexcept ImportError:\n    pass\n"),
-    "class Solution": in_class,
+    "in if": place_in_block("if True:"),
+    "in try": place_in_block("try:", "\nexcept ImportError:\n    pass\n"),
+    "class Solution": place_in_class,
 }
 """Ways to define a function of several, by name."""
 
@@ -232,7 +232,7 @@ TASK_FORMS: dict[str, Callable[[Task], Form]] = {
 """Ways that quote the prompt, by name."""
 
 
-def solved(env: DecPOMDPEnv, task_id: str, form: Form) -> bool:
+def solve(env: DecPOMDPEnv, task_id: str, form: Form) -> bool:
     """Play the references of a task in a form; return whether the team earns full marks.
 
     An agent that has nothing to repair in a program with bugs submits its functions alone: after a draft of them
@@ -287,13 +287,13 @@ def main() -> None:
         env = make(family, num_turns=1, **kwargs)
         tasks = env.tasks.tasks
         ids = [task.task_id for task in tasks[:: max(1, len(tasks) // arguments.tasks)]]
-        ids = [task_id for task_id in ids if solved(env, task_id, FORMS["alone"])]
+        ids = [task_id for task_id in ids if solve(env, task_id, FORMS["alone"])]
         names = [*FORMS, *BINDINGS, *TASK_FORMS]
         begin, failures, games = time.perf_counter(), 0, 0
         for name in names:
             solvable = [env.tasks.find(task_id) for task_id in ids]
             fitting = [task for task in solvable if name not in BINDINGS or not is_class(task)]
-            count = sum(solved(env, task.task_id, form(name, task)) for task in fitting)
+            count = sum(solve(env, task.task_id, form(name, task)) for task in fitting)
             games += len(fitting)
             failures += len(fitting) - count
             if count < len(fitting) or arguments.all:

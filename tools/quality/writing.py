@@ -17,12 +17,13 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.audit.degenerate import Texts, imperfect, nonsense
-from llm_decpomdp.benchmarks.audit.remarks import REFERENCE
+from llm_decpomdp.benchmarks.audit.checks import REFERENCE
+from llm_decpomdp.benchmarks.audit.writing import Texts
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.writing import grounded_reward, reward
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.registry import make
+from tools.quality.nonsense import imperfect, nonsense
 
 GENRES = ("tldr", "arxiv")
 VERSIONS = {"v0": reward.MAX_REWARD, "v1": grounded_reward.MAX_REWARD}
@@ -33,7 +34,7 @@ GOAL = 0.95
 
 
 @dataclass(frozen=True)
-class Line:
+class RewardRow:
     """Rewards of one kind of text."""
 
     env: str
@@ -50,21 +51,23 @@ class Line:
 def compare(
     env: DecPOMDPEnv,
     seed: int = 0,
-    texts_of: Callable[[DecPOMDPEnv, int], Iterator[tuple[Task, dict[str, Texts]]]] = nonsense,
-) -> Iterator[Line]:
+    make_texts: Callable[[DecPOMDPEnv, int], Iterator[tuple[Task, dict[str, Texts]]]] = nonsense,
+) -> Iterator[RewardRow]:
     """Grade the references and the degenerate or imperfect texts of every row."""
     earned: dict[str, list[float]] = {}
-    for task, kinds in texts_of(env, seed):
+    for task, kinds in make_texts(env, seed):
         for kind, texts in kinds.items():
             earned.setdefault(kind, []).append(env.reward(task, texts).reward)
     for kind, rewards in earned.items():
         yield summarise(env.spec_id, kind, rewards, earned[REFERENCE])
 
 
-def summarise(env: str, kind: str, rewards: Sequence[float], references: Sequence[float]) -> Line:
+def summarise(
+    env: str, kind: str, rewards: Sequence[float], references: Sequence[float]
+) -> RewardRow:
     """Return the line of a kind of texts, row by row beside the references."""
     first = [best > reward for best, reward in zip(references, rewards, strict=True)]
-    return Line(
+    return RewardRow(
         env, kind, fmean(rewards), pstdev(rewards), min(rewards), max(rewards), fmean(first), len(first)
     )  # fmt: skip
 
@@ -85,7 +88,7 @@ def sample(
     return [dict(texts[start : start + team]) for start in range(0, len(texts), team)]
 
 
-def judge(env: DecPOMDPEnv, kind: str, samples: Sequence[dict[str, str]]) -> Line:
+def judge(env: DecPOMDPEnv, kind: str, samples: Sequence[dict[str, str]]) -> RewardRow:
     """Return the line of a model's samples."""
     tasks = env.tasks.tasks[: len(samples)]
     rewards = [env.reward(task, texts).reward for task, texts in zip(tasks, samples, strict=True)]
@@ -93,20 +96,20 @@ def judge(env: DecPOMDPEnv, kind: str, samples: Sequence[dict[str, str]]) -> Lin
     return summarise(env.spec_id, kind, rewards, references)
 
 
-def table(lines: Sequence[Line]) -> Iterator[str]:
+def table(lines: Sequence[RewardRow]) -> Iterator[str]:
     """Yield the lines of a table in Markdown."""
     yield "| texts | mean | sd | min | max | reference first | rows |"
     yield "|---|---|---|---|---|---|---|"
     for line in lines:
         first = "" if line.texts == REFERENCE else f"{line.reference_first:.0%}"
         yield (
-            f"| {line.texts} | {_shown(line.mean)} | {_shown(line.deviation)} | {_shown(line.least)} "
-            f"| {_shown(line.most)} "
+            f"| {line.texts} | {_format(line.mean)} | {_format(line.deviation)} | {_format(line.least)} "
+            f"| {_format(line.most)} "
             f"| {first} | {line.rows} |"
         )
 
 
-def _shown(value: float) -> str:
+def _format(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}"  # no -0.00
 
 
@@ -122,7 +125,7 @@ def main(
 ) -> None:
     """Print what every kind of text earns."""
     logging.basicConfig(format="%(message)s")
-    rewards: list[Line] = []
+    rewards: list[RewardRow] = []
     texts: dict[str, list[dict[str, str]]] = {}
     for genre in GENRES:
         if model is not None:

@@ -30,7 +30,7 @@ def page(env_id: str) -> str:
     Args:
         env_id: A registered id.
     """
-    env = played(env_id)
+    env = play_demo(env_id)
     about, arguments = _documentation(env_id)
     first, _, rest = about.partition("\n\n")
     return "\n\n".join(
@@ -45,7 +45,7 @@ def page(env_id: str) -> str:
     )
 
 
-def played(env_id: str) -> DecPOMDPEnv:
+def play_demo(env_id: str) -> DecPOMDPEnv:
     """Play an episode with the data's own answers, on data that need no network.
 
     Where the data have an answer for one agent alone, a single agent plays.

@@ -38,14 +38,14 @@ def source_pages(origins: Iterable[Path]) -> dict[str, str]:
     pages: dict[str, str] = {}
     while waiting:
         origin = waiting.pop()
-        for path in _linked(origin):
-            if DOCS not in path.parents and page_of(path) not in pages:
-                pages[page_of(path)] = _markdown(path)
+        for path in _link(origin):
+            if DOCS not in path.parents and find_page(path) not in pages:
+                pages[find_page(path)] = _markdown(path)
                 waiting.append(path)
     return pages
 
 
-def page_of(path: Path) -> str:
+def find_page(path: Path) -> str:
     """Return the path on the site of a file or folder of the checkout."""
     if DOCS in path.parents:
         return path.relative_to(DOCS).as_posix()
@@ -53,7 +53,7 @@ def page_of(path: Path) -> str:
     return str(name if path.suffix == ".md" else name.with_name(f"{name.name}.md"))
 
 
-def origin_of(uri: str) -> Path:
+def find_origin(uri: str) -> Path:
     """Return the file of the checkout that a page of the site shows; it may not exist."""
     return ROOT / uri.removeprefix("source/") if uri.startswith("source/") else DOCS / uri
 
@@ -65,18 +65,18 @@ def rewritten(markdown: str, uri: str) -> str:
         markdown: The text.
         uri: Path of the page on the site.
     """
-    folder = origin_of(uri).parent
+    folder = find_origin(uri).parent
 
-    def replaced(match: re.Match[str]) -> str:
+    def replace_link(match: re.Match[str]) -> str:
         path = (folder / match[1]).resolve()
         if ROOT not in path.parents or not path.exists() or DOCS / match[1] == path:
             return match[1]
-        return os.path.relpath(page_of(path), PurePosixPath(uri).parent)
+        return os.path.relpath(find_page(path), PurePosixPath(uri).parent)
 
-    return LINK.sub(replaced, markdown)
+    return LINK.sub(replace_link, markdown)
 
 
-def _linked(origin: Path) -> Iterator[Path]:
+def _link(origin: Path) -> Iterator[Path]:
     """Yield the files of the checkout that a Markdown file links to."""
     if origin.suffix != ".md":
         return

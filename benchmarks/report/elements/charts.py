@@ -17,10 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from markupsafe import Markup
 
 from llm_decpomdp.benchmarks.config.extras import installed
-from llm_decpomdp.benchmarks.evaluation.estimates import evaluated_after
-from llm_decpomdp.benchmarks.evaluation.experiments import Column, Experiment, Series
+from llm_decpomdp.benchmarks.evaluation.experiments import (
+    Experiment,
+    Series,
+    TaskColumn,
+    evaluated_after,
+)
 from llm_decpomdp.benchmarks.report.elements.page import plain, tag
 from llm_decpomdp.benchmarks.runs.results import component_names
 
@@ -52,6 +57,7 @@ PAPER = Palette(
     "#333333", "#dddddd", ("#0067a5", "#bd4a00", "#1a7a4c", "#8a3ffc", "#a8326e", "#6b6b00")
 )
 
+# Letters keep their size in a drawing, so a phone gets a narrower drawing instead of a smaller one.
 WIDTHS = {"wide-chart": 8.6, "narrow-chart": 4.6}
 """Inches (72 CSS pixels each) by the class of the drawing."""
 
@@ -103,7 +109,7 @@ def learning_curve(experiments: Sequence[Experiment]) -> Chart:
 
 def component_charts(experiments: Sequence[Experiment]) -> Chart:
     """Return small multiples on one scale: the points that each component of the reward earned."""
-    names, _ = components_of(experiments)
+    names, _ = component_lists(experiments)
 
     def columns(width: float) -> int:
         return min(len(names), 4 if width > 5 else 2)
@@ -126,12 +132,12 @@ def component_charts(experiments: Sequence[Experiment]) -> Chart:
     return Chart("components", label, draw, lambda width: max(1.6 * rows(width), 1.9))
 
 
-def components_of(experiments: Sequence[Experiment]) -> tuple[list[str], list[str]]:
+def component_lists(experiments: Sequence[Experiment]) -> tuple[list[str], list[str]]:
     """Return the components of the reward that ever counted, and those that are always zero."""
     return component_names([row for e in experiments for k in KINDS for row in e.rows(k)])
 
 
-def task_map(columns: Sequence[Column]) -> Chart:
+def task_map(columns: Sequence[TaskColumn]) -> Chart:
     """Return a heat map of tasks (down) and evaluations (across)."""
     names = list(dict.fromkeys(task for column in columns for task in column.rewards))
     labels = ["\n".join((*column.lines, column.title)) for column in columns]
@@ -152,6 +158,7 @@ def task_map(columns: Sequence[Column]) -> Chart:
 
 def window(updates: int) -> int:
     """Return the number of updates in the moving average: a tenth of all, between 3 and 20."""
+    # Below three updates nothing is smoothed, above twenty a curve lags behind.
     return int(np.clip(updates // 10, 3, 20))
 
 
@@ -233,11 +240,11 @@ def _evaluations(
     )
 
 
-def inline(chart: Chart) -> str:
+def inline(chart: Chart) -> Markup:
     """Return the figure as two `svg` elements, or a line that says why it is missing."""
     if installed("matplotlib") is None:
         return tag("p", f"{chart.label}: {UNDRAWN}", "note")
-    return "\n".join(_svg(chart, kind, width) for kind, width in WIDTHS.items())
+    return Markup("\n".join(_svg(chart, kind, width) for kind, width in WIDTHS.items()))
 
 
 def save(chart: Chart, folder: Path) -> None:
@@ -258,12 +265,14 @@ def _svg(chart: Chart, kind: str, width: float) -> str:
 
     figure = chart.figure(width, PLACEHOLDERS)
     buffer = io.StringIO()
+    # Dates and versions would make equal runs give different pages.
     nothing: dict[str, Any] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with mpl.rc_context(_style(PLACEHOLDERS)):
         figure.savefig(buffer, format="svg", metadata=nothing)
     text = buffer.getvalue()
     body = text[text.index(">", text.index("<svg")) + 1 :].strip()
     body = re.sub(r"<style.*?</style>|font-family: [^;]*;", "", body, flags=re.DOTALL)
+    # Two drawings on one page must not share ids.
     body = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{chart.name}-{kind}-", body)
     for placeholder, variable in VARIABLES.items():
         body = body.replace(placeholder, f"var({variable})")

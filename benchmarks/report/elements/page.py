@@ -1,7 +1,7 @@
-"""A self-contained HTML page, and the blocks that it is built of.
+"""A self-contained HTML page, and the blocks that it is built of (jinja2 templates beside this file).
 
-Blocks take plain text and escape it; only the arguments named `html` or `blocks` are markup. The page's
-policy forbids everything that would have to be fetched, and every script but the page's own.
+Plain strings are escaped; markup has the type `Markup`. The page's policy forbids everything that would have to be
+fetched, and every script but the page's own.
 """
 
 from __future__ import annotations
@@ -11,129 +11,118 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-HERE = files(__package__)
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup, escape
+
+HERE = Path(__file__).parent
 
 SCALE = 58
-"""Percent of the heat's colour at the highest value: text stays readable on it."""
+"""Percent of the heat's color at the highest value: text stays readable on it."""
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The head of a column in several lines, and in whole where the page is asked for more."""
+    """The head of a column in several lines, and the whole text as its title."""
 
     lines: tuple[str, ...]
     whole: str
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table with a class or a color."""
+
+    text: str
+    kind: str = ""
+    heat: int | None = None
+
+
+def _breakable(text: str) -> Markup:
+    return Markup(str(escape(text)).replace("_", "_<wbr>"))
+
+
+TEMPLATES = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=False)
+TEMPLATES.filters["breakable"] = _breakable
+
+
+def render(macro: str, *arguments: Any) -> Markup:
+    """Return the markup of a macro of `blocks.html`."""
+    module: Any = TEMPLATES.get_template("blocks.html").module
+    return Markup(getattr(module, macro)(*arguments))
+
+
 def page(title: str, blocks: Iterable[str]) -> str:
-    """Return the whole document."""
-    style = HERE.joinpath("page.css").read_text(encoding="utf-8")
-    script = "\n" + HERE.joinpath("page.js").read_text(encoding="utf-8")
+    """Return the whole document; blocks are markup."""
+    script = "\n" + (HERE / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>",
-            *blocks,
-            f"<script>{script}</script>\n</body>\n</html>\n",
-        ]
+    return TEMPLATES.get_template("page.html").render(
+        title=title,
+        policy=Markup(
+            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+        ),
+        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        blocks=map(Markup, blocks),
     )
 
 
-def tag(name: str, text: str, kind: str = "") -> str:
+def tag(name: str, text: str, kind: str = "") -> Markup:
     """Return an element that holds a text."""
-    return f"<{_opening(name, kind)}>{escape(text)}</{name}>"
+    return render("tag", name, text, kind)
 
 
-def _opening(name: str, kind: str) -> str:
-    return f'{name} class="{kind}"' if kind else name
-
-
-def prose(text: str, kind: str = "") -> str:
+def prose(text: str, kind: str = "") -> Markup:
     """Return a paragraph of a text in which `code` stands in such marks; papers of the arXiv become links."""
-    html = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    html = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
     paper = r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>'
-    return f"<{_opening('p', kind)}>{re.sub(r'arXiv ([0-9]{4}[.][0-9]{5})', paper, html)}</p>"
+    return tag("p", Markup(re.sub(r"arXiv ([0-9]{4}[.][0-9]{5})", paper, html)), kind)
 
 
-def box(name: str, blocks: Iterable[str], kind: str = "") -> str:
-    """Return an element that holds blocks."""
-    return f"<{_opening(name, kind)}>\n" + "\n".join(blocks) + f"\n</{name}>"
+def box(name: str, blocks: Iterable[str], kind: str = "") -> Markup:
+    """Return an element that holds blocks of markup."""
+    return render("box", name, list(map(Markup, blocks)), kind)
 
 
-def folded(summary: str, html: str, *, note: str = "") -> str:
+def details_block(summary: str, html: str, *, note: str = "") -> Markup:
     """Return a block behind its summary."""
-    head = f"<b>{escape(summary)}</b> {escape(note)}"
-    return f"<details><summary>{head}</summary>\n{html}\n</details>"
+    return render("details", summary, Markup(html), note)
 
 
-def listing(text: str) -> str:
+def listing(text: str) -> Markup:
     """Return code in a block that scrolls."""
-    # The parser drops one line end after <pre>, so one is given.
-    return f'<pre tabindex="0">\n{escape(text)}</pre>'
+    return render("listing", text)
 
 
-def link(text: str, **filters: object) -> str:
+def link(text: str, **filters: object) -> Markup:
     """Return a link to the transcripts that pass the filters."""
     query = "&".join(f"{key}={quote(str(value), safe='')}" for key, value in filters.items())
-    return f'<a href="#{escape(query)}">{escape(text)}</a>'
+    return Markup('<a href="#{}">{}</a>').format(query, text)
 
 
-def heat_cell(html: str, value: float, top: float) -> str:
-    """Return a cell of a table whose colour is the deeper, the nearer its value is to the highest."""
-    share = round(SCALE * max(value, 0.0) / top) if top > 0 else 0
-    return f'<td class="cell" style="--heat: {share}%">{html}</td>'
+def heat_cell(text: str, value: float, top: float) -> Cell:
+    """Return a cell whose color is the deeper, the nearer its value is to the highest."""
+    return Cell(text, "cell", round(SCALE * max(value, 0.0) / top) if top > 0 else 0)
 
 
-def definitions(items: Mapping[str, Any]) -> str:
+def definitions(items: Mapping[str, Any]) -> Markup:
     """Return a list of names and values, nested as they are."""
-    blocks = []
-    for name, value in items.items():
-        nested = isinstance(value, Mapping) and value
-        text = definitions(value) if nested else escape("none" if value is None else str(value))
-        blocks.append(f"<dt>{escape(str(name))}</dt><dd>{text}</dd>")
-    return box("dl", blocks)
+    return render("definitions", items)
 
 
-def table(name: str, head: Sequence[str | Heading], rows: Iterable[Sequence[str]]) -> str:
+def table(name: str, head: Sequence[str | Heading], rows: Iterable[Sequence[str | Cell]]) -> Markup:
     """Return a table whose first column names the rows; the page offers it as the file `<name>.csv`."""
-    cells = [
-        "".join([f'<th scope="row">{escape(row[0])}</th>', *(tag("td", c) for c in row[1:])])
-        for row in rows
-    ]
-    return table_of(name, head, cells)
+    return render("table", name, head, list(rows))
 
 
-def table_of_columns(name: str, columns: Mapping[str | Heading, Mapping[str, str]]) -> str:
+def table_of_columns(name: str, columns: Mapping[str | Heading, Mapping[str, str]]) -> Markup:
     """Return a table of columns by their heads, each with its cells by row; a dash stands where one has none."""
     keys = dict.fromkeys(key for column in columns.values() for key in column)
     rows = [(key, *(column.get(key, "—") for column in columns.values())) for key in keys]
     return table(name, ("", *columns), rows)
-
-
-def table_of(name: str, head: Sequence[str | Heading], html_rows: Iterable[str]) -> str:
-    """Return a table as `table` does, of rows whose cells are markup."""
-    titles = "".join(map(_title, head))
-    body = [f"<tr>{row}</tr>" for row in html_rows]
-    blocks = [f"<thead><tr>{titles}</tr></thead>", box("tbody", body)]
-    opening = f'<div class="scroll" tabindex="0"><table data-name="{escape(name)}">'
-    return opening + "\n".join(blocks) + "</table></div>"
-
-
-def _title(cell: str | Heading) -> str:
-    if isinstance(cell, str):
-        return f'<th scope="col">{escape(cell)}</th>'
-    lines = "<br>".join(escape(line).replace("_", "_<wbr>") for line in cell.lines)
-    return f'<th scope="col" title="{escape(cell.whole)}">{lines}</th>'
 
 
 def plain(name: str) -> str:

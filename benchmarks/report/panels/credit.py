@@ -1,4 +1,4 @@
-"""The panel of credit: shares of agents in the team's reward, from the files of `llm-decpomdp credit`."""
+"""The panel of credit: shares of agents in the team's reward, from the files of `llm-decpomdp analyze credit`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from llm_decpomdp.benchmarks.analysis.credit_summary import (
     lines,
     read,
 )
-from llm_decpomdp.benchmarks.evaluation.estimates import shown
-from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, format_estimate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
-from llm_decpomdp.benchmarks.report.elements.page import definitions, folded, table, tag
-from llm_decpomdp.benchmarks.report.panels.claims import beginning
+from llm_decpomdp.benchmarks.report.elements.page import definitions, details_block, table, tag
+from llm_decpomdp.benchmarks.report.panels.headline import beginning
 
 MEANINGS: Mapping[str, str] = {
     "shapley": "the agent's part of what the team earned beyond silence: parts add up",
@@ -47,7 +46,7 @@ def credit(experiments: Sequence[Experiment]) -> str:
         [
             tag("p", lead),
             table("credit", ["agent", *(TITLES[name] for name in names)], cells),
-            folded("What the columns say", definitions(meanings)),
+            details_block("What the columns say", definitions(meanings)),
         ]
     )
 
@@ -62,7 +61,7 @@ def _points(experiment: Experiment) -> Iterator[tuple[str, MeasurementPoint]]:
 
 
 def _when(point: MeasurementPoint, experiment: Experiment) -> list[str]:
-    if not experiment.trained:
+    if not experiment.has_training:
         return []
     if point.phase == "train":
         return [f"training, update {point.update}"]
@@ -71,12 +70,12 @@ def _when(point: MeasurementPoint, experiment: Experiment) -> list[str]:
 
 def _team(points: Sequence[tuple[str, MeasurementPoint]]) -> str:
     """Return the rewards of the teams, and those of silence, in words."""
-    parts = [
-        f"{title}: reward {shown(point.team['reward'])}, in silence {shown(point.team['silent'])}."
-        for title, point in points
-    ]
+    parts = []
+    for title, point in points:
+        reward, silent = (format_estimate(point.team[name]) for name in ("reward", "silent"))
+        parts.append(f"{title}: reward {reward}, in silence {silent}.")
     return " ".join(parts) if len(parts) < 4 else "In brackets: 95 % intervals over tasks."
 
 
 def _cell(estimate: Estimate | None) -> str:
-    return "—" if estimate is None else shown(estimate)
+    return "—" if estimate is None else format_estimate(estimate)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 
 from llm_decpomdp.benchmarks.analysis.crossplay import CrossPlay, Matrix, read
-from llm_decpomdp.benchmarks.evaluation.estimates import shown
-from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
-from llm_decpomdp.benchmarks.evaluation.measures import REWARD
-from llm_decpomdp.benchmarks.report.elements.page import box, heat_cell, link, table_of, tag
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, format_estimate
+from llm_decpomdp.benchmarks.evaluation.play import REWARD
+from llm_decpomdp.benchmarks.report.elements.page import Cell, box, heat_cell, link, table, tag
 
 WORDS = {REWARD: "reward", "pass@1": "pass@1", "tests_passed": "tests passed"}
 """Names of the measures of a cross-play."""
@@ -42,8 +40,9 @@ def _blocks(play: CrossPlay, folder: Path, numbers: Mapping[str, int]) -> Iterat
         yield box("div", [_table(play, measure, matrix, numbers)], "heat")
         yield tag(
             "p",
-            f"{name}: self-play {shown(matrix.self_play)}, cross-play {shown(matrix.cross_play)}; the "
-            f"difference is {shown(matrix.difference, sign=True)}, paired by run and task.",
+            f"{name}: self-play {format_estimate(matrix.self_play)}, cross-play "
+            f"{format_estimate(matrix.cross_play)}; the difference is "
+            f"{format_estimate(matrix.difference, sign=True)}, paired by run and task.",
         )
 
 
@@ -51,10 +50,11 @@ def _table(play: CrossPlay, measure: str, matrix: Matrix, numbers: Mapping[str, 
     top = max(estimate.value for columns in matrix.cells.values() for estimate in columns.values())
     rows = []
     for row, columns in matrix.cells.items():
-        cells = [f'<th scope="row">{escape(row)}</th>']
+        cells: list[str | Cell] = [row]
         for column, estimate in columns.items():
-            place = numbers.get(f"{row}+{column}")
-            text = escape(shown(estimate)) if place is None else link(shown(estimate), run=place)
-            cells.append(heat_cell(text, estimate.value, top))
-        rows.append("".join(cells))
-    return table_of(measure.replace("/", "_"), [WORDS[measure], *play.teams], rows)
+            place, text = numbers.get(f"{row}+{column}"), format_estimate(estimate)
+            cells.append(
+                heat_cell(text if place is None else link(text, run=place), estimate.value, top)
+            )
+        rows.append(cells)
+    return table(measure.replace("/", "_"), [WORDS[measure], *play.teams], rows)

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
-from llm_decpomdp.benchmarks.evaluation.estimates import over
-from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
+from markupsafe import Markup
+
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, interval_units
 from llm_decpomdp.benchmarks.report.elements.charts import (
     colours,
     component_charts,
-    components_of,
+    component_lists,
     inline,
     learning_curve,
     window,
 )
-from llm_decpomdp.benchmarks.report.elements.page import box, plain, tag
-from llm_decpomdp.benchmarks.report.panels.about import glossary
+from llm_decpomdp.benchmarks.report.elements.page import box, plain, render, tag
+from llm_decpomdp.benchmarks.report.panels.overview import glossary
 
 
 def learning(experiments: Sequence[Experiment]) -> str:
     """Draw the mean team reward, with a legend and an explanation; empty where nothing was trained."""
     if not any(experiment.rows("train") for experiment in experiments):
         return ""
-    caption = (
-        f"<figcaption>{_legend(experiments)}<br>{escape(_explanation(experiments))}</figcaption>"
-    )
-    return box("figure", [inline(learning_curve(experiments)), caption])
+    text = Markup("{}<br>{}").format(_legend(experiments), _explanation(experiments))
+    return box("figure", [inline(learning_curve(experiments)), tag("figcaption", text)])
 
 
 def components(experiments: Sequence[Experiment]) -> str:
     """Draw the points of each component; empty for environments without components."""
-    nonzero, zero = components_of(experiments)
+    nonzero, zero = component_lists(experiments)
     words = glossary(experiments, [*nonzero, *zero])
     if not nonzero:
         return f"{tag('p', 'No component ever counted.')}\n{words}" if words else ""
@@ -42,7 +40,7 @@ def components(experiments: Sequence[Experiment]) -> str:
     return f"{figure}\n{words}"
 
 
-def _legend(experiments: Sequence[Experiment]) -> str:
+def _legend(experiments: Sequence[Experiment]) -> Markup:
     if len(experiments) > 1:
         names = [experiment.name for experiment in experiments]
         series = [train for train, _ in colours(experiments)]
@@ -50,10 +48,7 @@ def _legend(experiments: Sequence[Experiment]) -> str:
         kinds = {"training": "train", "evaluation": "eval"}
         present = [name for name, kind in kinds.items() if experiments[0].rows(kind)]
         names, series = present, [list(kinds).index(name) for name in present]
-    return "".join(
-        f'<span class="key" style="--color: var(--series-{i + 1})">{escape(name)}</span>'
-        for name, i in zip(names, series, strict=True)
-    )
+    return render("legend", [(name, i + 1) for name, i in zip(names, series, strict=True)])
 
 
 def _explanation(experiments: Sequence[Experiment]) -> str:
@@ -69,5 +64,5 @@ def _explanation(experiments: Sequence[Experiment]) -> str:
         else:
             parts.append(f"Lines: {mean}.")
     if any(experiment.rows("eval") for experiment in experiments):
-        parts.append(f"Diamonds: evaluations, with 95 % intervals {over(experiments)}.")
+        parts.append(f"Diamonds: evaluations, with 95 % intervals {interval_units(experiments)}.")
     return " ".join(parts)

@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 from statistics import fmean
 
-from llm_decpomdp.benchmarks.evaluation.estimates import (
+from markupsafe import Markup
+
+from llm_decpomdp.benchmarks.evaluation.experiments import (
     NEEDED,
-    compared,
-    evaluated,
-    gained,
-    over,
+    Experiment,
+    compare_experiments,
+    evaluation_mean,
+    format_estimate,
+    headings,
+    interval_units,
+    mean_gain,
     seeds_needed,
-    shown,
 )
-from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, headings
-from llm_decpomdp.benchmarks.evaluation.statistics import Comparison, Estimate
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, MethodComparison
 from llm_decpomdp.benchmarks.report.elements.charts import window
 from llm_decpomdp.benchmarks.report.elements.page import (
     Heading,
-    folded,
+    details_block,
     link,
     plain,
     table,
     tag,
 )
-from llm_decpomdp.benchmarks.report.panels.about import out_of
-from llm_decpomdp.benchmarks.report.panels.claims import (
+from llm_decpomdp.benchmarks.report.panels.headline import (
     ENOUGH_TASKS,
     facts,
     headline,
     moment,
     parts,
-    solved,
+    solved_count,
     solved_sentence,
 )
+from llm_decpomdp.benchmarks.report.panels.overview import maximum_reward
 from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, pairs
 from llm_decpomdp.utils.text import number
 
@@ -55,14 +57,14 @@ def outcome(experiments: Sequence[Experiment]) -> str:
     experiment = experiments[0]
     if len(experiment.runs) > 1:
         return "\n".join(_over_seeds(experiment))
-    return "\n".join(_of_a_run(experiment))
+    return "\n".join(_one_run(experiment))
 
 
 def _intervals(experiments: Sequence[Experiment]) -> str:
-    return f"In brackets: 95 % intervals {over(experiments)}."
+    return f"In brackets: 95 % intervals {interval_units(experiments)}."
 
 
-def _of_a_run(experiment: Experiment) -> Iterator[str]:
+def _one_run(experiment: Experiment) -> Iterator[str]:
     (run,) = experiment.runs
     yield from _warm_start(run)
     if len(run.evaluations) > 1:
@@ -75,8 +77,8 @@ def _of_a_run(experiment: Experiment) -> Iterator[str]:
         return
     if run.evaluations:
         row = run.evaluations[0]
-        mean = f"mean team reward {shown(evaluated(experiment, 0))} over {_episodes(row)}. "
-        if not experiment.trained:
+        mean = f"mean team reward {format_estimate(evaluation_mean(experiment, 0))} over {_episodes(row)}. "
+        if not experiment.has_training:
             yield facts(experiment)
             yield tag("p", f"One evaluation, without training: {mean}{_intervals([experiment])}")
             return
@@ -94,8 +96,8 @@ def _warm_start(run: Results) -> Iterator[str]:
     if not run.lessons:
         return
     last = run.lessons[-1]
-    what = f"its own passes of {last['round']} rounds" if "round" in last else "given completions"
-    steps = f"The team first imitated {what}, in {last['step']} steps"
+    source = f"its own passes of {last['round']} rounds" if "round" in last else "given completions"
+    steps = f"The team first imitated {source}, in {last['step']} steps"
     if run.untrained and run.evaluations:
         before, after = run.untrained[0]["reward_mean"], run.evaluations[0]["reward_mean"]
         steps += (
@@ -113,12 +115,12 @@ def _over_seeds(experiment: Experiment) -> Iterator[str]:
         return
     yield tag("p", headline(experiment), "headline")
     yield facts(experiment)
-    runs, gain = len(experiment.runs), gained(experiment)
-    rose = sum(gained(Experiment("", (run,))).value > 0 for run in experiment.runs)
+    runs, gain = len(experiment.runs), mean_gain(experiment)
+    rose = sum(mean_gain(Experiment("", (run,))).value > 0 for run in experiment.runs)
     yield tag(
         "p",
-        f"Over {runs} seeds the mean team reward changed by {shown(gain, sign=True)}, measured task by task; it "
-        f"rose with {rose} of them. {_judgement(gain, runs)}",
+        f"Over {runs} seeds the mean team reward changed by {format_estimate(gain, sign=True)}, measured task by "
+        f"task; it rose with {rose} of them. {_judgement(gain, runs)}",
     )
     yield from _claims(experiment, [])
     yield _runs_table([experiment])
@@ -132,6 +134,7 @@ def _comparison(experiments: Sequence[Experiment]) -> Iterator[str]:
     """
     places = list(dict.fromkeys(map(_environment, experiments)))
     ranked, order = list(experiments), "the best first"
+    # Rewards of different environments have no common order.
     if len(places) == 1:
         ranked.sort(key=_last, reverse=True)
     else:
@@ -139,7 +142,9 @@ def _comparison(experiments: Sequence[Experiment]) -> Iterator[str]:
             f"not ranked: {' and '.join(places)} are different environments, whose highest "
             "rewards may differ, so the order is that of the command line"
         )
-    most = f" Rewards are out of {out_of(experiments)}." if out_of(experiments) else ""
+    most = (
+        f" Rewards are out of {maximum_reward(experiments)}." if maximum_reward(experiments) else ""
+    )
     yield tag("p", f"{len(experiments)} configurations, {order}.{most} {_intervals(experiments)}")
     first = experiments[0]
     against = Heading(("against", *headings(experiments)[first.name]), f"against {first.name}")
@@ -150,12 +155,12 @@ def _comparison(experiments: Sequence[Experiment]) -> Iterator[str]:
     yield table("summary", head, [[row.get(name, "—") for name in head] for row in rows])
     if "seeds needed" in head:
         yield tag("p", NEEDED, "small")
-    yield folded("Every run", _runs_table(experiments))
+    yield details_block("Every run", _runs_table(experiments))
 
 
 def _last(experiment: Experiment) -> float:
     """Return the mean reward of the last evaluation, less than any other where a run has none."""
-    return evaluated(experiment, -1).value if _all_have(experiment, 1) else float("-inf")
+    return evaluation_mean(experiment, -1).value if _all_have(experiment, 1) else float("-inf")
 
 
 def _cells(experiment: Experiment, first: Experiment, against: Heading) -> dict[str | Heading, str]:
@@ -165,21 +170,21 @@ def _cells(experiment: Experiment, first: Experiment, against: Heading) -> dict[
         "seeds": str(len(experiment.runs)),
     }
     if _all_have(experiment, 1):
-        cells["last evaluation"] = shown(evaluated(experiment, -1))
-        cells["solved"] = str(solved(experiment, -1) or "—")
-        if comparison := _compared(first, experiment):
-            cells[against] = shown(comparison.difference, sign=True)
+        cells["last evaluation"] = format_estimate(evaluation_mean(experiment, -1))
+        cells["solved"] = str(solved_count(experiment, -1) or "—")
+        if comparison := _compare_last(first, experiment):
+            cells[against] = format_estimate(comparison.difference, sign=True)
             cells["seeds needed"] = seeds_needed(comparison)
     if _all_have(experiment, 2):
-        cells["before"] = shown(evaluated(experiment, 0))
-        cells["gain"] = shown(gained(experiment), sign=True)
+        cells["before"] = format_estimate(evaluation_mean(experiment, 0))
+        cells["gain"] = format_estimate(mean_gain(experiment), sign=True)
     return cells
 
 
-def _compared(first: Experiment, experiment: Experiment) -> Comparison | None:
+def _compare_last(first: Experiment, experiment: Experiment) -> MethodComparison | None:
     """Compare the last evaluations of two configurations of one environment, where both have one."""
     same = experiment is not first and _environment(experiment) == _environment(first)
-    return compared(first, experiment) if same and _all_have(first, 1) else None
+    return compare_experiments(first, experiment) if same and _all_have(first, 1) else None
 
 
 def _environment(experiment: Experiment) -> str:
@@ -216,14 +221,14 @@ def _episodes(row: Row) -> str:
 def _verdict(experiment: Experiment) -> str:
     """Return the result of one run in plain words, with its uncertainty."""
     (run,) = experiment.runs
-    gain, last = gained(experiment), run.evaluations[-1]
-    before, after = (shown(evaluated(experiment, i)) for i in (0, -1))
+    gain, last = mean_gain(experiment), run.evaluations[-1]
+    before, after = (format_estimate(evaluation_mean(experiment, i)) for i in (0, -1))
     verb = "rose" if gain.value > 0 else "fell"
     way = f"{verb} from {before} to" if gain.value else "stayed at"
     text = f"The mean team reward {way} {after} over {_episodes(last)} on {_held_out(run)}. "
     if gain.low is None:
         return text + _judgement(gain, 1)
-    size = f"{shown(gain, sign=True)}, measured task by task"
+    size = f"{format_estimate(gain, sign=True)}, measured task by task"
     return f"{text}The difference is {size}. {_judgement(gain, 1)}"
 
 
@@ -231,7 +236,7 @@ def _claims(experiment: Experiment, notes: Sequence[str]) -> Iterator[str]:
     """Yield solved tasks, the part of the gain that is form, and the meaning of the intervals."""
     if claims := [text for text in (solved_sentence(experiment), parts(experiment)) if text]:
         yield tag("p", " ".join(claims))
-    if gained(experiment).low is not None:
+    if mean_gain(experiment).low is not None:
         yield tag("p", " ".join([_intervals([experiment]), *notes]), "small")
 
 
@@ -268,11 +273,17 @@ def _examples(run: Results) -> Iterator[str]:
     if len(pairs_) > 2:
         positions = {"Largest gain": 0, "median": len(pairs_) // 2, "smallest": -1}
         links = [
-            f"{escape(name)}: {link(pairs_[i].task, task=pairs_[i].task, phase='eval', compare=1)} "
-            f"({number(pairs_[i].before)} → {number(pairs_[i].after)})"
+            Markup("{}: {} ({} → {})").format(
+                name,
+                link(pair.task, task=pair.task, phase="eval", compare=1),
+                number(pair.before),
+                number(pair.after),
+            )
             for name, i in positions.items()
+            for pair in [pairs_[i]]
         ]
-        yield f'<p class="small">Read before and after side by side. {"; ".join(links)}.</p>'
+        text = Markup("Read before and after side by side. {}.").format(Markup("; ").join(links))
+        yield tag("p", text, "small")
 
 
 def _before_and_after(first: Row, last: Row) -> str:
@@ -292,7 +303,7 @@ def _before_and_after(first: Row, last: Row) -> str:
         for key, name in names.items()
     ]
     head = ("mean over the evaluation tasks", "before", "after", "change")
-    return folded("The parts of the reward in numbers", table("parts", head, rows))
+    return details_block("The parts of the reward in numbers", table("parts", head, rows))
 
 
 def _runs_table(experiments: Sequence[Experiment]) -> str:
@@ -303,9 +314,12 @@ def _runs_table(experiments: Sequence[Experiment]) -> str:
             seed = str(run.manifest.get("seed", "—"))
             cells = [run.path.name, seed, str(len(run.train)), "—", "—", "—"]
             if len(run.evaluations) > 1:
-                ends = (shown(evaluated(alone, 0)), shown(evaluated(alone, -1)))
-                cells[3:] = [*ends, shown(gained(alone), sign=True)]
+                ends = (
+                    format_estimate(evaluation_mean(alone, 0)),
+                    format_estimate(evaluation_mean(alone, -1)),
+                )
+                cells[3:] = [*ends, format_estimate(mean_gain(alone), sign=True)]
             elif run.evaluations:
-                cells[4] = shown(evaluated(alone, -1))
+                cells[4] = format_estimate(evaluation_mean(alone, -1))
             rows.append(tuple(cells))
     return table("runs", ("run", "seed", "updates", "before", "after", "gain"), rows)

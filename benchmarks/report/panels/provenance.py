@@ -9,7 +9,7 @@ from typing import Any
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.elements.page import (
     definitions,
-    folded,
+    details_block,
     listing,
     plain,
     table,
@@ -42,14 +42,14 @@ def data_table(run: Results) -> Iterator[str]:
     if data:
         yield tag("h3", "Data")
         keys = dict.fromkeys(key for about in data.values() for key in about)
-        rows = [(plain(k), *(_shown(about.get(k)) for about in data.values())) for k in keys]
+        rows = [(plain(k), *(_format_value(about.get(k)) for about in data.values())) for k in keys]
         yield table("data", ("", *data), rows)
         for key in keys:
             listed = {
                 f"{name}": about[key] for name, about in data.items() if _lists(about.get(key))
             }
             if listed:
-                yield folded(plain(key).capitalize(), definitions(listed))
+                yield details_block(plain(key).capitalize(), definitions(listed))
 
 
 def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
@@ -80,17 +80,17 @@ def details(run: Results) -> Iterator[str]:
     """Yield the configuration and the versions of a run or evaluation."""
     name = run.path.name
     if run.config_text:
-        yield folded("Configuration", listing(run.config_text), note=f"{name}/config.yaml")
+        yield details_block("Configuration", listing(run.config_text), note=f"{name}/config.yaml")
     rest = {key: value for key, value in run.manifest.items() if key not in SHOWN_ELSEWHERE}
     if rest:
-        yield folded("Versions and machine", definitions(rest), note=f"{name}/manifest.json")
+        yield details_block("Versions and machine", definitions(rest), note=f"{name}/manifest.json")
 
 
 def _lists(value: object) -> bool:
     return isinstance(value, Mapping) and bool(value)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from statistics import fmean
 
-from llm_decpomdp.benchmarks.evaluation.experiments import Column, Experiment, headings
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, TaskColumn, headings
 from llm_decpomdp.benchmarks.report.elements.page import (
+    Cell,
     Heading,
     box,
     heat_cell,
     link,
-    table_of,
+    table,
     tag,
 )
 from llm_decpomdp.benchmarks.runs.results import by_task, pairs
@@ -24,7 +24,7 @@ def tasks(experiments: Sequence[Experiment]) -> str:
     columns = rewards_by_task(experiments)
     if not columns:
         return ""
-    gains = gains_of(experiments)
+    gains = task_gains(experiments)
     names = list(dict.fromkeys(task for column in columns for task in column.rewards))
     names.sort(key=lambda task: -gains.get(task, 0.0))
     top = max((value for column in columns for value in column.rewards.values()), default=0.0)
@@ -33,13 +33,13 @@ def tasks(experiments: Sequence[Experiment]) -> str:
     return "\n".join(
         [
             tag("p", _lead(experiments, gains)),
-            box("div", [table_of("tasks", head, rows)], "heat"),
+            box("div", [table("tasks", head, rows)], "heat"),
             tag("p", "Choose a number to read what the agents wrote.", "small"),
         ]
     )
 
 
-def rewards_by_task(experiments: Sequence[Experiment]) -> list[Column]:
+def rewards_by_task(experiments: Sequence[Experiment]) -> list[TaskColumn]:
     """Return every evaluation of a single experiment, or the first and last of several."""
     if len(experiments) == 1:
         updates = experiments[0].series("eval", "reward_mean").updates
@@ -56,17 +56,17 @@ def _ends(updates: list[int]) -> list[int]:
     return updates if len(updates) < 3 else [updates[0], updates[-1]]
 
 
-def _column(experiment: Experiment, update: int, name: str, lines: tuple[str, ...]) -> Column:
-    return Column(name, lines, _title(experiment, update), update, _rewards(experiment, update))
+def _column(experiment: Experiment, update: int, name: str, lines: tuple[str, ...]) -> TaskColumn:
+    return TaskColumn(name, lines, _title(experiment, update), update, _rewards(experiment, update))
 
 
-def _heading(column: Column) -> str | Heading:
+def _heading(column: TaskColumn) -> str | Heading:
     if not column.experiment:
         return column.title
     return Heading((*column.lines, column.title), f"{column.experiment}: {column.title}")
 
 
-def gains_of(experiments: Sequence[Experiment]) -> dict[str, float]:
+def task_gains(experiments: Sequence[Experiment]) -> dict[str, float]:
     """Return the mean gain of each task over all runs that played it before and after training."""
     gains: dict[str, list[float]] = {}
     for experiment in experiments:
@@ -85,7 +85,7 @@ def _rewards(experiment: Experiment, update: int) -> dict[str, float]:
 
 
 def _title(experiment: Experiment, update: int) -> str:
-    if not experiment.trained:
+    if not experiment.has_training:
         return "evaluation"
     return "before" if update == 0 else f"update {update}"
 
@@ -100,15 +100,17 @@ def _lead(experiments: Sequence[Experiment], gains: dict[str, float]) -> str:
     return f"{text}, by falling gain: {rose} rose, {fell} fell, {len(gains) - rose - fell} stayed."
 
 
-def _row(task: str, columns: Sequence[Column], gain: float | None, top: float) -> str:
-    cells = [f'<th scope="row">{escape(task)}</th>']
+def _row(
+    task: str, columns: Sequence[TaskColumn], gain: float | None, top: float
+) -> list[str | Cell]:
+    cells: list[str | Cell] = [task]
     for column in columns:
         if (reward := column.rewards.get(task)) is None:
-            cells.append("<td></td>")
+            cells.append("")
             continue
         text = link(number(reward), task=task, phase="eval", update=column.update)
         cells.append(heat_cell(text, reward, top))
     if gain is not None:
         kind = "gain" if gain > 0 else "loss" if gain < 0 else ""
-        cells.append(tag("td", number(gain, sign=True), kind))
-    return "".join(cells)
+        cells.append(Cell(number(gain, sign=True), kind))
+    return cells

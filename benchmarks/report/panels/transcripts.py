@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
-from llm_decpomdp.benchmarks.report.elements.page import HERE
+from llm_decpomdp.benchmarks.report.elements.page import HERE, render
 from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task_name
 
 
@@ -26,12 +26,14 @@ def transcripts(experiments: Sequence[Experiment]) -> str:
             pack.add_run(run, experiment.name if len(experiments) > 1 else "")
     if not pack.episodes:
         return ""
-    return HERE.joinpath("transcripts.html").read_text(encoding="utf-8") + "".join(pack.blocks())
+    return (HERE / "transcripts.html").read_text(encoding="utf-8") + "".join(pack.blocks())
 
 
 class Pack:
     """Packed episodes of a page."""
 
+    # A chunk is unpacked within some milliseconds, and a page of thousands of episodes has some
+    # dozens.
     CHUNK = 300_000
     """Characters of JSON from which a new chunk is begun."""
 
@@ -65,18 +67,23 @@ class Pack:
             "episodes": self.episodes,
             "starts": self._starts,
         }
-        yield _block("index", json.dumps(index, separators=(",", ":")))
-        yield _block("shared", json.dumps(list(self._shared), separators=(",", ":")))
+        yield render("chunk", "index", _compress(json.dumps(index, separators=(",", ":"))))
+        yield render(
+            "chunk", "shared", _compress(json.dumps(list(self._shared), separators=(",", ":")))
+        )
         for number, text in enumerate(self._chunks):
-            yield f"{_element(f'chunk-{number}')}{text}</script>\n"
+            yield render("chunk", f"chunk-{number}", text)
 
     def _add(self, row: Row) -> None:
         if not self._texts:
             self._starts.append(len(self.episodes))
         task = self.tasks.setdefault(task_name(row), len(self.tasks))
-        groups = [[g["turn"], _rounded(g["rewards"]), _solved(g["infos"])] for g in row["groups"]]
+        groups = [
+            [g["turn"], _round(g["rewards"]), _solved_flags(g["infos"])] for g in row["groups"]
+        ]
         phase = 1 if row["phase"] == "eval" else 0
         self.episodes.append([len(self.runs) - 1, phase, row["update"], task, groups])
+        # Serialized now, so that only the text of one chunk is in memory.
         text = json.dumps(self._text(row), separators=(",", ":"))
         self._texts.append(text)
         self._size += len(text)
@@ -85,7 +92,7 @@ class Pack:
 
     def _close(self) -> None:
         if self._texts:
-            self._chunks.append(_packed(f"[{','.join(self._texts)}]"))
+            self._chunks.append(_compress(f"[{','.join(self._texts)}]"))
             self._texts, self._size = [], 0
 
     def _text(self, row: Row) -> Row:
@@ -139,24 +146,16 @@ class Pack:
         return self._shared.setdefault(text, len(self._shared))
 
 
-def _solved(infos: Sequence[Mapping[str, float]]) -> list[int] | None:
+def _solved_flags(infos: Sequence[Mapping[str, float]]) -> list[int] | None:
     """Return flags of the joint samples that solved the task; `None` where the environment has none."""
     if not infos or "solved" not in infos[0]:
         return None
     return [int(info["solved"]) for info in infos]
 
 
-def _rounded(values: Sequence[float]) -> list[float]:
+def _round(values: Sequence[float]) -> list[float]:
     return [round(value, 4) for value in values]
 
 
-def _block(name: str, text: str) -> str:
-    return f"{_element(name)}{_packed(text)}</script>\n"
-
-
-def _element(name: str) -> str:
-    return f'<script type="text/plain" id="data-{name}">'
-
-
-def _packed(text: str) -> str:
+def _compress(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()

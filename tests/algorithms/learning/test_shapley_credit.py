@@ -11,7 +11,7 @@ import pytest
 from llm_decpomdp.algorithms.learning.returns import advantages, mean, partner_returns
 from llm_decpomdp.algorithms.rollouts.joint import Pairing, align, common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group
-from llm_decpomdp.benchmarks.analysis.shapley import Coalition, orders, shapley
+from llm_decpomdp.benchmarks.analysis.credit import Coalition, orders, shapley
 from llm_decpomdp.policy import Completion
 
 G = 3

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
-from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.policy import Completion
 
 
@@ -90,7 +90,7 @@ def test_the_cost_is_that_of_the_rollout(length: int) -> None:
 )
 def test_a_stored_rollout_is_read_as_it_was(options: RolloutOptions) -> None:
     rollout = grow(options, length=2)
-    stored = rollout_of(json.loads(json.dumps(episode_row(rollout, 1, "train"))))
+    stored = read_rollout(json.loads(json.dumps(episode_row(rollout, 1, "train"))))
     assert stored.pooled == rollout.pooled
     assert [g.anchors for g in stored.groups] == [g.anchors for g in rollout.groups]
     assert [g.joint for g in stored.groups] == [g.joint for g in rollout.groups]

@@ -19,9 +19,9 @@ from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.analysis.credit import Credit, credits
 from llm_decpomdp.benchmarks.analysis.credit_summary import (
     MEASURES,
-    by_task,
     measurement_points,
     read,
+    task_means,
 )
 from llm_decpomdp.benchmarks.analysis.replay import Replayed, replay
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
@@ -233,8 +233,8 @@ def test_a_task_is_the_mean_over_groups_turns_and_episodes_each_counted_the_same
         one("t", 2, 1, 1, 1, 0.5),
         one("u", 3, 1, 1, 1, -1.0),
     ]
-    assert by_task(found, MEASURES["difference"]) == {"t": 2.0, "u": -1.0}
-    assert by_task(found, MEASURES["lazy"]) == {}
+    assert task_means(found, MEASURES["difference"]) == {"t": 2.0, "u": -1.0}
+    assert task_means(found, MEASURES["lazy"]) == {}
     (moment,) = measurement_points(found)
     assert moment.agents["a"]["difference"].value == 0.5
     assert "lazy" not in moment.agents["a"]
@@ -268,12 +268,12 @@ def test_a_run_is_told_from_its_evaluations_or_if_asked_from_its_training(
 ) -> None:
     run = run_of(tmp_path, "tree").path
     assert call("credit", str(run)) == 0
-    (evaluated,) = read(run)
-    assert (evaluated.phase, evaluated.tasks) == ("eval", 2)
+    (held_out,) = read(run)
+    assert (held_out.phase, held_out.tasks) == ("eval", 2)
     assert call("credit", str(run), "--phase", "train") == 0
     (trained,) = read(run, "train")
-    assert trained.phase == "train" and read(run) == [evaluated]
-    assert "choice" in trained.agents["aux_0"] and "choice" not in evaluated.agents["aux_0"]
+    assert trained.phase == "train" and read(run) == [held_out]
+    assert "choice" in trained.agents["aux_0"] and "choice" not in held_out.agents["aux_0"]
     capsys.readouterr()
     assert call("credit", str(run), "--phase", "test") == 2
     assert "phase" in capsys.readouterr().err

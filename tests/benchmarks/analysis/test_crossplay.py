@@ -14,13 +14,17 @@ from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, matrix, read
-from llm_decpomdp.benchmarks.analysis.crossplay_teams import load_teams, names_of
+from llm_decpomdp.benchmarks.analysis.crossplay import (
+    cross_play,
+    matrix,
+    read,
+)
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.evaluation.baselines import Setting
+from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
+from llm_decpomdp.benchmarks.evaluation.teams import load_teams, run_names
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
@@ -177,7 +181,7 @@ def test_adapters_of_several_saved_teams_share_one_base(tmp_path: Path, tiny_mod
     for seed in (0, 1):
         team = load_team(agents, {"aux": spec, "main": spec}, seed=seed)
         save_team(team, tmp_path / f"seed-{seed}", agents)
-    setting = Setting.of(load_config(overrides=["dataset.source=bundled"]))
+    setting = EvalConfig.from_config(load_config(overrides=["dataset.source=bundled"]))
     paths = {name: tmp_path / name for name in ("seed-0", "seed-1")}
     policies: list[Any] = [p for team in load_teams(paths, setting).values() for p in team.values()]
     assert len({id(policy.engine) for policy in policies}) == 1
@@ -202,7 +206,7 @@ def test_runs_with_checkpoints_alone_play_with_their_own_weights(
         "run": run / "checkpoints" / "update-000001",
         "other": state_file.parent,
     }
-    teams: Any = load_teams(paths, Setting.of(load_config(overrides=quick)))
+    teams: Any = load_teams(paths, EvalConfig.from_config(load_config(overrides=quick)))
     assert list(teams) == ["saved", "run", "other"]
     for agent, by in (("aux_0", 0.0), ("main_0", 1.0)):
         both = (teams[name][agent] for name in ("run", "other"))
@@ -212,8 +216,8 @@ def test_runs_with_checkpoints_alone_play_with_their_own_weights(
 
 def test_runs_of_the_same_name_get_names_of_their_own() -> None:
     runs = [Path("a/x"), Path("b/x"), Path("c/x-2"), Path("d/x")]
-    names = names_of(runs)
+    names = run_names(runs)
     assert names == ["x", "x-2", "x-2-2", "x-3"]
-    assert names_of([Path("a/0/run"), Path("a/1/run")]) == ["0", "1"]  # as of a suite
-    assert names_of([Path("a/0/run"), Path("b/0/run")]) == ["a", "b"]
-    assert names_of([Path("a/x"), Path("a/x")]) == ["x", "x-2"]
+    assert run_names([Path("a/0/run"), Path("a/1/run")]) == ["0", "1"]  # as of a suite
+    assert run_names([Path("a/0/run"), Path("b/0/run")]) == ["a", "b"]
+    assert run_names([Path("a/x"), Path("a/x")]) == ["x", "x-2"]

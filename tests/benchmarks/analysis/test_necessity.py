@@ -13,7 +13,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.analysis.necessity import necessity
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
+from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.registry import make
 
@@ -41,7 +41,7 @@ def evaluation(
     fingerprint: str = "f",
     tokens: float | None = None,
     turns: int = 1,
-) -> Evaluation:
+) -> EvaluationResult:
     """What an evaluation has found, in which samples that do not pass, pass half of the tests."""
     manifest: dict[str, Any] = {
         "identity": {
@@ -57,14 +57,16 @@ def evaluation(
     }
     if tokens is not None:
         values["tokens"] = dict.fromkeys(passes, (tokens, tokens))
-    return Evaluation(folder, manifest, values, {t: tuple(of) for t, of in passes.items()}, {})
+    return EvaluationResult(
+        folder, manifest, values, {t: tuple(of) for t, of in passes.items()}, {}
+    )
 
 
-def team(**options: Any) -> Evaluation:
+def team(**options: Any) -> EvaluationResult:
     return evaluation(TEAM, ["aux_0", "main_0"], **options)
 
 
-def single(passes: Passes = SINGLE, **options: Any) -> Evaluation:
+def single(passes: Passes = SINGLE, **options: Any) -> EvaluationResult:
     return evaluation(passes, ["main_0"], **options)
 
 
@@ -130,7 +132,7 @@ def test_a_single_agent_without_the_teams_tokens_is_not_matched() -> None:
     ],
 )
 def test_evaluations_that_do_not_belong_together_are_refused(
-    first: Evaluation, second: Evaluation, message: str
+    first: EvaluationResult, second: EvaluationResult, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         necessity(first, second)

@@ -14,11 +14,11 @@ from llm_decpomdp.agents.scripted import Constant, Gold
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.analysis import partners
 from llm_decpomdp.benchmarks.analysis.partners import (
-    called,
     exchange_in_turn,
     exchange_partners,
+    helper_call_share,
     read_partners,
-    solved,
+    solved_share,
     table,
 )
 from llm_decpomdp.benchmarks.cli.main import main
@@ -27,7 +27,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.benchmarks.report.panels import story as story_panel
+from llm_decpomdp.benchmarks.report.panels import cooperation_summary as story_panel
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder
@@ -68,8 +68,8 @@ def test_the_last_agent_stays_and_its_partners_are_exchanged(
     write_teams(run, tmp_path / "other", monkeypatch)
     found = exchange_partners(run, tmp_path / "other")
     assert list(found) == ["before", "after", "untrained", "another"]
-    assert [solved(found[case]).value for case in found] == [0.0, 0.5, 0.0, 0.0]
-    shares = [called(found[case]) for case in found]
+    assert [solved_share(found[case]).value for case in found] == [0.0, 0.5, 0.0, 0.0]
+    shares = [helper_call_share(found[case]) for case in found]
     assert [share.value for share in shares if share] == [0.0, 1.0, 0.0, 0.0]
     about = {case: found[case].manifest["identity"]["about"] for case in found}
     assert about["another"]["main_0"] == about["after"]["main_0"] != about["another"]["aux_0"]
@@ -88,7 +88,7 @@ def test_what_is_solved_counts_at_the_end_of_an_episode(tmp_path: Path) -> None:
     found = evaluate(
         env, gold, [Start(task_id="compose/5")], samples=1, folder=tmp_path / "gold", seed=0
     )
-    assert solved(found).value == 1.0  # though nothing is in the turn of messages
+    assert solved_share(found).value == 1.0  # though nothing is in the turn of messages
 
 
 def test_of_three_runs_each_is_lent_the_partners_of_the_next(
@@ -105,10 +105,10 @@ def test_of_three_runs_each_is_lent_the_partners_of_the_next(
     shutil.rmtree(stranger)
     shutil.copytree(tmp_path / "other-third", stranger)
     found = exchange_in_turn(runs)
-    assert [solved(e).value for e in found["after"]] == [0.5, 0.5, 0.5]
-    assert [solved(e).value for e in found["another"]] == [0.5, 0.0, 0.0]
-    assert solved(*found["another"]).value == pytest.approx(1 / 6)
-    assert solved(*found["after"]).units == 3
+    assert [solved_share(e).value for e in found["after"]] == [0.5, 0.5, 0.5]
+    assert [solved_share(e).value for e in found["another"]] == [0.5, 0.0, 0.0]
+    assert solved_share(*found["another"]).value == pytest.approx(1 / 6)
+    assert solved_share(*found["after"]).units == 3
     cells = [list(column.cells) for column in table(found).columns]
     assert cells[0][4:] == list(partners.DIFFERENCES)
     assert [str(cell).split()[0] for cell in cells[1][4:]] == ["0.500", "0.500", "0.333"]
@@ -135,8 +135,8 @@ def drawn_story(monkeypatch: pytest.MonkeyPatch, **run: Any) -> str:
         for case, value in values.items()
     }
     estimate = lambda e: Estimate(e.of, e.of - 0.05, e.of + 0.05, 32)  # noqa: E731
-    monkeypatch.setattr(story_panel, "solved", estimate)
-    monkeypatch.setattr(story_panel, "called", lambda evaluation: None)
+    monkeypatch.setattr(story_panel, "solved_share", estimate)
+    monkeypatch.setattr(story_panel, "helper_call_share", lambda evaluation: None)
     monkeypatch.setattr(story_panel, "_example", lambda *of: iter(()))
     scores = {0: [], **run.pop("scores", {})}
     at = lambda kind, update: scores[update]  # noqa: E731
@@ -160,7 +160,7 @@ def test_the_row_after_a_warm_start_says_what_was_imitated(
     monkeypatch: pytest.MonkeyPatch, source: str, words: str
 ) -> None:
     run = {"lessons": ({"step": 7},), "config_text": f"warm_start: {{source: {source}}}"}
-    score = lambda solved: SimpleNamespace(solved=solved, earned={"names_aux": 0.5})  # noqa: E731
+    score = lambda solved_share: SimpleNamespace(solved=solved_share, earned={"names_aux": 0.5})  # noqa: E731
     scores = [score(1.0)] * 8 + [score(0.0)] * 24
     page = drawn_story(monkeypatch, scores={0: scores}, **run)
     assert f"after 7 steps of imitating {words}<" in page and "<td>0.25 (" in page

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from llm_decpomdp.benchmarks.analysis.shapley import (
+from llm_decpomdp.benchmarks.analysis.credit import (
     DRAWN,
     Coalition,
     coalitions,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.audit.remarks import Remark
+from llm_decpomdp.benchmarks.audit.checks import Remark
 from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES

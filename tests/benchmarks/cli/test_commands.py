@@ -28,7 +28,7 @@ def test_help_and_the_list_load_nothing_heavy() -> None:
     python(
         "-c",
         "import sys\nfrom llm_decpomdp.benchmarks.cli.main import main\n"
-        "for line in ('--help', 'train --help', 'list'):\n"
+        "for line in ('--help', 'train --help', 'analyze --help', 'check --help', 'list'):\n"
         "    try:\n        main(line.split())\n    except SystemExit:\n        pass\n"
         "    heavy = {'torch', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules)\n"
         "    assert not heavy, (line, heavy)\n",
@@ -47,16 +47,19 @@ def test_packages_run_as_the_program(module: str, command: str) -> None:
 def test_help_begins_with_the_commands_to_start_with(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--help") == 0
     text = Text.from_ansi(capsys.readouterr().out).plain
-    panels = [text.index(name) for name in ("Start", "Train and measure", "After a run", "Data")]
+    panels = [text.index(name) for name in ("Start", "Train and measure", "After a run")]
     assert panels == sorted(panels)
+    assert "analyze" in text and "check" in text and "rescore" not in text
 
 
 @pytest.mark.parametrize(
     ("command", "usage"),
     [
-        ("crossplay", "crossplay [OPTIONS] RUN...\n"),
-        ("necessity", "necessity [OPTIONS] TEAM SINGLE\n"),
+        ("analyze crossplay", "analyze crossplay [OPTIONS] RUN...\n"),
+        ("analyze necessity", "analyze necessity [OPTIONS] TEAM SINGLE\n"),
         ("partners", "partners [OPTIONS] RUN...\n"),
+        ("check rewards", "check rewards [OPTIONS] FOLDER\n"),
+        ("rescore", "rescore [OPTIONS] FOLDER\n"),
         ("play", "play [OPTIONS] [env_id]\n"),
         ("eval", "eval [OPTIONS]\n"),
     ],
@@ -64,11 +67,18 @@ def test_help_begins_with_the_commands_to_start_with(capsys: pytest.CaptureFixtu
 def test_help_names_arguments_by_their_roles(
     command: str, usage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(command, "--help") == 0
+    assert call(*command.split(), "--help") == 0
     lines = Text.from_ansi(capsys.readouterr().out).plain.splitlines()
     text = "\n".join(line.strip() for line in lines)
     assert f"Usage: llm-decpomdp {usage}" in text
     assert "<list" not in text and "<bool>" not in text and "<path>" not in text
+
+
+def test_an_environment_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("check", "env", "probe-turns-v0") == 0
+    assert capsys.readouterr().out == "probe-turns-v0 keeps the contract of environments\n"
+    assert call("check", "env", "bugfix-v0", "--env-option", "source=nowhere.jsonl") == 2
+    assert "nowhere.jsonl" in capsys.readouterr().err
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

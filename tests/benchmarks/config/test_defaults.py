@@ -12,21 +12,17 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.loading import load_policy
-from llm_decpomdp.benchmarks.analysis.credit_folder import credit_folder
+from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
 from llm_decpomdp.benchmarks.analysis.crossplay import cross_play
 from llm_decpomdp.benchmarks.audit.run import audit
-from llm_decpomdp.benchmarks.cli import audit as audit_command
-from llm_decpomdp.benchmarks.cli import credit as credit_command
-from llm_decpomdp.benchmarks.cli import crossplay as crossplay_command
-from llm_decpomdp.benchmarks.cli import export as export_command
-from llm_decpomdp.benchmarks.cli import report as report_command
+from llm_decpomdp.benchmarks.cli import analyze, check, results
 from llm_decpomdp.benchmarks.cli.evaluate import eval_
 from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.request import Request
+from llm_decpomdp.benchmarks.evaluation.request import EvalRequest
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export
 from llm_decpomdp.benchmarks.report.document import report
@@ -101,14 +97,14 @@ def same(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("command", "function"),
     [
-        (eval_, Request),
+        (eval_, EvalRequest),
         (eval_, evaluate),
-        (crossplay_command.crossplay, Request),
-        (crossplay_command.crossplay, cross_play),
-        (credit_command.credit, credit_folder),
-        (audit_command.audit, audit),
-        (export_command.export, export),
-        (report_command.report, report),
+        (analyze.crossplay, EvalRequest),
+        (analyze.crossplay, cross_play),
+        (analyze.credit, credit_folder),
+        (check.data, audit),
+        (results.export, export),
+        (results.report, report),
     ],
 )
 def test_a_command_does_what_its_function_does(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import registry
-from llm_decpomdp.benchmarks.analysis.rescore import rescore
+from llm_decpomdp.benchmarks.analysis.regrade import regrade
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -113,7 +113,7 @@ def test_a_wrapper_with_an_id_is_trained_evaluated_and_graded_again(
     for name in ("first_train", "last_train", "first_eval", "last_eval"):
         assert 16.0 <= result.summary[name]["reward_mean"] <= 17.0
     assert result.folder.read_manifest()["environment"] == paid
-    assert rescore(result.folder.path).differences == ()
+    assert regrade(result.folder.path).differences == ()
 
 
 @pytest.mark.filterwarnings("ignore:Overriding environment")

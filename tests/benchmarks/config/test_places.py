@@ -16,10 +16,10 @@ from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.evaluation.request import Request, setting_of
+from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.runs.manifest import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
-from llm_decpomdp.benchmarks.suites.job import jobs_of
+from llm_decpomdp.benchmarks.suites.job import make_jobs
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from llm_decpomdp.utils.storage import RunFolder
 from tests.support.processes import ROOT
@@ -135,7 +135,9 @@ def test_paths_on_a_command_line_start_at_the_current_folder(
     config = load_config(find_config("demo"), items, {"model.name": "./tiny"})
     assert config.dataset.source == str(project / "data" / "mine.jsonl")
     assert config.model.name == config.policies["aux_0"]["name"] == str(project / "tiny")
-    options = setting_of(Request(env="humaneval-v0", env_options=["source=data/mine.jsonl"]))
+    options = resolve_request(
+        EvalRequest(env="humaneval-v0", env_options=["source=data/mine.jsonl"])
+    )
     assert options.env_options["source"] == str(project / "data" / "mine.jsonl")
 
 
@@ -147,7 +149,7 @@ def test_paths_in_a_suite_start_at_its_folder(project: Path) -> None:
         "  - {name: a, config: own.yaml, override: dataset.eval_split=all}\n"
         "  - {name: b, config: demo, override: dataset.eval_source=data/mine.jsonl}\n"
     )
-    one, other = jobs_of(load_suite(project / "suite.yaml"), project / "runs")
+    one, other = make_jobs(load_suite(project / "suite.yaml"), project / "runs")
     mine = str(project / "data" / "mine.jsonl")
     assert one.config.dataset.source == other.config.dataset.eval_source == mine
     assert len(other.config.make_eval_env().tasks) == 8
@@ -175,7 +177,7 @@ def test_a_stored_team_is_found_from_anywhere(
     stored = json.loads((result.folder.path / "final_model" / "team.json").read_text())
     assert {one["base_model"] for one in stored["policies"].values()} == {str(project / "tiny")}
     monkeypatch.chdir("/")
-    setting = setting_of(Request(team=result.folder.path))
+    setting = resolve_request(EvalRequest(team=result.folder.path))
     assert len(setting.make_env().tasks) == 2
 
 

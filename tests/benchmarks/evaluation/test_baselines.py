@@ -15,10 +15,10 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.baselines import (
     BASELINES,
-    Setting,
-    discussing,
+    EvalConfig,
+    act_after_discussion,
+    act_sequentially,
     find_baseline,
-    in_turn,
 )
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.train import train
@@ -46,11 +46,12 @@ class Numbered(Scripted):
 
 
 @pytest.fixture
-def setting(quick: list[str]) -> Setting:
+def setting(quick: list[str]) -> EvalConfig:
     """Two tasks of CoopHumanEval for two tiny models that sample four tokens."""
     config = load_config(overrides=[*quick, "env.num_turns=1", "output.report=false"])
     return replace(
-        Setting.of(config), env_options={**Setting.of(config).env_options, "split": "test[:2]"}
+        EvalConfig.from_config(config),
+        env_options={**EvalConfig.from_config(config).env_options, "split": "test[:2]"},
     )
 
 
@@ -60,7 +61,7 @@ def test_in_a_pipeline_later_agents_see_what_earlier_ones_wrote(
     env = make_word_env(num_turns=2)
     team = {"left_0": Numbered("left"), "right_0": Numbered("right")}
     starts = [Start(task_id="word/0"), Start(task_id="word/1")]
-    evaluate(env, team, starts, folder=tmp_path, act=in_turn)
+    evaluate(env, team, starts, folder=tmp_path, act=act_sequentially)
     first, second = (
         list(read_json_lines(tmp_path / "episodes.jsonl"))[n]["groups"] for n in (0, 1)
     )
@@ -81,7 +82,9 @@ def test_in_a_discussion_the_second_answers_are_played_and_both_are_paid_for(
 ) -> None:
     team = {"left_0": Numbered("left"), "right_0": Numbered("right")}
     start = Start(task_id="word/0")
-    found = evaluate(make_word_env(num_turns=1), team, [start], folder=tmp_path, act=discussing)
+    found = evaluate(
+        make_word_env(num_turns=1), team, [start], folder=tmp_path, act=act_after_discussion
+    )
     (row,) = read_json_lines(tmp_path / "episodes.jsonl")
     (group,) = row["groups"]
     assert group["completions"] == {"left_0": ["<left says 2>"], "right_0": ["<right says 2>"]}
@@ -93,7 +96,7 @@ def test_in_a_discussion_the_second_answers_are_played_and_both_are_paid_for(
     assert found.means("tokens") == {"word/0": 8.0}
 
 
-def test_gold_earns_full_marks_and_random_text_none(setting: Setting, tmp_path: Path) -> None:
+def test_gold_earns_full_marks_and_random_text_none(setting: EvalConfig, tmp_path: Path) -> None:
     rewards = {}
     for name in ("gold", "random"):
         one = find_baseline(name, setting).load()
@@ -107,7 +110,9 @@ def test_gold_earns_full_marks_and_random_text_none(setting: Setting, tmp_path: 
     "name",
     [name for name in BASELINES if name not in ("expert_edits", "gold", "random")],
 )
-def test_a_baseline_plays_the_configured_model(name: str, setting: Setting, tmp_path: Path) -> None:
+def test_a_baseline_plays_the_configured_model(
+    name: str, setting: EvalConfig, tmp_path: Path
+) -> None:
     one = find_baseline(name, setting).load()
     alone = name.startswith("single")
     assert one.env.possible_agents == (["main_0"] if alone else ["aux_0", "main_0"])
@@ -121,19 +126,19 @@ def test_a_baseline_plays_the_configured_model(name: str, setting: Setting, tmp_
     assert 0 < spent <= limit * len(one.team) * answers
 
 
-def test_a_matched_agent_has_the_tokens_of_a_team_of_any_size(setting: Setting) -> None:
+def test_a_matched_agent_has_the_tokens_of_a_team_of_any_size(setting: EvalConfig) -> None:
     three = replace(setting, env_options={**setting.env_options, "num_agents": 3})
     one = find_baseline("single_agent_matched", three).load()
     assert one.about["model"]["max_new_tokens"] == 12
 
 
-def test_a_matched_agent_has_the_tokens_of_messages_too(setting: Setting) -> None:
+def test_a_matched_agent_has_the_tokens_of_messages_too(setting: EvalConfig) -> None:
     talking = replace(setting, env_options={**setting.env_options, "channel": {"bandwidth": 8}})
     assert BASELINES["single_agent_matched"](talking).limits == {"main_0": 2 * 2 * 4}
     assert BASELINES["single_agent"](talking).limits == {"main_0": 4}
 
 
-def test_baselines_that_sample_in_another_way_are_others(setting: Setting) -> None:
+def test_baselines_that_sample_in_another_way_are_others(setting: EvalConfig) -> None:
     warmer = replace(setting.config, model=replace(setting.config.model, temperature=0.5))
     one, two = (
         find_baseline("naive_concatenation", replace(setting, config=config)).load().about
@@ -143,7 +148,9 @@ def test_baselines_that_sample_in_another_way_are_others(setting: Setting) -> No
     assert one == two
 
 
-def test_expert_edits_come_between_turns(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expert_edits_come_between_turns(
+    setting: EvalConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     asked = {**setting.env_options, "expert_model": "gpt-x", "num_turns": 1}
     one = find_baseline("expert_edits", replace(setting, env_options=asked)).load()
@@ -151,9 +158,9 @@ def test_expert_edits_come_between_turns(setting: Setting, monkeypatch: pytest.M
     assert one.env.spec_kwargs["external_mode"] == "expert_edits"
 
 
-def test_a_baseline_that_makes_no_sense_is_one_clear_error(setting: Setting) -> None:
+def test_a_baseline_that_makes_no_sense_is_one_clear_error(setting: EvalConfig) -> None:
     alone = replace(setting, env_options={**setting.env_options, "num_agents": 1})
-    probe = Setting(setting.config, "probe-rendezvous-v0", {})
+    probe = EvalConfig(setting.config, "probe-rendezvous-v0", {})
     larger = replace(setting, env_options={**setting.env_options, "num_agents": 3})
     for name, where, message in (
         ("sequential_pipeline", alone, "there is one agent"),
@@ -188,7 +195,7 @@ def test_a_baseline_that_makes_no_sense_is_refused_before_data_is_loaded(
     ],
 )
 def test_what_models_may_write_in_a_turn_is_known_before_they_are_loaded(
-    setting: Setting, name: str, limits: dict[str, int]
+    setting: EvalConfig, name: str, limits: dict[str, int]
 ) -> None:
     model = replace(setting.config.model, name="no such model", max_new_tokens=7)
     setting = replace(setting, config=replace(setting.config, model=model))

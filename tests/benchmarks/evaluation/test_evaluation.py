@@ -13,10 +13,14 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.scripted import Gold, Scripted
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.metrics import evaluation_metrics
-from llm_decpomdp.benchmarks.evaluation.measures import measures
-from llm_decpomdp.benchmarks.evaluation.play import rollout_of
-from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation
-from llm_decpomdp.benchmarks.evaluation.summary import overall, table
+from llm_decpomdp.benchmarks.evaluation.folder import (
+    EvaluationResult,
+    overall,
+    read_evaluation,
+    table,
+)
+from llm_decpomdp.benchmarks.evaluation.play import measures, read_rollout
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
@@ -37,7 +41,7 @@ class Guess(Scripted):
 
 
 @pytest.fixture
-def guessed(make_word_env: Make, tmp_path: Path) -> Evaluation:
+def guessed(make_word_env: Make, tmp_path: Path) -> EvaluationResult:
     """Six tasks of two turns, each played four times by two who guess."""
     env = make_word_env(num_turns=2)
     team = {"left_0": Guess(), "right_0": Guess()}
@@ -46,7 +50,9 @@ def guessed(make_word_env: Make, tmp_path: Path) -> Evaluation:
     )
 
 
-def test_a_row_is_that_of_a_runs_evaluation_with_its_sample_and_tokens(guessed: Evaluation) -> None:
+def test_a_row_is_that_of_a_runs_evaluation_with_its_sample_and_tokens(
+    guessed: EvaluationResult,
+) -> None:
     rows = rows_of(guessed.folder)
     assert len(rows) == 24
     assert [row["sample"] for row in rows] == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 6
@@ -62,8 +68,8 @@ def test_a_row_is_that_of_a_runs_evaluation_with_its_sample_and_tokens(guessed: 
     assert plain == {"update", "phase", "start", "groups", "stopped_early", "final"}
 
 
-def test_the_means_are_those_that_a_run_reports(guessed: Evaluation) -> None:
-    metrics = evaluation_metrics([rollout_of(row) for row in rows_of(guessed.folder)])
+def test_the_means_are_those_that_a_run_reports(guessed: EvaluationResult) -> None:
+    metrics = evaluation_metrics([read_rollout(row) for row in rows_of(guessed.folder)])
     found = overall(guessed)
     for name in (
         "reward_mean",
@@ -76,7 +82,7 @@ def test_the_means_are_those_that_a_run_reports(guessed: Evaluation) -> None:
     assert found["turn_1/reward_mean"].value == pytest.approx(metrics["turn_1/reward_mean"])
 
 
-def test_every_task_has_the_mean_of_its_samples(guessed: Evaluation) -> None:
+def test_every_task_has_the_mean_of_its_samples(guessed: EvaluationResult) -> None:
     by_task: dict[str, list[float]] = {}
     for row in rows_of(guessed.folder):
         by_task.setdefault(task_name(row), []).append(row["groups"][-1]["rewards"][0])
@@ -85,7 +91,7 @@ def test_every_task_has_the_mean_of_its_samples(guessed: Evaluation) -> None:
     assert means == {task: pytest.approx(sum(r) / 4) for task, r in by_task.items()}
 
 
-def test_pass_at_k_counts_the_samples_that_pass_all_tests(guessed: Evaluation) -> None:
+def test_pass_at_k_counts_the_samples_that_pass_all_tests(guessed: EvaluationResult) -> None:
     counts = {task: sum(flags) for task, flags in guessed.passes.items()}
     assert 0 < sum(counts.values()) < 24
     assert guessed.pass_at_k(1) == {task: pytest.approx(n / 4) for task, n in counts.items()}
@@ -94,7 +100,7 @@ def test_pass_at_k_counts_the_samples_that_pass_all_tests(guessed: Evaluation) -
     assert {task: tuple(map(bool, v)) for task, v in solved.items()} == guessed.passes
 
 
-def test_later_turns_are_measured_where_they_were_played(guessed: Evaluation) -> None:
+def test_later_turns_are_measured_where_they_were_played(guessed: EvaluationResult) -> None:
     rows = [row for row in rows_of(guessed.folder) if len(row["groups"]) == 2]
     assert 0 < len(rows) <= 24
     values = [v for of_task in guessed.values["turn_2/improvement"].values() for v in of_task]
@@ -104,7 +110,7 @@ def test_later_turns_are_measured_where_they_were_played(guessed: Evaluation) ->
     assert turns.count(2.0) == len(rows)
 
 
-def test_the_folder_tells_everything_that_the_evaluation_found(guessed: Evaluation) -> None:
+def test_the_folder_tells_everything_that_the_evaluation_found(guessed: EvaluationResult) -> None:
     folder = guessed.folder
     assert read_evaluation(folder) == guessed
     summary = json.loads((folder / "summary.json").read_text())
@@ -126,9 +132,9 @@ def test_the_folder_tells_everything_that_the_evaluation_found(guessed: Evaluati
 
 
 def test_the_table_shows_turns_only_where_there_are_several(
-    guessed: Evaluation, make_word_env: Make, tmp_path: Path
+    guessed: EvaluationResult, make_word_env: Make, tmp_path: Path
 ) -> None:
-    def shown(found: Evaluation) -> list[str]:
+    def shown(found: EvaluationResult) -> list[str]:
         return [str(cell) for cell in table(found).columns[0].cells]
 
     assert {"last/reward_mean", "turn_2/improvement", "pass@1"} <= set(shown(guessed))

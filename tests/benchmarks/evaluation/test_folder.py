@@ -13,7 +13,8 @@ from llm_decpomdp.agents.scripted import Constant, Gold, RandomText
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation import run
-from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation
+from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult, read_evaluation
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import FolderInUse, read_json_lines
@@ -42,7 +43,7 @@ def test_a_stopped_evaluation_goes_on_as_if_it_had_not_stopped(
 ) -> None:
     env, folders = make_word_env(num_turns=2), [tmp_path / "whole", tmp_path / "stopped"]
 
-    def run(folder: Path, team: Any) -> Evaluation:
+    def run(folder: Path, team: Any) -> EvaluationResult:
         return evaluate(env, team, starts_of(env), samples=3, folder=folder, seed=5, at_a_time=4)
 
     whole = run(folders[0], {"left_0": RandomText(), "right_0": RandomText()})
@@ -63,7 +64,7 @@ def test_what_is_there_is_not_played_again_and_more_samples_are_added(
 ) -> None:
     env = make_word_env()
 
-    def run(samples: int, left: int) -> Evaluation:
+    def run(samples: int, left: int) -> EvaluationResult:
         team = {"left_0": RandomText(), "right_0": Stopping(left)}
         return evaluate(env, team, starts_of(env), samples=samples, folder=tmp_path / "e")
 
@@ -121,7 +122,7 @@ def test_each_episode_counts_once_and_half_of_the_tasks_are_not_all(
 ) -> None:
     env, path = make_word_env(), tmp_path / "episodes.jsonl"
 
-    def play() -> Evaluation:
+    def play() -> EvaluationResult:
         team = {"left_0": RandomText(), "right_0": RandomText()}
         return evaluate(env, team, starts_of(env), samples=2, folder=tmp_path, at_a_time=2)
 

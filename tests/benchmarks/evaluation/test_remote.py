@@ -17,8 +17,8 @@ from llm_decpomdp.agents.scripted import RandomText
 from llm_decpomdp.benchmarks.cli import evaluate as commands
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.evaluation import baselines
-from llm_decpomdp.benchmarks.evaluation.run import Evaluation, evaluate, read_evaluation
-from llm_decpomdp.benchmarks.evaluation.summary import table
+from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult, read_evaluation, table
+from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
 from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.chat_server import ChatServer
@@ -48,11 +48,13 @@ def fails_on(part: str) -> Callable[[dict[str, Any]], int]:
 
 
 @pytest.fixture
-def play(make_word_env: Make, server: ChatServer, tmp_path: Path) -> Callable[..., Evaluation]:
+def play(
+    make_word_env: Make, server: ChatServer, tmp_path: Path
+) -> Callable[..., EvaluationResult]:
     """Evaluates two agents that share an endpoint, on six tasks of two turns."""
     env = make_word_env(num_turns=2)
 
-    def playing(folder: str = "e", **options: Any) -> Evaluation:
+    def playing(folder: str = "e", **options: Any) -> EvaluationResult:
         policy = Endpoint("m", server.url, max_retries=0, max_parallel=3)
         team = {"left_0": policy, "right_0": policy}
         return evaluate(env, team, starts_of(env), folder=tmp_path / folder, **options)
@@ -61,7 +63,7 @@ def play(make_word_env: Make, server: ChatServer, tmp_path: Path) -> Callable[..
 
 
 def test_a_failed_request_throws_no_other_answer_away(
-    play: Callable[..., Evaluation], server: ChatServer, tmp_path: Path
+    play: Callable[..., EvaluationResult], server: ChatServer, tmp_path: Path
 ) -> None:
     server.fails = fails_on(CEDAR)
     with pytest.raises(EndpointError, match="404"):
@@ -78,7 +80,7 @@ def test_a_failed_request_throws_no_other_answer_away(
 
 
 def test_a_failed_episode_is_skipped_counted_and_tried_again(
-    play: Callable[..., Evaluation], server: ChatServer, tmp_path: Path
+    play: Callable[..., EvaluationResult], server: ChatServer, tmp_path: Path
 ) -> None:
     server.fails = fails_on(CEDAR)
     found = play(samples=2, on_error="skip", k=[2])
@@ -95,7 +97,7 @@ def test_a_failed_episode_is_skipped_counted_and_tried_again(
 
 
 def test_tasks_with_too_few_samples_have_no_pass_at_k(
-    play: Callable[..., Evaluation], server: ChatServer
+    play: Callable[..., EvaluationResult], server: ChatServer
 ) -> None:
     play()
     server.fails = fails_on(CEDAR)
@@ -104,7 +106,7 @@ def test_tasks_with_too_few_samples_have_no_pass_at_k(
 
 
 def test_an_evaluation_of_which_nothing_is_left_is_an_error(
-    play: Callable[..., Evaluation], server: ChatServer
+    play: Callable[..., EvaluationResult], server: ChatServer
 ) -> None:
     server.fails = lambda request: 404
     with pytest.raises(RunError, match=r"all 6 episodes failed: .*404"):
@@ -112,7 +114,7 @@ def test_an_evaluation_of_which_nothing_is_left_is_an_error(
 
 
 def test_an_episode_is_kept_as_it_ends_while_another_hangs(
-    play: Callable[..., Evaluation], server: ChatServer, tmp_path: Path
+    play: Callable[..., EvaluationResult], server: ChatServer, tmp_path: Path
 ) -> None:
     server.hangs = {CEDAR}
     playing = threading.Thread(target=play, daemon=True)
@@ -126,7 +128,7 @@ def test_an_episode_is_kept_as_it_ends_while_another_hangs(
 
 
 def test_equal_seeds_ask_the_same_whatever_is_there_already(
-    play: Callable[..., Evaluation], server: ChatServer, tmp_path: Path
+    play: Callable[..., EvaluationResult], server: ChatServer, tmp_path: Path
 ) -> None:
     play("whole", samples=2)
     server.fails = fails_on(CEDAR)
@@ -153,7 +155,7 @@ def test_a_policy_of_this_process_plays_beside_an_endpoint(
 
 
 def test_tokens_and_refusals_are_measured(
-    play: Callable[..., Evaluation], server: ChatServer
+    play: Callable[..., EvaluationResult], server: ChatServer
 ) -> None:
     server.usage = {"prompt_tokens": 50, "completion_tokens": 4, "total_tokens": 54}
     found = play()

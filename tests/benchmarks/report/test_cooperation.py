@@ -12,7 +12,7 @@ from llm_decpomdp.agents.scripted import Constant, Gold
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.analysis import credit_summary
 from llm_decpomdp.benchmarks.analysis.credit import Credit
-from llm_decpomdp.benchmarks.analysis.credit_folder import credit_folder
+from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
 from llm_decpomdp.benchmarks.analysis.crossplay import cross_play
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.results import stored_rows
@@ -68,8 +68,8 @@ def test_of_a_training_the_first_and_the_last_evaluation_are_shown(tmp_path: Pat
         Credit(**place, **numbers, **rest, update=update, agent="aux_0", reward=float(update))
         for update in (0, 3, 6)
     ]
-    evaluated = [row for _, row in stored_rows(run.episodes) if row["phase"] == "eval"]
-    credit_summary.write(tmp_path, credits, {"episodes": len(evaluated)})
+    stored_evaluation = [row for _, row in stored_rows(run.episodes) if row["phase"] == "eval"]
+    credit_summary.write(tmp_path, credits, {"episodes": len(stored_evaluation)})
     text = words(run)
     name = tmp_path.name
     assert f"{name}, before training: aux_0 0.00 0.00 — {name}, after update 6: aux_0" in text

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.evaluation.estimates import gained
-from llm_decpomdp.benchmarks.evaluation.experiments import experiments
+from llm_decpomdp.benchmarks.evaluation.experiments import experiments, mean_gain
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
-from llm_decpomdp.benchmarks.report.panels.claims import significant
+from llm_decpomdp.benchmarks.report.panels.headline import significant
 from llm_decpomdp.benchmarks.runs.results import pairs, read_results
 from llm_decpomdp.utils.storage import RunFolder, append_json_line
 from tests.benchmarks.report_runs import (
@@ -41,7 +40,7 @@ def folder(tmp_path: Path) -> RunFolder:
 def gain_of(folder: RunFolder) -> tuple[Estimate, int]:
     """The gain of a run, and the number of its runs."""
     (experiment,) = experiments([read_results(folder)])
-    return gained(experiment), len(experiment.runs)
+    return mean_gain(experiment), len(experiment.runs)
 
 
 class Tags(HTMLParser):

@@ -43,8 +43,8 @@ def test_a_run_compares_with_a_saved_team_and_goes_on_where_it_stopped(
     first = [*settings, "output.name=first", "algorithm.max_updates=1"]
     assert call("train", "--config", "demo", "--override", *first) == 0
     monkeypatch.chdir(tmp_path)
-    compared = [*settings, *PAIRS, "algorithm.comparator=first/final_model"]
-    line = ["train", "--config", "demo", "--override", *compared]
+    options = [*settings, *PAIRS, "algorithm.comparator=first/final_model"]
+    line = ["train", "--config", "demo", "--override", *options]
     capsys.readouterr()
     assert call(*line, "--dry-run") == 0
     twice = capsys.readouterr().out

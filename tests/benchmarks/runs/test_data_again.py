@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.analysis.credit_folder import credit_folder
-from llm_decpomdp.benchmarks.analysis.rescore import rescore
-from llm_decpomdp.benchmarks.analysis.stored import stored
+from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
+from llm_decpomdp.benchmarks.analysis.regrade import regrade
+from llm_decpomdp.benchmarks.analysis.replay import open_episodes
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
-from llm_decpomdp.benchmarks.evaluation.request import Request, evaluate_team
+from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team
 from llm_decpomdp.benchmarks.runs.manifest import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
@@ -79,7 +79,7 @@ def test_a_run_goes_on_and_is_graded_again_with_the_commit_it_began_with(
     for env in load_envs(load_stored_config(run / "config.yaml"), before):
         assert env.tasks.revision == OLD
     resume(run)
-    assert rescore(run).lines()[1:] == [
+    assert regrade(run).lines()[1:] == [
         "all agree: rewards, components, numbers, tests and prompts"
     ]
     credit_folder(run)
@@ -91,23 +91,25 @@ def test_an_evaluation_is_graded_again_with_the_commit_it_was_played_on(
 ) -> None:
     items = ["dataset.source=hub", "dataset.eval_split=test[:2]", "env.num_turns=1"]
     folder = tmp_path / "e"
-    evaluate_team(Request(overrides=[*quick, *items], baseline="random", output=folder))
+    evaluate_team(EvalRequest(overrides=[*quick, *items], baseline="random", output=folder))
     hub["main"] = NEW
-    assert stored(folder).changes_of_data() == []
-    assert not rescore(folder).differences
+    assert open_episodes(folder).changes_of_data() == []
+    assert not regrade(folder).differences
 
 
 def test_a_team_that_plays_other_data_than_its_run_did_is_warned_of(
     run: Path, hub: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    evaluate_team(Request(team=run, output=tmp_path / "now"))
+    evaluate_team(EvalRequest(team=run, output=tmp_path / "now"))
     (told,) = [one.getMessage() for one in caplog.records if "differ" in one.getMessage()]
     for part in (OLD, NEW, f"dataset.source=hub@{OLD} takes what it was", str(run)):
         assert part in told
     caplog.clear()
-    pinned = Request(team=run, overrides=[f"dataset.source=hub@{OLD}"], output=tmp_path / "then")
+    pinned = EvalRequest(
+        team=run, overrides=[f"dataset.source=hub@{OLD}"], output=tmp_path / "then"
+    )
     evaluate_team(pinned)
-    evaluate_team(Request(team=run, split="test[:1]", output=tmp_path / "other"))
+    evaluate_team(EvalRequest(team=run, split="test[:1]", output=tmp_path / "other"))
     assert not [one for one in caplog.records if "differ" in one.getMessage()]
 
 
@@ -121,7 +123,7 @@ def test_a_file_that_was_changed_is_told_of(quick: list[str], tmp_path: Path) ->
     write(2)
     with pytest.raises(ConfigError, match=r"cannot go on: the train data differ: 2 rows of coop"):
         resume(run)
-    changes = rescore(run).data
+    changes = regrade(run).data
     assert [change.partition(":")[0] for change in changes] == [
         "the train data differ",
         "the eval data differ",

@@ -14,17 +14,20 @@ from llm_decpomdp.agents import Gold
 from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.benchmarks.analysis.crossplay_teams import load_teams
+from llm_decpomdp.benchmarks.cli.suite_job import work
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.config.plugins import origins
-from llm_decpomdp.benchmarks.evaluation.baselines import Setting, baseline_of, find_baseline
-from llm_decpomdp.benchmarks.evaluation.teams import of_folder
+from llm_decpomdp.benchmarks.evaluation.baselines import (
+    EvalConfig,
+    find_baseline,
+    find_baseline_name,
+)
+from llm_decpomdp.benchmarks.evaluation.teams import load_stored_team, load_teams
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
-from llm_decpomdp.benchmarks.suites.job import jobs_of
+from llm_decpomdp.benchmarks.suites.job import make_jobs
 from llm_decpomdp.benchmarks.suites.suite import load_suite
-from llm_decpomdp.benchmarks.suites.work import work
 from llm_decpomdp.plugins import plugins
 from tests.support.commands import call
 from tests.support.packages import looked_up_anew, write_example, write_package
@@ -109,11 +112,11 @@ def test_a_saved_team_runs_no_code_that_its_reader_does_not_name(
         load_saved_team(folder)
     assert load_saved_team(folder, allow_code=[code])["player_0"].act("one two three") == "one two"
     names = ["team={player_0: p, player_1: learner}", f"policies={{p: {{kind: '{code}'}}}}"]
-    stranger = Setting.of(load_config(None, ["env.id=probe-turns-v0"]))
-    reader = Setting.of(load_config(None, ["env.id=probe-turns-v0", *names]))
+    stranger = EvalConfig.from_config(load_config(None, ["env.id=probe-turns-v0"]))
+    reader = EvalConfig.from_config(load_config(None, ["env.id=probe-turns-v0", *names]))
     paths = {"a": folder}
-    assert set(of_folder(folder, reader).team) == set(load_teams(paths, reader)["a"])
-    for load in (lambda: of_folder(folder, stranger), lambda: load_teams(paths, stranger)):
+    assert set(load_stored_team(folder, reader).team) == set(load_teams(paths, reader)["a"])
+    for load in (lambda: load_stored_team(folder, stranger), lambda: load_teams(paths, stranger)):
         with pytest.raises(ValueError, match="is code"):
             load()
 
@@ -183,7 +186,7 @@ def test_what_is_no_partner_is_refused(about: Path, policy: str, text: str) -> N
 
 def test_a_baseline_is_found_by_its_name_and_by_its_path(about: Path) -> None:
     about.with_name("policies_of_mine.py").write_text(POLICIES)
-    setting = Setting.of(load_config(None, ["env.id=probe-turns-v0"]))
+    setting = EvalConfig.from_config(load_config(None, ["env.id=probe-turns-v0"]))
     for name in ("parrots", "terse_agents:parrots"):
         entry = find_baseline(name, setting).load()
         assert set(entry.team) == {"player_0", "player_1"} and entry.about == {"baseline": name}
@@ -234,8 +237,8 @@ def test_announced_methods_of_suites_take_no_name_of_another_kind(
     plugins.cache_clear()
     path = tmp_path / "mine.yaml"
     path.write_text("config: demo\ncells:\n  - {method: [gold, train, random]}\n")
-    assert [cell.trained for cell in load_suite(path).cells] == [False, True, False]
-    assert [baseline_of({"method": m}) for m in ("gold", "train")] == ["gold", None]
+    assert [arm.trains for arm in load_suite(path).arms] == [False, True, False]
+    assert [find_baseline_name({"method": m}) for m in ("gold", "train")] == ["gold", None]
     path.write_text("config: demo\ncells:\n  - {method: both}\n")
     with pytest.raises(ConfigError, match="'both' as an algorithm and as a baseline"):
         load_suite(path)
@@ -248,8 +251,8 @@ def test_suites_have_announced_algorithms_and_baselines_for_methods(
     text = "config: probe\ntasks: 1\ncells:\n  - {method: [parrots, mamedian]}\n"
     (tmp_path / "probe").write_text("env: {id: probe-turns-v0}\n")
     path.write_text(text)
-    parrots, mamedian = jobs_of(load_suite(path), tmp_path / "out")
-    assert (parrots.cell.trained, mamedian.cell.trained) == (False, True)
+    parrots, mamedian = make_jobs(load_suite(path), tmp_path / "out")
+    assert (parrots.arm.trains, mamedian.arm.trains) == (False, True)
     assert mamedian.config.algorithm.name == "mamedian"
     parrots.folder.mkdir(parents=True)
     work(parrots)

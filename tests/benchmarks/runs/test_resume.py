@@ -16,7 +16,7 @@ from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS
-from llm_decpomdp.benchmarks.evaluation.request import Request, evaluate_team
+from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team
 from llm_decpomdp.benchmarks.runs import train as training
 from llm_decpomdp.benchmarks.runs.resume import CHANGEABLE, resume
 from llm_decpomdp.benchmarks.runs.train import train
@@ -248,11 +248,11 @@ def test_a_folder_or_a_device_that_cannot_be_used_is_told_before_models_are_load
             train(load_config(demo, [*quick, wrong, *engine]), "demo")
     assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match=f"{tmp_path}/file is a file"):
-        evaluate_team(Request("demo", quick, output=tmp_path / "file"))
+        evaluate_team(EvalRequest("demo", quick, output=tmp_path / "file"))
     begin(quick)
     with pytest.raises(ConfigError, match="holds a run"):
         caplog.clear()
-        evaluate_team(Request("demo", quick, output=tmp_path / "run"))
+        evaluate_team(EvalRequest("demo", quick, output=tmp_path / "run"))
     assert "loading" not in caplog.text
     begin(quick, "output.name=other")
     assert f"loading {quick[0].partition('=')[2]}" in caplog.text

@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.preferences.stored import add_tokens, stored_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.evaluation.play import rollout_of
+from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.benchmarks.export import contents
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Completion
@@ -97,7 +97,7 @@ def test_the_pairs_of_a_file_are_those_of_the_rollouts(
         recorded / "pairs-jsonl" / "train.jsonl", dict.fromkeys(AGENTS, tiny_model)
     )
     rows = [r for r in read_json_lines(recorded / "episodes.jsonl") if r["phase"] == "train"]
-    made = pairs_of([rollout_of(row) for row in rows], pair_kind=kind, pairs_per_group=number)
+    made = pairs_of([read_rollout(row) for row in rows], pair_kind=kind, pairs_per_group=number)
     assert len(stored) == len(made) == 4 * number
     again = pairs_of(stored)
     key = lambda pair: json.dumps(told(pair))  # noqa: E731

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.suites.job import DONE, FAILED
-from llm_decpomdp.benchmarks.suites.league import read_league
+from llm_decpomdp.benchmarks.suites.leaderboard import read_leaderboard
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.benches import SUITE, bench, results, suite
 
@@ -38,8 +38,8 @@ def test_a_broken_cell_does_not_stop_the_others_and_its_traceback_stands_in_the_
     assert error.strip().endswith("there is one agent: set env.num_agents")
     page = (finished / "report.html").read_text()
     assert "Traceback" in page and "there is one agent: set env.num_agents" in page
-    assert "Failed: broken, seed 0." in (finished / "league.md").read_text()
-    (job,) = read_league(finished).failed
+    assert "Failed: broken, seed 0." in (finished / "leaderboard.md").read_text()
+    (job,) = read_leaderboard(finished).failed
     assert (job.name, job.error) == ("broken, seed 0", error.strip())
 
 
@@ -117,7 +117,7 @@ def test_a_dry_run_names_the_cell_that_cannot_work(
     [
         ([], "give a suite"),
         (["smok"], "unknown suite 'smok'; did you mean 'smoke'"),
-        (["smoke", "--only", "gld"], "unknown cell 'gld'; did you mean 'gold'"),
+        (["smoke", "--only", "gld"], "unknown arm 'gld'; did you mean 'gold'"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_line(

@@ -12,8 +12,8 @@ import pytest
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.suites.cost import JobCost, gigabytes, job_cost
-from llm_decpomdp.benchmarks.suites.job import DONE, Job, jobs_of
-from llm_decpomdp.benchmarks.suites.progress import BenchProgress
+from llm_decpomdp.benchmarks.suites.job import DONE, Job, make_jobs
+from llm_decpomdp.benchmarks.suites.run import BenchProgress
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 
 SUITE = """
@@ -32,7 +32,7 @@ cells:
 def job(tmp_path: Path, cell: str) -> Job:
     path = tmp_path / "mine.yaml"
     path.write_text(f"{SUITE}  - {{{cell}}}\n")
-    (found,) = jobs_of(load_suite(path), tmp_path / "out")
+    (found,) = make_jobs(load_suite(path), tmp_path / "out")
     return found
 
 
@@ -125,8 +125,8 @@ def test_progress_tells_what_has_ended_and_how_long_the_rest_may_take(
     progress = BenchProgress(jobs, costs)
     with progress.bars:
         monkeypatch.setattr(time, "monotonic", lambda: now + 100)
-        progress.changed([], jobs[0])
-        progress.changed([], jobs[1])
+        progress.update([], jobs[0])
+        progress.update([], jobs[1])
     first, second = capsys.readouterr().err.splitlines()
     assert first == "done: untrained, seed 0, in 1 min 1 s (1 of 2, about 1 min 40 s left)"
     assert second == "done: untrained, seed 1, in 1 min 1 s (2 of 2)"
@@ -153,7 +153,7 @@ def test_what_was_done_before_does_not_count_as_done_in_this_session(
     progress = BenchProgress([early, late], {"train": known})
     with progress.bars:
         monkeypatch.setattr(time, "monotonic", lambda: now + 100)
-        progress.changed([], late)
+        progress.update([], late)
     # one of the 1.1 trainings that were left took 100 s
     assert "(1 of 2, about 10.0 s left)" in capsys.readouterr().err
 

@@ -63,7 +63,7 @@ def test_ctrl_c_ends_all_processes(cluster: Any, tmp_path: Path) -> None:
     long = SUITE.replace("samples: 2", "samples: 20000")
     command = [sys.executable, "-m", "llm_decpomdp.benchmarks", "bench", suite(tmp_path, long)]
     bench = subprocess.Popen([*command, "--output", str(tmp_path / "out"), *on(cluster)], cwd=ROOT)
-    cells = ["pgrep", "-f", f"benchmarks.cli.cell {tmp_path}"]
+    cells = ["pgrep", "-f", f"benchmarks.cli.suite_job {tmp_path}"]
     deadline = time.monotonic() + 120
     while subprocess.run(cells, stdout=subprocess.DEVNULL).returncode:
         assert time.monotonic() < deadline and bench.poll() is None

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.cli import cell
+from llm_decpomdp.benchmarks.cli import suite_job
 from llm_decpomdp.benchmarks.suites import pool
-from llm_decpomdp.benchmarks.suites.job import jobs_of
+from llm_decpomdp.benchmarks.suites.job import make_jobs
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.benchmarks.benches import results, suite, two_at_once
 
@@ -74,7 +74,7 @@ def workers(folder: Path) -> list[int]:
     return [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")
-        if f"{cell.__name__}\0{folder}".encode() in _read(path)
+        if f"{suite_job.__name__}\0{folder}".encode() in _read(path)
     ]
 
 
@@ -192,11 +192,11 @@ def test_a_job_that_drops_an_interrupt_is_asked_again(
 ) -> None:
     monkeypatch.setattr(pool, "ASK_AGAIN_SECONDS", 0.1)
     path = Path(suite(tmp_path, LONG.replace("tests.held_envs:held", "probe-halves")))
-    job, _ = jobs_of(load_suite(path), tmp_path)
+    job, _ = make_jobs(load_suite(path), tmp_path)
     deaf = subprocess.Popen([sys.executable, "-S", "-c", DEAF], stdout=subprocess.PIPE)
     assert deaf.stdout is not None and deaf.stdout.readline()
     with (tmp_path / "log.txt").open("wb") as log, (tmp_path / ".lock").open("w") as lock:
-        started = pool.Pool([0], lock, lambda *_: None)
+        started = pool.JobPool([0], lock, lambda *_: None)
         started._running.append(pool.Running(job, deaf, frozenset(), log))
         started._stop()
         assert deaf.returncode == 0 and log.closed

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.suites.job import Job, jobs_of, read_job, refuse_others
+from llm_decpomdp.benchmarks.suites.job import Job, make_jobs, read_job, refuse_others
 from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite, shipped_suites
 
 GRID = """# Two lines.
 config: demo
 override: model.max_new_tokens=8
 seeds: [0, 1]
-cells:
+arms:
   - {method: [untrained, magrpo]}
   - {name: long, method: train, override: [model.max_new_tokens=9], seeds: 3, cores: null}
   - {name: both, config: [magrpo_he_config, magrpo_che_config], method: [train, gold], samples: 2}
@@ -26,30 +26,30 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def jobs(tmp_path: Path, text: str) -> list[Job]:
-    return jobs_of(load_suite(written(tmp_path, text)), tmp_path / "out")
+    return make_jobs(load_suite(written(tmp_path, text)), tmp_path / "out")
 
 
 def test_a_grid_stands_for_a_cell_of_each_combination(tmp_path: Path) -> None:
     suite = load_suite(written(tmp_path, GRID))
     assert (suite.name, suite.description) == ("mine", "Two lines.")
-    assert [cell.name for cell in suite.cells] == [
+    assert [arm.name for arm in suite.arms] == [
         *("untrained", "magrpo", "long"),
         *("both-magrpo_he-train", "both-magrpo_he-gold"),
         *("both-magrpo_che-train", "both-magrpo_che-gold"),
     ]
-    assert [cell.trained for cell in suite.cells[:3]] == [False, True, True]
+    assert [arm.trains for arm in suite.arms[:3]] == [False, True, True]
 
 
 def test_a_cell_takes_what_it_does_not_say_from_the_suite(tmp_path: Path) -> None:
-    first, *_, last = load_suite(written(tmp_path, GRID)).cells
+    first, *_, last = load_suite(written(tmp_path, GRID)).arms
     assert (first.config, first.seeds, first.samples, first.cores) == ("demo", (0, 1), 1, 1)
     assert (last.config, last.seeds, last.samples) == ("magrpo_che_config", (0, 1), 2)
 
 
 def test_overrides_add_up_and_the_cells_own_come_last(tmp_path: Path) -> None:
-    cell = load_suite(written(tmp_path, GRID)).cells[2]
-    assert cell.override == ("model.max_new_tokens=8", "model.max_new_tokens=9")
-    (job,) = (job for job in jobs(tmp_path, GRID) if job.cell == cell)
+    arm = load_suite(written(tmp_path, GRID)).arms[2]
+    assert arm.override == ("model.max_new_tokens=8", "model.max_new_tokens=9")
+    (job,) = (job for job in jobs(tmp_path, GRID) if job.arm == arm)
     assert (job.config.model.max_new_tokens, job.config.seed, job.seed) == (9, 3, 3)
 
 
@@ -65,7 +65,7 @@ def test_an_algorithm_is_a_method_and_split_replaces_that_of_the_configuration(
 def test_a_configuration_may_stand_beside_the_suite(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("model: {name: mine}\n")
     (job,) = jobs(tmp_path, "config: own.yaml\ncells: [{}]\n")
-    assert (job.cell.name, job.config.model.name) == ("untrained", "mine")
+    assert (job.arm.name, job.config.model.name) == ("untrained", "mine")
 
 
 def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -79,20 +79,20 @@ def test_every_shipped_suite_resolves() -> None:
     for path in shipped_suites().values():
         suite = load_suite(path)
         assert suite.description.endswith(".")
-        assert len(jobs_of(suite, Path("nowhere"))) == sum(len(c.seeds) for c in suite.cells)
+        assert len(make_jobs(suite, Path("nowhere"))) == sum(len(c.seeds) for c in suite.arms)
 
 
 def test_a_cell_names_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
     path = tmp_path / "suite.yaml"
     path.write_text("config: demo\ncells: [{name: a}, {name: b, against: a}]")
-    assert [cell.against for cell in load_suite(path).cells] == [None, "a"]
+    assert [arm.against for arm in load_suite(path).arms] == [None, "a"]
     path.write_text(
         "config: [demo, demo_tldr]\ncells: [{}, {name: b, method: magrpo, against: untrained}]"
     )
-    found = {cell.name: cell.against for cell in load_suite(path).cells}
+    found = {arm.name: arm.against for arm in load_suite(path).arms}
     assert found["b-demo"] == "demo" and found["b-demo_tldr"] == "demo_tldr"
     path.write_text("config: [demo, demo_tldr]\ncells: [{name: a}, {name: b, against: a}]")
-    found = {cell.name: cell.against for cell in load_suite(path).cells}
+    found = {arm.name: arm.against for arm in load_suite(path).arms}
     assert found == {
         "a-demo": None,
         "a-demo_tldr": None,
@@ -105,16 +105,16 @@ def test_a_cell_names_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[1, 2]", "must hold a mapping"),
-        ("config: demo", "`cells` must be a list of at least one cell, got None"),
-        ("config: demo\ncells: []", r"`cells` must be a list of at least one cell, got \[\]"),
-        ("config: demo\ncels: [{}]\ncells: [{}]", "unknown key 'cels'; did you mean 'cells'"),
+        ("config: demo", "`arms` must be a list of at least one arm, got None"),
+        ("config: demo\ncells: []", r"`arms` must be a list of at least one arm, got \[\]"),
+        ("config: demo\narmss: [{}]\narms: [{}]", "unknown key 'armss'; did you mean 'arms'"),
         ("config: demo\nname: x\ncells: [{}]", "unknown key 'name'"),
         (
             "config: demo\ncells: [{}, {methd: x}]",
-            "cell 1: unknown key 'methd'; did you mean 'method'",
+            "arm 1: unknown key 'methd'; did you mean 'method'",
         ),
-        ("cells: [{method: gold}]", "`config` is missing: name a configuration"),
-        ("config: demo\ncells: [gold]", "cell 0 must be a mapping such as .*got 'gold'"),
+        ("arms: [{method: gold}]", "`config` is missing: name a configuration"),
+        ("config: demo\ncells: [gold]", "arm 0 must be a mapping such as .*got 'gold'"),
         (
             "config: demo\ncells: [{method: magrop}]",
             "unknown method 'magrop'; did you mean 'magrpo'",
@@ -123,14 +123,14 @@ def test_a_cell_names_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
         ("config: demo\ncells: [{seeds: []}]", "need at least one value"),
         ("config: demo\ncells: [{seeds: [-1]}]", "seeds must be at least 0"),
         ("config: demo\ncells: [{samples: 0}]", "samples must be at least 1, got 0"),
-        ("config: demo\ncells: [{samples: many}]", "cell 0: samples: .*many"),
+        ("config: demo\ncells: [{samples: many}]", "arm 0: samples: .*many"),
         ("config: demo\ncells: [{cores: 0}]", "cores must be at least 1, got 0"),
         ("config: demo\ncells: [{greedy: true, samples: 2}]", "greedy answers are all the same"),
         (
             "config: demo\ncells: [{greedy: true, method: random}]",
             "leave out `greedy` or the method",
         ),
-        ("config: demo\ncells: [{}, {}]", "two cells are called 'untrained'; give one .* `name`"),
+        ("config: demo\ncells: [{}, {}]", "two arms are called 'untrained'; give one .* `name`"),
         ("config: demo\ncells: [{}, {name: a, against: untraind}]", "a: against: .*'untrained'"),
         ("config: demo\ncells: [{}, {name: a, against: a}]", "a: against: .*'a'; Valid: untrained"),
         ("config: demo\ncells: [{name: a/b}]", "a name must be made of letters.*'a/b'"),
@@ -145,17 +145,17 @@ def test_a_wrong_suite_is_refused_with_what_to_change(
 
 
 @pytest.mark.parametrize(
-    ("cell", "message"),
+    ("arm", "message"),
     [
-        ("config: dmo", "cell 'x' of .*unknown configuration 'dmo'; did you mean 'demo'"),
-        ("override: modl.name=x", "cell 'x' of .*did you mean 'model.name'"),
+        ("config: dmo", "arm 'x' of .*unknown configuration 'dmo'; did you mean 'demo'"),
+        ("override: modl.name=x", "arm 'x' of .*did you mean 'model.name'"),
         ("override: algorithm.num_generations=1", "must be at least 2, got 1"),
         ("split: tset", "unknown split 'tset'; did you mean 'test'"),
     ],
 )
-def test_a_wrong_configuration_names_its_cell(cell: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_configuration_names_its_cell(arm: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        jobs(tmp_path, f"config: demo\ncells: [{{name: x, {cell}}}]\n")
+        jobs(tmp_path, f"config: demo\ncells: [{{name: x, {arm}}}]\n")
 
 
 def test_an_unknown_suite_names_the_nearest() -> None:
@@ -181,8 +181,8 @@ def test_a_folder_keeps_to_the_cell_that_it_began_with(tmp_path: Path) -> None:
 def test_which_team_of_a_training_is_final_decides_what_is_measured(tmp_path: Path) -> None:
     def job(method: str, more: str) -> Job:
         override = f"[output.name=other, {more}]"
-        cells = f"cells: [{{method: {method}, override: {override}}}]"
-        (found,) = jobs(tmp_path, f"config: demo\n{cells}\n")
+        arms = f"arms: [{{method: {method}, override: {override}}}]"
+        (found,) = jobs(tmp_path, f"config: demo\n{arms}\n")
         return found
 
     for method in ("train", "untrained"):
@@ -198,7 +198,7 @@ def test_which_team_of_a_training_is_final_decides_what_is_measured(tmp_path: Pa
 def test_cells_that_are_not_asked_for_are_not_loaded(tmp_path: Path) -> None:
     text = "config: demo\ncells: [{method: gold}, {name: broken, config: dmo}]\n"
     suite = load_suite(written(tmp_path, text))
-    (job,) = jobs_of(suite, tmp_path / "out", ["gold"])
-    assert job.cell.name == "gold"
-    with pytest.raises(ConfigError, match="cell 'broken'"):
-        jobs_of(suite, tmp_path / "out")
+    (job,) = make_jobs(suite, tmp_path / "out", ["gold"])
+    assert job.arm.name == "gold"
+    with pytest.raises(ConfigError, match="arm 'broken'"):
+        make_jobs(suite, tmp_path / "out")

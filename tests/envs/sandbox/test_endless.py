@@ -49,7 +49,7 @@ def test_a_test_that_does_not_end_for_two_programs_is_told_of_once_by_its_task(
     (record,) = caplog.records
     message = record.getMessage()
     assert message.startswith("task 'a': the test did not end on the program's values within 0.7 s")
-    assert "llm-decpomdp audit" in message
+    assert "llm-decpomdp check data" in message
 
 
 def test_programs_that_do_not_end_say_nothing_of_a_test(

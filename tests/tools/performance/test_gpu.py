@@ -15,12 +15,12 @@ from transformers import AutoModelForCausalLM
 from tools.performance.gpu import __main__ as command
 from tools.performance.gpu import steps, trials
 from tools.performance.gpu.architectures import SIZES, write_model
-from tools.performance.gpu.steps import STEPS, Outcome, Setting, Skipped
+from tools.performance.gpu.steps import STEPS, GpuSettings, Skipped, StepOutcome
 from tools.performance.harness.trials import (
     VARIANTS,
     BenchmarkError,
     Measured,
-    Trial,
+    Measurement,
     Variant,
 )
 
@@ -31,10 +31,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def setting(model: str, monkeypatch: pytest.MonkeyPatch) -> Setting:
+def setting(model: str, monkeypatch: pytest.MonkeyPatch) -> GpuSettings:
     """Two completions of four tokens on a CPU, and trials in this process."""
     monkeypatch.setattr(steps, "compare", in_this_process)
-    return Setting({"tiny": model}, ["tiny"], "cpu", 0, 8.0, "float32", 2, 4, 40, 1, {})
+    return GpuSettings({"tiny": model}, ["tiny"], "cpu", 0, 8.0, "float32", 2, 4, 40, 1, {})
 
 
 def in_this_process(
@@ -43,12 +43,12 @@ def in_this_process(
     measured = {}
     for variant in variants:
         _, answer = islice(getattr(trials, variant.function)(**variant.arguments), 2)
-        trial = Trial(answer["units"], 1.0, 1.0, 1.0, {}, answer.get("figures", {}))
+        trial = Measurement(answer["units"], 1.0, 1.0, 1.0, {}, answer.get("figures", {}))
         measured[variant.name] = Measured(variant, (trial,) * rounds)
     return measured
 
 
-def units(outcome: Outcome) -> dict[str, int]:
+def units(outcome: StepOutcome) -> dict[str, int]:
     rows = [measured for section in outcome.sections for measured in section]
     return {measured.variant.name: measured.trials[0].units for measured in rows}
 
@@ -61,7 +61,7 @@ def test_a_written_model_has_its_shape_and_random_weights(model: str) -> None:
     assert built.config.num_key_value_heads == 2 and built.dtype == torch.bfloat16
 
 
-def test_sampling_and_learning_do_the_same_work_as_their_rivals(setting: Setting) -> None:
+def test_sampling_and_learning_do_the_same_work_as_their_rivals(setting: GpuSettings) -> None:
     assert units(steps.sampling(setting)) == {"ours, tiny": 8, "generate, tiny": 8}
     outcome = steps.learning(setting)
     packed, padded = outcome.sections[0]
@@ -70,21 +70,21 @@ def test_sampling_and_learning_do_the_same_work_as_their_rivals(setting: Setting
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
 
 
-def test_gradients_are_compared_with_those_of_the_cpu(setting: Setting) -> None:
+def test_gradients_are_compared_with_those_of_the_cpu(setting: GpuSettings) -> None:
     outcome = steps.gradients(setting)
     assert [judgement.met for judgement in outcome.judgements] == [True] * 4
     distances = [s[0].trials[0].figures["distance"] for s in outcome.sections]
     assert distances[0] == 0 and distances[2] > 1e-4  # the same; rounded
 
 
-def test_an_update_of_own_models_and_of_adapters(setting: Setting) -> None:
+def test_an_update_of_own_models_and_of_adapters(setting: GpuSettings) -> None:
     outcome = steps.update(setting)
     assert set(units(outcome).values()) == {2 * 2 * 4}
     assert outcome.judgements[0].value is not None
 
 
 def test_an_update_is_measured_beside_trl_where_an_interpreter_has_it(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+    setting: GpuSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Skipped, match="needs --peers, an interpreter that has trl"):
         steps.trl(setting)
@@ -94,7 +94,7 @@ def test_an_update_is_measured_beside_trl_where_an_interpreter_has_it(
         seen.append(arguments)
         yield from ({"units": 16} for _ in range(2))
 
-    monkeypatch.setattr(steps, "installed", lambda peers: {"trl": "1.16.0"})
+    monkeypatch.setattr(steps, "installed_versions", lambda peers: {"trl": "1.16.0"})
     monkeypatch.setattr(trials, "grpo", grpo, raising=False)
     outcome = steps.trl(setting)
     assert units(outcome) == {"ours, tiny": 16, "TRL 1.16.0, tiny": 16}
@@ -105,12 +105,12 @@ def test_an_update_is_measured_beside_trl_where_an_interpreter_has_it(
     assert set(seen[0]) == {argument.arg for argument in real.args.args}
 
 
-def test_a_probe_is_learned(setting: Setting) -> None:
+def test_a_probe_is_learned(setting: GpuSettings) -> None:
     (judgement,) = steps.probe(setting).judgements
     assert judgement.met
 
 
-def test_two_policies_may_have_devices_of_their_own(setting: Setting) -> None:
+def test_two_policies_may_have_devices_of_their_own(setting: GpuSettings) -> None:
     tasks = steps.workload.task_ids(steps.workload.environment(), 2)
     case = {**setting.case("tiny"), "tasks": tasks, "devices": ["cpu", "cpu"]}
     _, answer = islice(trials.two_policies(**case), 2)
@@ -119,24 +119,24 @@ def test_two_policies_may_have_devices_of_their_own(setting: Setting) -> None:
         steps.devices(setting)
 
 
-def test_a_model_that_is_too_large_for_the_device_is_left_out(setting: Setting) -> None:
-    large = Setting(**{**vars(setting), "sizes": ["tiny", "7b"]})
+def test_a_model_that_is_too_large_for_the_device_is_left_out(setting: GpuSettings) -> None:
+    large = GpuSettings(**{**vars(setting), "sizes": ["tiny", "7b"]})
     assert large.fitting(14) == ["tiny"]
     with pytest.raises(Skipped, match="needs 107 GB, and the device has 8"):
-        Setting(**{**vars(setting), "sizes": ["7b"]}).fitting(14)
+        GpuSettings(**{**vars(setting), "sizes": ["7b"]}).fitting(14)
 
 
 def test_steps_survive_each_other(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    setting: GpuSettings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(setting: Setting) -> Outcome:
+    def broken(setting: GpuSettings) -> StepOutcome:
         raise BenchmarkError("packed ended with code 1: out of memory")
 
     monkeypatch.setitem(STEPS, "learning", broken)
     outcomes = command.measure(setting, ["learning", "devices", "gradients"], minutes=10)
     assert outcomes["learning"] == "failed: packed ended with code 1: out of memory"
     assert outcomes["devices"] == "skipped: needs two GPUs, and there are 0"
-    assert isinstance(outcomes["gradients"], Outcome)
+    assert isinstance(outcomes["gradients"], StepOutcome)
     assert "gradient, float32" in capsys.readouterr().out
     assert list(steps.failures(outcomes)) == [
         "learning: failed: packed ended with code 1: out of memory",

@@ -24,8 +24,8 @@ from tools.performance.harness.report import (
 from tools.performance.harness.trials import (
     BenchmarkError,
     Measured,
+    Measurement,
     Spread,
-    Trial,
     Variant,
 )
 
@@ -53,7 +53,7 @@ def script(tmp_path: Path) -> Variant:
     return Variant("script", str(file), "work", {"units": 8})
 
 
-def measured(name: str, *outcomes: Trial) -> Measured:
+def measured(name: str, *outcomes: Measurement) -> Measured:
     return Measured(Variant(name, "", ""), outcomes)
 
 
@@ -123,8 +123,12 @@ def test_variants_take_turns_and_the_first_one_changes(
 
 
 def test_ratios_are_taken_within_each_round() -> None:
-    quick = measured("quick", Trial(10, 1.0, 2.0, 50.0, {}, {}), Trial(10, 4.0, 2.0, 50.0, {}, {}))
-    slow = measured("slow", Trial(20, 4.0, 2.0, 100.0, {}, {}), Trial(20, 16.0, 2.0, 200.0, {}, {}))
+    quick = measured(
+        "quick", Measurement(10, 1.0, 2.0, 50.0, {}, {}), Measurement(10, 4.0, 2.0, 50.0, {}, {})
+    )
+    slow = measured(
+        "slow", Measurement(20, 4.0, 2.0, 100.0, {}, {}), Measurement(20, 16.0, 2.0, 200.0, {}, {})
+    )
     assert quick.times_faster(slow) == Spread(2.0, 2.0, 2.0)
     assert quick.times_cpu(slow).median == 2.0
     assert speed(Goal("a"), quick, slow).note == "2 times the CPU time"
@@ -144,7 +148,9 @@ def test_a_goal_is_met_by_the_median() -> None:
 def test_a_report_has_a_row_for_each_variant_and_a_file_with_everything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    section = [measured("one", Trial(10, 4.0, 2.0, 50.0, {"a": 1.0, "b": 3.0}, {"norm": 2.0}))]
+    section = [
+        measured("one", Measurement(10, 4.0, 2.0, 50.0, {"a": 1.0, "b": 3.0}, {"norm": 2.0}))
+    ]
     goals = [Judgement(Goal("speed", at_least=0.75), Spread(0.5, 0.25, 1.0), "[note]")]
     report = Report("Title", {"G": 4}, {"PYTHONPATH": "/x", "A": "1"}, [section], goals)
     assert table("Title", "tokens", [section, section]).row_count == 2

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from tools.performance.sandbox import leaks
-from tools.performance.sandbox.leaks import Findings, Usage
+from tools.performance.sandbox.leaks import LeakReport, Usage
 
 IDLE: Usage = {
     "processes": 0,
@@ -37,9 +37,9 @@ LEAKS = [
 ]
 
 
-def found(end: Usage = BUSY, closed: Usage = IDLE) -> Findings:
+def found(end: Usage = BUSY, closed: Usage = IDLE) -> LeakReport:
     usages = {"before": IDLE, "after the warm-up": BUSY, "at the end": end, "closed": closed}
-    return Findings(usages, Counter(passed=9), [], 1.0, workers=1)
+    return LeakReport(usages, Counter(passed=9), [], 1.0, workers=1)
 
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

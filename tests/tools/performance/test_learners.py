@@ -15,14 +15,12 @@ from transformers import AutoTokenizer
 
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from tools.performance.harness.trials import Measured, Trial
+from tools.performance.harness.trials import Measured, Measurement
 from tools.performance.models import (
     learning,
-    learning_variants,
     product_floors,
-    sampling_variants,
+    sampling,
     update,
-    update_variants,
     workload,
 )
 
@@ -52,18 +50,18 @@ def test_an_endless_copy_has_an_end_that_is_not_in_the_chat_template(
     with workload.endless_copy(str(tmp_path)) as folder:
         copy = load_policy(folder, device="cpu")
         assert {copy.tokenizer.eos_token, copy.tokenizer.pad_token} == {"<x>", "<y>"}
-        assert sampling_variants.ends(copy) == {copy.tokenizer.eos_token_id}
+        assert sampling.ends(copy) == {copy.tokenizer.eos_token_id}
         assert copy.engine.end_ids == [copy.tokenizer.eos_token_id]
         end = copy.tokenizer.eos_token
-        assert workload.as_messages(folder, {"a": "hi"}) == {"a": f"<turn>hi{end}"}
+        assert workload.to_messages(folder, {"a": "hi"}) == {"a": f"<turn>hi{end}"}
     assert not Path(folder).exists() and (tmp_path / "model.safetensors").exists()
 
 
 def test_both_samplers_and_the_floor_count_real_tokens(tiny_model: str) -> None:
     case = sized(tiny_model, 3, 5, prompts=["a prompt"])
     for function in (
-        sampling_variants.ours,
-        sampling_variants.transformers_generate,
+        sampling.ours,
+        sampling.transformers_generate,
         product_floors.sampling,
     ):
         assert 3 <= last(function(**case))["units"] <= 15
@@ -72,10 +70,10 @@ def test_both_samplers_and_the_floor_count_real_tokens(tiny_model: str) -> None:
 def test_all_ways_to_learn_have_the_same_gradient_and_tokens(tiny_model: str) -> None:
     case = sized(tiny_model, 3, 8, prompts=["a prompt", "a longer one"])
     answers = [
-        last(learning_variants.ours(**case)),
-        last(learning_variants.padded(**case, together=True)),
-        last(learning_variants.padded(**case, together=False)),
-        last(learning_variants.one_by_one(**case)),
+        last(learning.ours(**case)),
+        last(learning.padded_batch(**case, together=True)),
+        last(learning.padded_batch(**case, together=False)),
+        last(learning.one_by_one(**case)),
     ]
     norm = answers[0]["figures"]["gradient norm"]
     for answer in answers:
@@ -87,7 +85,7 @@ def test_all_ways_to_learn_have_the_same_gradient_and_tokens(tiny_model: str) ->
 def test_the_variants_of_learning_are_judged_against_ours() -> None:
     names = learning.variants({}, "float32")
     section = [
-        Measured(variant, (Trial(10, 1.0 + i, 2.0, 100.0 * (1 + i), {}, {}),))
+        Measured(variant, (Measurement(10, 1.0 + i, 2.0, 100.0 * (1 + i), {}, {}),))
         for i, variant in enumerate(names)
     ]
     speed, memory, *_, floor = learning.judge(section, "float32")
@@ -101,7 +99,7 @@ def test_the_variants_of_learning_are_judged_against_ours() -> None:
 def test_an_update_samples_is_rewarded_and_learns(tiny_model: str, weights: str) -> None:
     env = workload.environment()
     tasks = workload.task_ids(env, 2)
-    answer = last(update_variants.ours(**sized(tiny_model, 2, 4, tasks=tasks, weights=weights)))
+    answer = last(update.ours(**sized(tiny_model, 2, 4, tasks=tasks, weights=weights)))
     assert set(answer["parts"]) == {"sampling", "reward", "learning"}
     assert 4 <= answer["units"] <= 16 and min(answer["parts"].values()) > 0
 
@@ -133,19 +131,19 @@ def test_the_floor_of_an_update_has_its_tokens_and_reads_a_shared_base_once(
 def test_every_group_of_a_timed_update_teaches_something(tiny_model: str) -> None:
     env = workload.environment()  # a tiny model's programs all earn the same
     case = workload.Case(**sized(tiny_model, 2, 3))
-    team = update_variants.build_team(case, env.possible_agents)
+    team = update.build_team(case, env.possible_agents)
     before = [p.detach().clone() for policy in team.values() for p in policy.parameters()]
-    (answer,) = update_variants.updates(env, team, [Start(seed=0)], 2)
+    (answer,) = update.updates(env, team, [Start(seed=0)], 2)
     after = [p for policy in team.values() for p in policy.parameters()]
     assert all(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert 4 <= answer["units"] <= 12
 
 
 def test_peers_that_are_not_there_are_named(tiny_model: str) -> None:
-    assert update.installed(None) == {"comlrl": "", "trl": ""}
-    assert set(update.installed(Path(sys.executable))) == {"comlrl", "trl"}
+    assert update.installed_versions(None) == {"comlrl": "", "trl": ""}
+    assert set(update.installed_versions(Path(sys.executable))) == {"comlrl", "trl"}
     common = {"model": tiny_model, "group_size": 2, "new_tokens": 4}
-    there = update.variants(common, "cpu", None, update.installed(None), False)
+    there = update.variants(common, "cpu", None, update.installed_versions(None), False)
     assert set(there) == {*update.TEAMS, *update.PRODUCTS}
     judgements = update.judge({})
     pairs = sum(2 if ours in update.TEAMS else 1 for ours, *_ in update.BOUNDS)

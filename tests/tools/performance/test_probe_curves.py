@@ -18,7 +18,7 @@ from studies.hypotheses.training import every_start
 from tools.performance.models import probe_curves as probes
 from tools.performance.models.probe_curves import train
 from tools.performance.models.probe_report import Curve, markdown, summarise
-from tools.performance.models.probe_trials import Trial, trials
+from tools.performance.models.probe_trials import ProbeTrial, trials
 
 RENDEZVOUS = "probe-rendezvous-v0"
 
@@ -32,7 +32,7 @@ def test_every_algorithm_is_tried_and_every_probe_by_every_team_algorithm() -> N
 
 
 def test_equal_seeds_give_equal_curves_and_others_do_not() -> None:
-    trial = Trial(RENDEZVOUS, "magrpo")
+    trial = ProbeTrial(RENDEZVOUS, "magrpo")
     curves = [train(trial, budget=3, seed=seed, marks=3) for seed in (0, 0, 1)]
     assert curves[0].updates == (0, 1, 2, 3)
     assert curves[0].values == curves[1].values != curves[2].values
@@ -46,11 +46,11 @@ def test_all_lines_of_a_probe_have_the_same_budget_of_completions() -> None:
         own = starts * cost(trial.rollouts, trial.group_size, agents, turns).completions
         assert trial.updates(60) * own == pytest.approx(60 * 32 * turns, rel=0.02), trial
         drawn = trial.starts(env, np.random.default_rng(0))
-        assert len(drawn) == starts * len(every_start(Trial(trial.probe).env())), trial
+        assert len(drawn) == starts * len(every_start(ProbeTrial(trial.probe).env())), trial
 
 
 def test_completions_and_tokens_are_those_of_all_agents() -> None:
-    curve = train(Trial(RENDEZVOUS), budget=1, seed=0)
+    curve = train(ProbeTrial(RENDEZVOUS), budget=1, seed=0)
     assert curve.completions == (0, 64)
     assert 64 <= curve.tokens <= 64 * MAX_TOKENS
 
@@ -58,38 +58,40 @@ def test_completions_and_tokens_are_those_of_all_agents() -> None:
 @pytest.mark.parametrize(
     ("trial", "name"),
     [
-        (Trial("p", "magrpo", "episodes"), "magrpo over episodes"),
+        (ProbeTrial("p", "magrpo", "episodes"), "magrpo over episodes"),
         (
-            Trial("p", "magrpo", joint_mode="common", num_partners=4, game=(("num_agents", 8),)),
+            ProbeTrial(
+                "p", "magrpo", joint_mode="common", num_partners=4, game=(("num_agents", 8),)
+            ),
             "magrpo over chains, 4 common partners, num_agents 8",
         ),
         (
-            Trial("p", "magrpo", joint_mode="cross", aggregation="max"),
+            ProbeTrial("p", "magrpo", joint_mode="cross", aggregation="max"),
             "magrpo over chains, crossed, max",
         ),
         (
-            Trial("p", "magrpo", critic="joint", features="noise"),
+            ProbeTrial("p", "magrpo", critic="joint", features="noise"),
             "magrpo over chains, joint critic, of noise",
         ),
     ],
 )
-def test_a_trial_says_what_it_differs_by(trial: Trial, name: str) -> None:
+def test_a_trial_says_what_it_differs_by(trial: ProbeTrial, name: str) -> None:
     assert str(trial) == name
 
 
 def test_an_offset_is_trained_with_and_not_measured() -> None:
-    curve = train(Trial(RENDEZVOUS, "magrpo", offset=50.0), budget=1, seed=0)
+    curve = train(ProbeTrial(RENDEZVOUS, "magrpo", offset=50.0), budget=1, seed=0)
     assert all(0 <= value <= 1 for value in curve.values)
 
 
 def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> None:
-    trial = Trial("probe-turns-v0", "magrpo")
+    trial = ProbeTrial("probe-turns-v0", "magrpo")
     rows = [(0.1, 1.9, 2.0), (0.1, 1.7, 1.8), (0.1, 1.0, 1.79)]
     curves = [
         Curve(trial, seed, (0, 5, 10), values, (0, 640, 1280), 1900, 1.0)
         for seed, values in enumerate(rows)
     ]
-    assert [curve.reached for curve in curves] == [640, 1280, math.inf]
+    assert [curve.reach for curve in curves] == [640, 1280, math.inf]
     line = summarise(curves)
     assert line["completions to 90 %"] == "1,280" and line["seeds there"] == "2/3"
     assert line["value"] == "1.86 (1.79 to 2.00)" and line["tokens"] == "1,900"
@@ -98,7 +100,7 @@ def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> No
 
 
 def test_probes_of_one_turn_and_of_several_have_tables_of_their_own() -> None:
-    curves = [Curve(Trial(name), 0, (0,), (0.5,), (0,), 0, 1.0) for name in PROBES]
+    curves = [Curve(ProbeTrial(name), 0, (0,), (0.5,), (0,), 0, 1.0) for name in PROBES]
     short, long = markdown(curves).split("\n\n")
     assert "`rendezvous`, 0.19 to 1 |" in short and "`relay`, 0.00 to 1 |" in long
     assert len(short.splitlines()) == len(long.splitlines()) == 3

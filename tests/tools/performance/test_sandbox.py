@@ -76,7 +76,7 @@ def test_a_variant_that_fails_a_program_ends_the_benchmark(variant: Variant) -> 
     (row,) = canonical_programs(1)
     wrong = {**row, "task_id": "wrong", "canonical_solution": "    return None\n"}
     with pytest.raises(BenchmarkError, match=r"does not pass: wrong$"):
-        trials.run(sandbox.with_workers(variant, [row, wrong], 1), sandbox.VARIABLES)
+        trials.run(sandbox.set_workers(variant, [row, wrong], 1), sandbox.VARIABLES)
 
 
 def test_deadlines_and_single_calls_are_measured() -> None:
@@ -88,8 +88,8 @@ def test_deadlines_and_single_calls_are_measured() -> None:
 
 
 def test_a_program_that_ought_to_hang_must() -> None:
-    with costs.opened(1) as opened, pytest.raises(BenchmarkError, match="expected timeout"):
-        costs.timed(opened, costs.SQUARE, status="timeout")
+    with costs.open_sandbox(1) as opened, pytest.raises(BenchmarkError, match="expected timeout"):
+        costs.measure_seconds(opened, costs.SQUARE, status="timeout")
 
 
 def test_the_command_prints_its_tables_and_writes_json(

@@ -9,7 +9,7 @@ from llm_decpomdp.benchmarks.config.legacy import GONE, ROOT_KEYS, SECTION_KEYS
 from llm_decpomdp.benchmarks.config.schema import KEYS
 from llm_decpomdp.options import option_of
 from tests.support.processes import ROOT
-from tools.quality.config_docs import COMMAND, documented, page
+from tools.quality.config_docs import COMMAND, document, page
 
 FILE = ROOT / "docs" / "configuration.md"
 
@@ -60,6 +60,6 @@ class Inheriting(Sample):
 
 def test_the_text_of_a_field_stands_below_it_or_where_it_is_declared() -> None:
     texts = {"said": "What it means.\n\nAnd more.", "other": "Another."}
-    assert documented(Sample) == texts
+    assert document(Sample) == texts
     more = {"third": texts["said"], "fourth": "A fourth, or `null`."}
-    assert documented(Inheriting) == texts | more
+    assert document(Inheriting) == texts | more

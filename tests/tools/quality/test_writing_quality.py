@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.audit.degenerate import POLICIES, degenerate, imperfect, nonsense
-from llm_decpomdp.benchmarks.audit.remarks import REFERENCE
+from llm_decpomdp.benchmarks.audit.checks import REFERENCE
 from llm_decpomdp.benchmarks.audit.run import audit
-from llm_decpomdp.benchmarks.audit.writing import about_writing
+from llm_decpomdp.benchmarks.audit.writing import about_writing, degenerate
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.envs.writing.text_measures import words
 from llm_decpomdp.registry import make
-from tools.quality.writing import GOAL, Line, compare, judge, main, table
+from tools.quality.nonsense import POLICIES, imperfect, nonsense
+from tools.quality.writing import GOAL, RewardRow, compare, judge, main, table
 
 DEGENERATE = ("shuffled words", "random words", "source copied", "another row's", "one sentence")
 
@@ -38,7 +38,7 @@ def test_v1_ranks_the_reference_before_every_degenerate_text(genre: str) -> None
 @pytest.mark.parametrize("genre", ["tldr", "arxiv"])
 def test_v1_falls_with_the_faults_of_a_text(genre: str) -> None:
     env = make(f"{genre}-v1", source="bundled", split="all")
-    mean = {line.texts: line.mean for line in compare(env, texts_of=imperfect)}
+    mean = {line.texts: line.mean for line in compare(env, make_texts=imperfect)}
     for fault in ("replaced", "left out"):
         earned = [mean[f"{share}0% of words {fault}"] for share in (1, 2, 3)]
         assert mean[REFERENCE] > earned[0] > earned[1] > earned[2] > 0.7
@@ -124,7 +124,7 @@ def test_samples_are_judged_beside_their_rows_references() -> None:
 
 
 def test_a_table_has_no_negative_zero() -> None:
-    assert "-0.00" not in "".join(table([Line("e", "t", -1e-17, 0.0, -1e-17, 0.0, 1.0, 1)]))
+    assert "-0.00" not in "".join(table([RewardRow("e", "t", -1e-17, 0.0, -1e-17, 0.0, 1.0, 1)]))
 
 
 # The audit

@@ -21,9 +21,9 @@ from tools.performance.gpu.architectures import SIZES, write_model
 from tools.performance.gpu.steps import (
     CHECKED,
     STEPS,
-    Outcome,
-    Setting,
+    GpuSettings,
     Skipped,
+    StepOutcome,
     failures,
 )
 from tools.performance.harness.command import (
@@ -80,7 +80,7 @@ def main(
     with TemporaryDirectory() as scratch:
         progress("writing models with random weights")
         folders = {name: str(write_model(name, Path(scratch))) for name in {*size, CHECKED}}
-        setting = Setting(
+        setting = GpuSettings(
             folders=folders,
             sizes=size,
             device=device,
@@ -95,7 +95,7 @@ def main(
             variables=environment(True, threads),
         )
         outcomes = measure(setting, step, minutes)
-    complete = [outcome for outcome in outcomes.values() if isinstance(outcome, Outcome)]
+    complete = [outcome for outcome in outcomes.values() if isinstance(outcome, StepOutcome)]
     report = Report(
         f"on {_about(device)}",
         {"size": ", ".join(size), "dtype": dtype, "G": group_size, "new tokens": new_tokens},
@@ -113,10 +113,12 @@ def main(
         raise SystemExit(1)
 
 
-def measure(setting: Setting, steps: Sequence[str], minutes: float) -> dict[str, Outcome | str]:
+def measure(
+    setting: GpuSettings, steps: Sequence[str], minutes: float
+) -> dict[str, StepOutcome | str]:
     """Run steps one after the other; in place of the figures of one that fails or is skipped, say why."""
     begin = time.perf_counter()
-    outcomes: dict[str, Outcome | str] = {}
+    outcomes: dict[str, StepOutcome | str] = {}
     for name in steps:
         if time.perf_counter() - begin > 60 * minutes:
             outcomes[name] = f"skipped: {minutes:g} minutes are over"

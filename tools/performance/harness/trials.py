@@ -43,7 +43,7 @@ class Spread:
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def from_values(cls, values: Sequence[float]) -> Spread:
         """Return the spread of some values."""
         return cls(statistics.median(values), min(values), max(values))
 
@@ -67,7 +67,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Measurement:
     """Work and costs of one process."""
 
     units: int
@@ -87,11 +87,11 @@ class Measured:
     """All trials of a variant, round by round."""
 
     variant: Variant
-    trials: tuple[Trial, ...]
+    trials: tuple[Measurement, ...]
 
-    def spread(self, quantity: Callable[[Trial], float]) -> Spread:
+    def spread(self, quantity: Callable[[Measurement], float]) -> Spread:
         """Return a quantity over the rounds."""
-        return Spread.of([quantity(trial) for trial in self.trials])
+        return Spread.from_values([quantity(trial) for trial in self.trials])
 
     def times_faster(self, other: Measured) -> Spread:
         """Return the ratio of units a second to those of another variant, within each round."""
@@ -105,9 +105,9 @@ class Measured:
         """Return the ratio of peak memory to that of another variant, within each round."""
         return self._ratio(other, lambda trial: trial.megabytes)
 
-    def _ratio(self, other: Measured, quantity: Callable[[Trial], float]) -> Spread:
+    def _ratio(self, other: Measured, quantity: Callable[[Measurement], float]) -> Spread:
         pairs = zip(self.trials, other.trials, strict=True)
-        return Spread.of([quantity(mine) / quantity(rival) for mine, rival in pairs])
+        return Spread.from_values([quantity(mine) / quantity(rival) for mine, rival in pairs])
 
 
 def environment(tuned: bool, threads: int | None) -> dict[str, str]:
@@ -123,7 +123,7 @@ def environment(tuned: bool, threads: int | None) -> dict[str, str]:
     return {**(SETTINGS if tuned else {}), **number, **offline, "PYTHONPATH": path}
 
 
-def run(variant: Variant, variables: Mapping[str, str]) -> Trial:
+def run(variant: Variant, variables: Mapping[str, str]) -> Measurement:
     """Run one trial.
 
     Raises:
@@ -147,7 +147,7 @@ def run(variant: Variant, variables: Mapping[str, str]) -> Trial:
     if process.returncode:
         message = process.stderr[-SHOWN_CHARACTERS:].rstrip()
         raise BenchmarkError(f"{variant.name} ended with code {process.returncode}: {message}")
-    return Trial(**json.loads(process.stdout))
+    return Measurement(**json.loads(process.stdout))
 
 
 def compare(
@@ -158,7 +158,7 @@ def compare(
     Raises:
         BenchmarkError: If a trial fails.
     """
-    trials: dict[str, list[Trial]] = {variant.name: [] for variant in variants}
+    trials: dict[str, list[Measurement]] = {variant.name: [] for variant in variants}
     for number in range(rounds):
         for offset in range(len(variants)):
             variant = variants[(number + offset) % len(variants)]

@@ -67,8 +67,8 @@ def main(
             contenders = [
                 Variant(
                     f"{name}, {tokens} tokens",
-                    "models/update_variants.py",
-                    "credited",
+                    "models/update.py",
+                    "update_with_critic",
                     {**case, "critic": critic, "joint": joint, "weights": "adapters"},
                 )
                 for name, (critic, joint, _) in WAYS.items()

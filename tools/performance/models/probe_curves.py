@@ -43,7 +43,7 @@ from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import write_atomically
 from studies.hypotheses.features import HashedParts, Noise
-from studies.hypotheses.training import every_start, team_of
+from studies.hypotheses.training import every_start, make_team
 from tools.performance.models.probe_report import (
     Curve,
     draw,
@@ -51,7 +51,7 @@ from tools.performance.models.probe_report import (
     summarise,
     write_points,
 )
-from tools.performance.models.probe_trials import Trial, trials
+from tools.performance.models.probe_trials import ProbeTrial, trials
 
 MAX_GRAD_NORM = 0.3
 
@@ -66,7 +66,7 @@ MOST_POINTS = 20
 EVALUATION_EPISODES = 192
 
 
-def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> Curve:
+def train(trial: ProbeTrial, *, budget: int, seed: int, marks: int | None = None) -> Curve:
     """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain.
 
     Its value is measured at first, and `marks` times afterwards (by default: `POINT_EVERY`, `MOST_POINTS`).
@@ -83,7 +83,10 @@ def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> 
     points, completions, tokens = [(0, value(plain, team), 0)], 0, 0
     for update in range(1, updates + 1):
         rollouts = collect_rollouts(
-            *(env, team, trial.starts(env, stream(seed, "starts", update)), trial.rollouts),
+            env,
+            team,
+            trial.starts(env, stream(seed, "starts", update)),
+            trial.rollouts,
             group_size=trial.group_size,
             rng=rng,
             views=views,
@@ -98,11 +101,11 @@ def train(trial: Trial, *, budget: int, seed: int, marks: int | None = None) -> 
     return Curve(trial, seed, updates_done, values, sampled, tokens, seconds)
 
 
-def new_team(trial: Trial, env: DecPOMDPEnv, seed: int) -> Team:
+def new_team(trial: ProbeTrial, env: DecPOMDPEnv, seed: int) -> Team:
     """Return the policies of a trial, each with first weights of its own; tables say what can be handed on."""
     letters = PROBES[trial.probe].letters
     if trial.recipe.tabular:
-        return team_of(env, letters[: trial.kwargs["num_secrets"]], seed, spread=1.0)
+        return make_team(env, letters[: trial.kwargs["num_secrets"]], seed, spread=1.0)
     return {
         agent: tiny_causal_lm(
             letters,
@@ -118,7 +121,7 @@ def _completions(rollouts: Sequence[Rollout]) -> int:
     return sum(len(samples) for group in groups for samples in group.completions.values())
 
 
-def _options(trial: Trial, discount: float, updates: int) -> LearnerOptions:
+def _options(trial: ProbeTrial, discount: float, updates: int) -> LearnerOptions:
     critic: dict[str, Any] = {"critic": trial.critic} if trial.critic else {}
     completed = ALGORITHMS[trial.algorithm].complete_options(LearnerOptions(**critic))
     if completed.has_critic:
@@ -140,7 +143,7 @@ def value(env: DecPOMDPEnv, team: Team) -> float:
     each = EVALUATION_EPISODES // len(starts)
     if env.num_turns == 1:  # aligned joint samples are as many episodes, and sampled faster
         rollouts = collect_rollouts(
-            *(env, team, starts), group_size=each, rng=np.random.default_rng(0)
+            env, team, starts, group_size=each, rng=np.random.default_rng(0)
         )
         return float(np.mean([rollout.groups[0].rewards for rollout in rollouts]))
     rollouts = play_episodes(env, team, starts * each)
@@ -191,7 +194,7 @@ def main(
     with ExitStack() as stack:
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) if jobs > 1 else None
         each = stack.enter_context(pool).map if pool else map
-        results = each(partial(_alone, folder / "runs"), *zip(*works, strict=True))
+        results = each(partial(_single_agent, folder / "runs"), *zip(*works, strict=True))
         for _ in selection:
             runs = list(islice(results, seeds))
             curves += runs
@@ -206,7 +209,7 @@ def main(
     write_atomically(folder / "table.md", markdown(curves))
 
 
-def _alone(folder: Path, trial: Trial, budget: int, seed: int) -> Curve:
+def _single_agent(folder: Path, trial: ProbeTrial, budget: int, seed: int) -> Curve:
     """Return the curve of a run: the one in the folder, or else a new one, which is put there."""
     name = re.sub(r"[^a-z0-9.]+", "-", f"{trial.probe} {trial}")
     path = folder / f"{name}-budget-{budget}-seed-{seed}.json"

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from llm_decpomdp.benchmarks.evaluation.estimates import shown
+from llm_decpomdp.benchmarks.evaluation.experiments import format_estimate
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.utils.storage import write_csv
-from tools.performance.models.probe_trials import Trial
+from tools.performance.models.probe_trials import ProbeTrial
 
 ENOUGH = 0.9
 """Share of the optimum that counts as reached."""
@@ -24,7 +24,7 @@ ENOUGH = 0.9
 class Curve:
     """Value of a team, measured again and again while it learns."""
 
-    trial: Trial
+    trial: ProbeTrial
     seed: int
     updates: Sequence[int]
     values: Sequence[float]
@@ -36,7 +36,7 @@ class Curve:
     seconds: float
 
     @property
-    def reached(self) -> float:
+    def reach(self) -> float:
         """Completions after which the team had 90 % of the optimum; infinite if it never had."""
         goal = ENOUGH * PROBES[self.trial.probe].optimum
         points = zip(self.completions, self.values, strict=True)
@@ -47,12 +47,12 @@ def summarise(curves: Sequence[Curve]) -> dict[str, str]:
     """Return a line of the table, by heading: the seeds of a trial."""
     trial, probe = curves[0].trial, PROBES[curves[0].trial.probe]
     finals = [curve.values[-1] for curve in curves]
-    goals = sorted(curve.reached for curve in curves)
+    goals = sorted(curve.reach for curve in curves)
     median = goals[len(goals) // 2]
     return {
         "probe": trial.probe,
         "algorithm": str(trial),
-        "value": shown(bootstrap(finals)),
+        "value": format_estimate(bootstrap(finals)),
         "completions to 90 %": f"{median:,.0f}" if median < math.inf else "-",
         "seeds there": f"{sum(goal < math.inf for goal in goals)}/{len(goals)}",
         "completions": f"{np.mean([curve.completions[-1] for curve in curves]):,.0f}",

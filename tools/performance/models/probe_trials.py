@@ -59,7 +59,7 @@ RELAYS = {2: Recipe(50, 0.1, 2, tabular=True), 4: Recipe(400, 0.1, 4, tabular=Tr
 
 
 @dataclass(frozen=True)
-class Trial:
+class ProbeTrial:
     """Algorithm, plan and probe of some runs."""
 
     probe: str
@@ -144,41 +144,41 @@ class Trial:
         return make(self.probe, offset=offset, **self.kwargs)
 
 
-def trials() -> list[Trial]:
+def trials() -> list[ProbeTrial]:
     """Return every algorithm on every probe that it can play, and the comparisons that explain a failure."""
-    every = [Trial(probe, algorithm) for probe in PROBES for algorithm in TEAMS]
+    every = [ProbeTrial(probe, algorithm) for probe in PROBES for algorithm in TEAMS]
     ways = [trial for probe in PROBES for trial in _ways(probe)]
     return [*every, *ways, *_explanations()]
 
 
-def _ways(probe: str) -> list[Trial]:
+def _ways(probe: str) -> list[ProbeTrial]:
     """Return the ways of credit and over turns, with MAGRPO."""
-    common = Trial(probe, joint_mode="common", num_partners=4)
+    common = ProbeTrial(probe, joint_mode="common", num_partners=4)
     ways = [common]
     if probe in JOINT_CHOICES:
         ways += [replace(common, aggregation=how) for how in ("max", "annealed")]
-    if Trial(probe).env().num_turns > 1:
-        ways += [Trial(probe, plan="episodes"), Trial(probe, critic="joint")]
+    if ProbeTrial(probe).env().num_turns > 1:
+        ways += [ProbeTrial(probe, plan="episodes"), ProbeTrial(probe, critic="joint")]
     return ways
 
 
-def _explanations() -> list[Trial]:
+def _explanations() -> list[ProbeTrial]:
     delayed, halves = "probe-delayed-v0", "probe-halves-v0"
     eight = (("num_agents", 8),)
     partners, climbing = "probe-noisy-partners-v0", "probe-climbing-v0"
-    crossed = Trial(climbing, joint_mode="cross")
+    crossed = ProbeTrial(climbing, joint_mode="cross")
     return [
-        Trial(halves, "grpo"),
-        Trial(delayed, "grpo", "tree"),
-        *(Trial(probe, plan="tree") for probe in (delayed, "probe-speaker-listener-v0")),
-        *(Trial(halves, algorithm, offset=2.0) for algorithm in ("magrpo", "mareinforce")),
-        Trial("probe-turns-v0", critic="joint", features="noise"),
+        ProbeTrial(halves, "grpo"),
+        ProbeTrial(delayed, "grpo", "tree"),
+        *(ProbeTrial(probe, plan="tree") for probe in (delayed, "probe-speaker-listener-v0")),
+        *(ProbeTrial(halves, algorithm, offset=2.0) for algorithm in ("magrpo", "mareinforce")),
+        ProbeTrial("probe-turns-v0", critic="joint", features="noise"),
         *(
-            Trial(RELAY, critic=critic, plan=plan, game=(("length", 4),))
+            ProbeTrial(RELAY, critic=critic, plan=plan, game=(("length", 4),))
             for critic, plan in ((None, "chain"), ("joint", "chain"), (None, "episodes"))
         ),
-        Trial(partners, game=eight),
-        Trial(partners, joint_mode="common", num_partners=4, game=eight),
+        ProbeTrial(partners, game=eight),
+        ProbeTrial(partners, joint_mode="common", num_partners=4, game=eight),
         *(
             replace(crossed, aggregation=aggregation, game=game)
             for game in ((), (("noise", True),))

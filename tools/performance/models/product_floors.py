@@ -16,7 +16,7 @@ from llm_decpomdp.agents.inference.decoding import limit_threads
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from tools.performance.models import workload
-from tools.performance.models.learning_variants import synthetic
+from tools.performance.models.learning import synthetic
 from tools.performance.models.workload import Case
 
 

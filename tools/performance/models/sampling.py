@@ -6,10 +6,14 @@ settings and every completion as long as the limit allows. The floor is the mode
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
+import torch
 import typer
 
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from tools.performance.harness.command import (
     Device,
@@ -30,8 +34,9 @@ from tools.performance.harness.trials import (
     progress,
 )
 from tools.performance.models import workload
+from tools.performance.models.workload import Case
 
-FILE = "models/sampling_variants.py"
+FILE = "models/sampling.py"
 
 SECONDS = 25
 """Rough duration of a trial with the defaults."""
@@ -81,6 +86,50 @@ def main(
     settings = {"model": model, "new tokens": new_tokens, "rounds": rounds, "device": device}
     report = Report("G completions of one prompt", settings, variables, sections, judgements)
     report.finish(json_file)
+
+
+WARM_UP_TOKENS = 4
+
+
+def ours(**arguments: Any) -> Iterator[dict[str, Any]]:
+    """Sample by `CausalLM.generate`, with the time of rounding its float32 weights."""
+    case = Case(**arguments)
+    policy = case.policy()
+    torch.manual_seed(0)
+    for limit in (min(WARM_UP_TOKENS, case.new_tokens), case.new_tokens):
+        policy.sampling = Sampling(max_new_tokens=limit)
+        (group,) = policy.generate(case.prompts, case.group_size)
+        yield {"units": sum(len(completion.tokens) for completion in group)}
+
+
+def transformers_generate(**arguments: Any) -> Iterator[dict[str, Any]]:
+    """Sample by `generate(num_return_sequences=G)` of transformers, with weights in `dtype`."""
+    case = Case(**arguments)
+    policy = case.policy("float32")
+    end = torch.tensor(sorted(ends(policy)))
+    ids = torch.tensor([policy.encode(*case.prompts)], device=policy.model.device)
+    policy.model.to(getattr(torch, case.dtype))
+    torch.manual_seed(0)
+    for limit in (min(WARM_UP_TOKENS, case.new_tokens), case.new_tokens):
+        rows = policy.model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=True,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=0,
+            max_new_tokens=limit,
+            num_return_sequences=case.group_size,
+            pad_token_id=policy.tokenizer.pad_token_id or 0,
+        )[:, ids.shape[1] :].cpu()
+        before = torch.isin(rows, end).int().cumsum(1) - torch.isin(rows, end).int()
+        yield {"units": int((before == 0).sum())}  # up to the first end, which counts
+
+
+def ends(policy: CausalLM) -> set[int]:
+    """Return the tokens at which transformers' `generate` stops."""
+    configured = policy.model.generation_config.eos_token_id
+    return set(configured if isinstance(configured, list) else [configured])
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def prompts(env: Any, task_id: str) -> dict[str, str]:
     return dict(observations)
 
 
-def as_messages(model: str, texts: Mapping[str, str]) -> dict[str, str]:
+def to_messages(model: str, texts: Mapping[str, str]) -> dict[str, str]:
     """Return prompts as the model sees them, for contenders that don't use its chat template themselves."""
     from transformers import AutoTokenizer
 

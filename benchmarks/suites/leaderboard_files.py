@@ -1,4 +1,4 @@
-"""A suite's result as `league.csv` (all numbers), as `league.md` (a table to paste) and for a terminal."""
+"""A suite's result as `leaderboard.csv` (all numbers), as `leaderboard.md` (to paste) and for a terminal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import Any
 
 from rich.table import Table
 
-from llm_decpomdp.benchmarks.evaluation import estimates
-from llm_decpomdp.benchmarks.evaluation.measures import REWARD
-from llm_decpomdp.benchmarks.evaluation.statistics import Comparison, Estimate
-from llm_decpomdp.benchmarks.suites.league import MEASURES, League, LeagueTable, Line
+from llm_decpomdp.benchmarks.evaluation import experiments
+from llm_decpomdp.benchmarks.evaluation.play import REWARD
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, MethodComparison
+from llm_decpomdp.benchmarks.suites.leaderboard import (
+    MEASURES,
+    Leaderboard,
+    LeaderboardRow,
+    LeaderboardTable,
+)
 from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.utils.text import number
 
 CSV_COLUMNS = (
-    *("environment", "data", "stand_in", "tasks", "cell", "method", "seeds", "samples", "measure"),
+    *("environment", "data", "stand_in", "tasks", "arm", "method", "seeds", "samples", "measure"),
     *("value", "low", "high", "against", "difference", "difference_low", "difference_high"),
     *("improvement", "improvement_low", "improvement_high", "seeds_needed", "command"),
 )
@@ -28,19 +33,19 @@ AGAINST = "against "
 AT_THE_END = "reward at the end"
 """Name of the reward where there are several turns."""
 
-IN_TERMINALS = ("cell", "seeds", "reward", AT_THE_END, MEASURES["tests_passed"])
+IN_TERMINALS = ("arm", "seeds", "reward", AT_THE_END, MEASURES["tests_passed"])
 """Columns that a terminal has room for, beside the difference."""
 
 
-def write_league(league: League, output: Path) -> None:
-    """Write `league.csv` and `league.md` into the suite's folder."""
-    write_csv(output / "league.csv", CSV_COLUMNS, _csv_lines(league))
-    write_atomically(output / "league.md", as_markdown(league))
+def write_leaderboard(leaderboard: Leaderboard, output: Path) -> None:
+    """Write `leaderboard.csv` and `leaderboard.md` into the suite's folder."""
+    write_csv(output / "leaderboard.csv", CSV_COLUMNS, _csv_lines(leaderboard))
+    write_atomically(output / "leaderboard.md", to_markdown(leaderboard))
 
 
-def _csv_lines(league: League) -> Iterator[list[Any]]:
-    """Yield a line for each cell and measure."""
-    for table in league.tables:
+def _csv_lines(leaderboard: Leaderboard) -> Iterator[list[Any]]:
+    """Yield a line for each arm and measure."""
+    for table in leaderboard.tables:
         data = f"{table.data['name']} {table.data['split']}"
         about = [table.environment, data, table.data["stand_in"], table.tasks]
         for line in table.lines:
@@ -50,7 +55,11 @@ def _csv_lines(league: League) -> Iterator[list[Any]]:
                     *about,
                     *(line.name, line.method, len(line.seeds), line.samples, measure),
                     *_numbers(estimate),
-                    *([line.against, *_compared(comparison)] if comparison else [None] * 8),
+                    *(
+                        [line.against, *_comparison_numbers(comparison)]
+                        if comparison
+                        else [None] * 8
+                    ),
                     line.command,
                 ]
 
@@ -59,7 +68,7 @@ def _numbers(estimate: Estimate) -> list[float | None]:
     return [estimate.value, estimate.low, estimate.high]
 
 
-def _compared(comparison: Comparison) -> list[Any]:
+def _comparison_numbers(comparison: MethodComparison) -> list[Any]:
     return [
         *_numbers(comparison.difference),
         *_numbers(comparison.improvement),
@@ -67,18 +76,18 @@ def _compared(comparison: Comparison) -> list[Any]:
     ]
 
 
-def as_markdown(league: League) -> str:
+def to_markdown(leaderboard: Leaderboard) -> str:
     """Return a table for each set of problems, with the command that made it."""
     parts = []
-    for table in league.tables:
-        head, rows = cells_of(table)
+    for table in leaderboard.tables:
+        head, rows = table_cells(table)
         lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
         grid = "\n".join(f"| {' | '.join(row)} |" for row in lines)
-        parts.append(f"**{title_of(table)}**\n\n{grid}")
-    notes = [*dict.fromkeys(note for table in league.tables for note in notes_of(table))]
-    notes += unfinished(league)
+        parts.append(f"**{table_title(table)}**\n\n{grid}")
+    notes = [*dict.fromkeys(note for table in leaderboard.tables for note in table_notes(table))]
+    notes += unfinished_lines(leaderboard)
     parts.append(
-        "\n".join([*notes, f"Made by `{league.command}`; a row alone with `--only NAME`."])
+        "\n".join([*notes, f"Made by `{leaderboard.command}`; a row alone with `--only NAME`."])
     )
     return "\n\n".join(parts) + "\n"
 
@@ -89,26 +98,29 @@ NOTES = (
 )
 
 
-def notes_of(table: LeagueTable) -> list[str]:
+def table_notes(table: LeaderboardTable) -> list[str]:
     """Return the notes below a table."""
     notes = list(NOTES)
     if table.several_turns:
         notes.append("The reward at the end is that of an episode's last turn.")
-    if "seeds needed" in cells_of(table)[0]:
-        notes.append(estimates.NEEDED)
+    if "seeds needed" in table_cells(table)[0]:
+        notes.append(experiments.NEEDED)
     return notes
 
 
-def unfinished(league: League) -> list[str]:
+def unfinished_lines(leaderboard: Leaderboard) -> list[str]:
     """Return the jobs that are in no table, failed or not run yet, in words."""
     return [
         f"{word}: {'; '.join(job.name for job in jobs)}."
-        for word, jobs in (("Failed", league.failed), ("Not measured yet", league.missing))
+        for word, jobs in (
+            ("Failed", leaderboard.failed),
+            ("Not measured yet", leaderboard.missing),
+        )
         if jobs
     ]
 
 
-def title_of(table: LeagueTable) -> str:
+def table_title(table: LeaderboardTable) -> str:
     """Describe the problems of a table."""
     data = table.data
     text = f"{table.environment}, {table.tasks} problems ({data['name']} {data['split']}"
@@ -119,20 +131,20 @@ def title_of(table: LeagueTable) -> str:
     return f"{text}{', bundled stand-in' * data['stand_in']}), {times} of each and seed"
 
 
-def cells_of(table: LeagueTable) -> tuple[list[str], list[list[str]]]:
+def table_cells(table: LeaderboardTable) -> tuple[list[str], list[list[str]]]:
     """Return head and rows of a table as text, without empty columns."""
-    differences, improvements, needed = zip(
+    differences, improvements, seeds = zip(
         *(_compared_cells(line, table.against) for line in table.lines), strict=True
     )
     columns: dict[str, Sequence[str]] = {
-        "cell": [line.name for line in table.lines],
+        "arm": [line.name for line in table.lines],
         "seeds": [_seeds(line) for line in table.lines],
         AT_THE_END if table.several_turns else MEASURES[REWARD]: [
             _value(line, REWARD) for line in table.lines
         ],
         f"{AGAINST}{table.against}": differences,
         "P(better)": improvements,
-        "seeds needed": needed,
+        "seeds needed": seeds,
         **{
             words: [_value(line, measure) for line in table.lines]
             for measure, words in MEASURES.items()
@@ -143,24 +155,24 @@ def cells_of(table: LeagueTable) -> tuple[list[str], list[list[str]]]:
     return list(nonempty), [list(row) for row in zip(*nonempty.values(), strict=True)]
 
 
-def shown(estimate: Estimate, *, sign: bool = False) -> str:
+def format_estimate(estimate: Estimate, *, sign: bool = False) -> str:
     """Format an estimate, as in "1.39 (1.21 to 1.57)", or say that there was nothing to resample."""
     if estimate.low is not None and estimate.low == estimate.high:
         return f"{number(estimate.value, sign=sign)} (all equal)"
-    return estimates.shown(estimate, sign=sign)
+    return experiments.format_estimate(estimate, sign=sign)
 
 
-def _seeds(line: Line) -> str:
+def _seeds(line: LeaderboardRow) -> str:
     count = len(line.seeds)
     return str(count) if count == line.planned else f"{count} of {line.planned}"
 
 
-def _value(line: Line, measure: str) -> str:
+def _value(line: LeaderboardRow, measure: str) -> str:
     estimate = line.estimates.get(measure)
-    return NONE if estimate is None else shown(estimate)
+    return NONE if estimate is None else format_estimate(estimate)
 
 
-def _compared_cells(line: Line, usual: str) -> tuple[str, str, str]:
+def _compared_cells(line: LeaderboardRow, usual: str) -> tuple[str, str, str]:
     """Format the difference of the reward, with the line that it is against unless that is the usual one.
 
     Returns:
@@ -171,21 +183,21 @@ def _compared_cells(line: Line, usual: str) -> tuple[str, str, str]:
         return NONE, NONE, NONE
     suffix = "" if line.against == usual else f" {AGAINST}{line.against}"
     return (
-        f"{shown(comparison.difference, sign=True)}{suffix}",
-        estimates.shown(comparison.improvement),
-        estimates.seeds_needed(comparison),
+        f"{format_estimate(comparison.difference, sign=True)}{suffix}",
+        experiments.format_estimate(comparison.improvement),
+        experiments.seeds_needed(comparison),
     )
 
 
-def as_tables(league: League) -> Sequence[Table]:
+def to_tables(leaderboard: Leaderboard) -> Sequence[Table]:
     """Return the tables for a terminal, which has no room for all columns."""
     tables = []
-    for table in league.tables:
-        head, rows = cells_of(table)
+    for table in leaderboard.tables:
+        head, rows = table_cells(table)
         indices = [
             i for i, name in enumerate(head) if name in IN_TERMINALS or name.startswith(AGAINST)
         ]
-        grid = Table(title=title_of(table), title_justify="left")
+        grid = Table(title=table_title(table), title_justify="left")
         for i in indices:
             grid.add_column(head[i], justify="right" if i else "left")
         for row in rows:

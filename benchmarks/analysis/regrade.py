@@ -10,8 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.environment import StepOutcome
-from llm_decpomdp.benchmarks.analysis.replay import Place, Replayed, Unreached, replay
-from llm_decpomdp.benchmarks.analysis.stored import Stored, stored
+from llm_decpomdp.benchmarks.analysis.replay import (
+    Replayed,
+    StoredEpisodes,
+    StoredGroup,
+    Unreached,
+    open_episodes,
+    replay,
+)
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.runs.failures import as_run_errors
 from llm_decpomdp.benchmarks.runs.results import Row
@@ -55,7 +61,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Rescored:
+class Regrading:
     """The result of grading a folder's episodes again."""
 
     episodes: int
@@ -87,7 +93,7 @@ class Rescored:
         return [*lines, f"... and {more} more: --output FILE writes all"] if more > 0 else lines
 
 
-def rescore(folder: Path, output: Path | None = None) -> Rescored:
+def regrade(folder: Path, output: Path | None = None) -> Regrading:
     """Grade the episodes of a run or an evaluation again.
 
     Args:
@@ -98,7 +104,7 @@ def rescore(folder: Path, output: Path | None = None) -> Rescored:
         ConfigError: If it holds no episodes, or nothing says where they were played.
         RunError: If the data cannot be loaded, programs cannot be run, or the output cannot be written.
     """
-    episodes = stored(folder)
+    episodes = open_episodes(folder)
     if next(episodes.rows(), None) is None:
         raise ConfigError(f"{folder}: episodes.jsonl is empty, so there is nothing to grade")
     with as_run_errors():
@@ -111,7 +117,7 @@ def rescore(folder: Path, output: Path | None = None) -> Rescored:
     return result
 
 
-def compare(episodes: Stored, groups: Iterable[Replayed | Unreached]) -> Rescored:
+def compare(episodes: StoredEpisodes, groups: Iterable[Replayed | Unreached]) -> Regrading:
     """Compare groups that were played again with what is stored."""
     lines, samples = set(), 0
     differences: list[Difference] = []
@@ -119,30 +125,32 @@ def compare(episodes: Stored, groups: Iterable[Replayed | Unreached]) -> Rescore
         if isinstance(group, Replayed):
             lines.add(group.place.line)
             samples += len(group.outcomes)
-        differences += differences_of(group, episodes)
+        differences += find_differences(group, episodes)
+    # Groups are played turn by turn, and a reader goes line by line.
     differences.sort(key=lambda d: (d.line, d.group, d.sample or 0))
-    return Rescored(len(lines), samples, tuple(episodes.changes_of_data()), tuple(differences))
+    return Regrading(len(lines), samples, tuple(episodes.changes_of_data()), tuple(differences))
 
 
-def differences_of(group: Replayed | Unreached, episodes: Stored) -> list[Difference]:
+def find_differences(group: Replayed | Unreached, episodes: StoredEpisodes) -> list[Difference]:
     """Return the differences of a group: in prompts, rewards, infos, and tests where the row has them."""
     place = group.place
     if isinstance(group, Unreached):
         return [_difference(place, None, "the state", "there", group.reason)]
     changes: list[Difference] = []
+    # An expert outside is not asked again, so that later prompts are unknown.
     if place.group.turn == 0 or episodes.known_prompts:
         for agent, now in group.prompts.items():
             was = place.group.prompts.get(agent)
             if was != now and not (episodes.talking and was and was.startswith(f"{now}\n\n")):
                 changes.append(_difference(place, None, f"the prompt of {agent}", was, now))
     for sample, outcome in enumerate(group.outcomes):
-        for subject, was, now in _of_sample(place, sample, outcome, episodes):
+        for subject, was, now in _sample_differences(place, sample, outcome, episodes):
             changes.append(_difference(place, sample, subject, was, now))
     return changes
 
 
-def _of_sample(
-    place: Place, sample: int, outcome: StepOutcome, episodes: Stored
+def _sample_differences(
+    place: StoredGroup, sample: int, outcome: StepOutcome, episodes: StoredEpisodes
 ) -> Iterator[tuple[str, Any, Any]]:
     was, now = place.group.infos[sample], outcome.info
     reward: tuple[float | None, float | None] = (place.group.rewards[sample], outcome.reward)
@@ -157,10 +165,12 @@ def _of_sample(
     if place.group.chosen == sample and final and (again := record(outcome.env)) is not None:
         if newest := len(again["turns"]):  # none before a first answer, where messages come first
             turns = (row["turns"][newest - 1] for row in (final, again))
-            yield from _of_tests(*(turn["verdict"] for turn in turns))
+            yield from _test_differences(*(turn["verdict"] for turn in turns))
 
 
-def _of_tests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def _test_differences(
+    was: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
     before, after = (
         {f"test {n}": test["status"] for n, test in enumerate(details.get("tests", ()), 1)}
         | {"loading the program": (details.get("error") or {}).get("status")}
@@ -175,7 +185,9 @@ def _close(was: float, now: float) -> bool:
     return math.isclose(was, now, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
-def _difference(place: Place, sample: int | None, subject: str, was: Any, now: Any) -> Difference:
+def _difference(
+    place: StoredGroup, sample: int | None, subject: str, was: Any, now: Any
+) -> Difference:
     number = None if sample is None else sample + 1
     return Difference(**place.position(), sample=number, what=subject, was=was, now=now)
 

@@ -41,7 +41,7 @@ def _maxima(experiments: Sequence[Experiment]) -> str:
     """Return the highest rewards, as in "4.0 at most, 2.1 for single_agent"; empty where they are unknown."""
     names: dict[str, dict[str, None]] = {}
     for experiment in experiments:
-        if most := out_of([experiment]):
+        if most := maximum_reward([experiment]):
             names.setdefault(most, {})[experiment.name] = None
     if not names:
         return ""
@@ -50,14 +50,14 @@ def _maxima(experiments: Sequence[Experiment]) -> str:
     return f"{usual} at most{''.join(exceptions)}"
 
 
-def out_of(experiments: Sequence[Experiment]) -> str:
+def maximum_reward(experiments: Sequence[Experiment]) -> str:
     """Return the most that a turn can earn, such as "4.0"; empty where the runs do not say it, or differ."""
     most = {_reward(description).get("maximum") for description in _descriptions(experiments)}
     (value,) = most if len(most) == 1 else (None,)
     return "" if value is None else str(round(float(value), 2))
 
 
-def declared(experiment: Experiment) -> dict[str, Mapping[str, Any]]:
+def declared_components(experiment: Experiment) -> dict[str, Mapping[str, Any]]:
     """Return descriptions of the reward's components by name, without those that have none."""
     return {
         name: component
@@ -71,7 +71,7 @@ def glossary(experiments: Sequence[Experiment], names: Sequence[str]) -> str:
     """Return the descriptions of components as markup; empty where the environments have none."""
     texts: dict[str, dict[str, None]] = {name: {} for name in names}
     for experiment in experiments:
-        for name, component in declared(experiment).items():
+        for name, component in declared_components(experiment).items():
             if name in texts:
                 texts[name][component["text"]] = None
     meanings = {plain(name): " Or: ".join(of) for name, of in texts.items() if of}

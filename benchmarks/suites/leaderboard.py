@@ -1,6 +1,6 @@
-"""The result of a suite in numbers: every cell with intervals, and compared with the untrained team.
+"""The result of a suite in numbers: every arm with intervals, and compared with the untrained team.
 
-Cells are compared where they played the same problems of one environment, so a suite has a table for each set of
+Arms are compared where they played the same problems of one environment, so a suite has a table for each set of
 problems. Rewards are compared between teams of the same agents only: a single agent's task has another maximum.
 """
 
@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.folder import Evaluation, read_evaluation
-from llm_decpomdp.benchmarks.evaluation.measures import REWARD, estimate_of
+from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult, read_evaluation
+from llm_decpomdp.benchmarks.evaluation.play import REWARD, estimate_measure
 from llm_decpomdp.benchmarks.evaluation.statistics import (
-    Comparison,
     Estimate,
+    MethodComparison,
     compare,
 )
 from llm_decpomdp.benchmarks.suites.job import FAILED, is_done, read_status
@@ -43,30 +43,30 @@ Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Line:
-    """A cell of the suite."""
+class LeaderboardRow:
+    """An arm of the suite."""
 
     name: str
     method: str
     command: str
-    """Command line that measures this cell again."""
+    """Command line that measures this arm again."""
     seeds: tuple[int, ...]
     """Seeds that are measured."""
     planned: int
-    """Number of seeds of the cell, measured or not."""
+    """Number of seeds of the arm, measured or not."""
     samples: int
     """Number of episodes of each task and seed."""
     estimates: Mapping[str, Estimate]
-    """Estimates by measure, of `MEASURES` that the cell has."""
-    comparisons: Mapping[str, Comparison]
+    """Estimates by measure, of `MEASURES` that the arm has."""
+    comparisons: Mapping[str, MethodComparison]
     """Comparisons with another line, by measure; those that cannot be compared are missing."""
     against: str | None
     """Name of that line; `None` for one that others are compared with."""
 
 
 @dataclass(frozen=True)
-class LeagueTable:
-    """The cells that played the same problems, the best first; those of other teams come last."""
+class LeaderboardTable:
+    """The arms that played the same problems, the best first; those of other teams come last."""
 
     environment: str
     data: Mapping[str, Any]
@@ -76,7 +76,7 @@ class LeagueTable:
     """Name of the line that others are compared with unless they say otherwise."""
     several_turns: bool
     """True if an episode had several turns, so that the reward at the end is not that of all turns."""
-    lines: tuple[Line, ...]
+    lines: tuple[LeaderboardRow, ...]
 
 
 @dataclass(frozen=True)
@@ -90,27 +90,27 @@ class Unfinished:
 
 
 @dataclass(frozen=True)
-class League:
+class Leaderboard:
     """The results of a suite."""
 
     suite: str
     description: str
     command: str
-    tables: tuple[LeagueTable, ...]
+    tables: tuple[LeaderboardTable, ...]
     failed: tuple[Unfinished, ...]
     missing: tuple[Unfinished, ...]
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """A cell and its complete evaluations."""
+    """An arm and its complete evaluations."""
 
-    cell: Mapping[str, Any]
+    arm: Mapping[str, Any]
     seeds: tuple[int, ...]
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[EvaluationResult, ...]
 
     def key(self) -> tuple[Any, ...]:
-        """Return the environment, data and tasks that cells must have in common to be compared."""
+        """Return the environment, data and tasks that arms must have in common to be compared."""
         manifest = self.evaluations[0].manifest
         data = manifest["data"]["eval"]["fingerprint"]
         return manifest["environment"], data, self.evaluations[0].tasks
@@ -154,27 +154,27 @@ def read_suite(output: Path) -> dict[str, Any]:
     return suite
 
 
-def job_folders(output: Path, cell: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
-    """Yield seeds and folders of a cell's jobs, existing or not."""
-    for seed in cell["seeds"]:
-        yield seed, output / f"{cell['name']}-seed-{seed}"
+def job_folders(output: Path, arm: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
+    """Yield seeds and folders of an arm's jobs, existing or not."""
+    for seed in arm["seeds"]:
+        yield seed, output / f"{arm['name']}-seed-{seed}"
 
 
-def read_league(output: Path) -> League:
+def read_leaderboard(output: Path) -> Leaderboard:
     """Read the results of the jobs in a suite's folder so far.
 
     Raises:
         ConfigError: If the folder holds no suite.
     """
     suite = read_suite(output)
-    command, cells = shlex.join(suite["command"]), []
+    command, arms = shlex.join(suite["command"]), []
     failed, missing = [], []
-    for cell in suite["cells"]:
-        folders = dict(job_folders(output, cell))
+    for arm in suite["cells"]:
+        folders = dict(job_folders(output, arm))
         seeds = []
         for seed, folder in folders.items():
-            status, name = read_status(folder), f"{cell['name']}, seed {seed}"
-            if is_done(status, cell):
+            status, name = read_status(folder), f"{arm['name']}, seed {seed}"
+            if is_done(status, arm):
                 seeds.append(seed)
             elif status.get("state") == FAILED:
                 failed.append(Unfinished(name, folder.name, status["error"].strip()))
@@ -182,61 +182,63 @@ def read_league(output: Path) -> League:
                 missing.append(Unfinished(name, folder.name))
         if seeds:
             evaluations = tuple(read_evaluation(folders[seed]) for seed in seeds)
-            cells.append(_Measured(cell, tuple(seeds), evaluations))
+            arms.append(_Measured(arm, tuple(seeds), evaluations))
     groups: dict[tuple[Any, ...], list[_Measured]] = {}
-    for entry in cells:
+    for entry in arms:
         groups.setdefault(entry.key(), []).append(entry)
     tables = tuple(_table(group, command) for group in groups.values())
-    return League(
+    return Leaderboard(
         suite["name"], suite["description"], command, tables, tuple(failed), tuple(missing)
     )
 
 
-def _table(group: Sequence[_Measured], command: str) -> LeagueTable:
-    untrained = [entry for entry in group if entry.cell["method"] == UNTRAINED]
+def _table(group: Sequence[_Measured], command: str) -> LeaderboardTable:
+    # The untrained team of the same environment is the natural reference; else the first arm.
+    untrained = [entry for entry in group if entry.arm["method"] == UNTRAINED]
     reference = (untrained or group)[0]
     lines = {}
-    by_name = {entry.cell["name"]: entry for entry in group}
+    by_name = {entry.arm["name"]: entry for entry in group}
     for name, entry in by_name.items():
         alike = (candidate for candidate in untrained if candidate.environment == entry.environment)
-        choice = by_name.get(entry.cell.get("against"))
+        choice = by_name.get(entry.arm.get("against"))
         lines[name] = _line(entry, choice or next(alike, reference), command)
-    teams = {entry.cell["name"]: entry.team == reference.team for entry in group}
+    teams = {entry.arm["name"]: entry.team == reference.team for entry in group}
     ranked = sorted(
         lines.values(), key=lambda line: (not teams[line.name], -line.estimates[REWARD].value)
     )
     manifest = reference.evaluations[0].manifest
-    return LeagueTable(
+    return LeaderboardTable(
         manifest["environment"],
         manifest["data"]["eval"],
         len(reference.evaluations[0].tasks),
-        reference.cell["name"],
+        reference.arm["name"],
         any(max(entry.evaluations[0].means("turns").values()) > 1 for entry in group),
         tuple(ranked),
     )
 
 
-def _line(entry: _Measured, reference: _Measured, command: str) -> Line:
+def _line(entry: _Measured, reference: _Measured, command: str) -> LeaderboardRow:
     scores = {measure: entry.scores(measure) for measure in MEASURES}
     comparisons = {}
     for measure, values in scores.items():
         baseline = reference.scores(measure)
+        # A single agent has a lower maximum reward than a team.
         comparable = measure != REWARD or entry.team == reference.team
         if entry is not reference and comparable and values is not None and baseline is not None:
             comparisons[measure] = compare(baseline, values)
-    name = entry.cell["name"]
-    return Line(
+    name = entry.arm["name"]
+    return LeaderboardRow(
         name,
-        entry.cell["method"],
+        entry.arm["method"],
         f"{command} --only {name}",
         entry.seeds,
-        len(entry.cell["seeds"]),
+        len(entry.arm["seeds"]),
         entry.evaluations[0].samples,
         {
-            measure: estimate_of(measure, values)
+            measure: estimate_measure(measure, values)
             for measure, values in scores.items()
             if values is not None
         },
         comparisons,
-        None if entry is reference else reference.cell["name"],
+        None if entry is reference else reference.arm["name"],
     )

@@ -16,17 +16,17 @@ import pytest
 from llm_decpomdp.agents.scripted import Constant, Gold
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.measures import REWARD
+from llm_decpomdp.benchmarks.evaluation.play import REWARD
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import student_quantile
 from llm_decpomdp.benchmarks.report.document import report
 from llm_decpomdp.benchmarks.report.suites import write_suite_report
-from llm_decpomdp.benchmarks.suites.league import Line, read_league
-from llm_decpomdp.benchmarks.suites.league_files import (
-    as_markdown,
-    as_tables,
-    cells_of,
-    write_league,
+from llm_decpomdp.benchmarks.suites.leaderboard import LeaderboardRow, read_leaderboard
+from llm_decpomdp.benchmarks.suites.leaderboard_files import (
+    table_cells,
+    to_markdown,
+    to_tables,
+    write_leaderboard,
 )
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Policy, Team
@@ -79,13 +79,13 @@ def cell(name: str, method: str, *seeds: int) -> dict[str, Any]:
     return {"name": name, "method": method, "seeds": seeds, "tasks": None, "samples": 1}
 
 
-def lines(output: Path) -> dict[str, Line]:
-    (table,) = read_league(output).tables
+def lines(output: Path) -> dict[str, LeaderboardRow]:
+    (table,) = read_leaderboard(output).tables
     return {line.name: line for line in table.lines}
 
 
 def test_the_best_comes_first_and_all_are_compared_with_the_untrained_cell(output: Path) -> None:
-    (table,) = read_league(output).tables
+    (table,) = read_leaderboard(output).tables
     assert [line.name for line in table.lines] == ["gold", "learned", "untrained"]
     assert (table.against, table.tasks) == ("untrained", 6)
     assert lines(output)["untrained"].comparisons == {}
@@ -103,10 +103,10 @@ def test_the_numbers_are_those_of_a_calculation_by_hand(output: Path) -> None:
     assert found["gold"].estimates[REWARD].value == 1.0
     assert found["untrained"].estimates["pass@1"].value == 0.0
     assert found["untrained"].estimates["pass@1"].high == pytest.approx(1 - 0.05 ** (1 / 6))
-    compared = found["learned"].comparisons[REWARD]
-    assert compared.difference.value == pytest.approx(7 / 12)
+    comparison = found["learned"].comparisons[REWARD]
+    assert comparison.difference.value == pytest.approx(7 / 12)
     # of all pairs of seeds and tasks, 7 of 12 are won, and the rest are ties
-    assert compared.improvement.value == pytest.approx((7 + 0.5 * 5) / 12)
+    assert comparison.improvement.value == pytest.approx((7 + 0.5 * 5) / 12)
     assert found["gold"].comparisons[REWARD].improvement.value == 1.0
 
 
@@ -117,18 +117,18 @@ def test_a_line_knows_its_seeds_and_the_command_that_makes_it_again(output: Path
 
 
 def test_what_is_missing_is_told(output: Path) -> None:
-    league = read_league(output)
+    league = read_leaderboard(output)
     assert [job.name for job in league.failed] == ["learned, seed 2"]
     assert [job.name for job in league.missing] == ["late, seed 7"]
-    text = as_markdown(league)
+    text = to_markdown(league)
     assert "Failed: learned, seed 2." in text and "Not measured yet: late, seed 7." in text
 
 
 def test_the_table_can_be_pasted_and_has_seeds_and_intervals(output: Path) -> None:
-    league = read_league(output)
-    head, rows = cells_of(league.tables[0])
+    league = read_leaderboard(output)
+    head, rows = table_cells(league.tables[0])
     assert head == [
-        "cell",
+        "arm",
         "seeds",
         "reward",
         "against untrained",
@@ -147,19 +147,19 @@ def test_the_table_can_be_pasted_and_has_seeds_and_intervals(output: Path) -> No
     assert rows[1][1] == "2 of 3" and rows[1][2].startswith("0.58 (")
     assert rows[1][5] == str(lines(output)["learned"].comparisons[REWARD].seeds_needed)
     assert rows[2][3:6] == ["—", "—", "—"]
-    text = as_markdown(league)
+    text = to_markdown(league)
     assert "**word_v0, 6 problems (words test), one episode of each and seed**" in text
     marked = [line for line in text.splitlines() if line.startswith("|")]
     assert len(marked) == 5 and {line.count("|") for line in marked} == {9}
     assert "Made by `llm-decpomdp bench 'a b'`" in text
-    (shown,) = as_tables(league)
+    (shown,) = to_tables(league)
     assert [column.header for column in shown.columns][-1] == "tests passed"
 
 
 def test_the_csv_has_every_number_of_every_cell(output: Path) -> None:
-    write_league(read_league(output), output)
-    with (output / "league.csv").open() as file:
-        found = {(row["cell"], row["measure"]): row for row in csv.DictReader(file)}
+    write_leaderboard(read_leaderboard(output), output)
+    with (output / "leaderboard.csv").open() as file:
+        found = {(row["arm"], row["measure"]): row for row in csv.DictReader(file)}
     row = found["learned", REWARD]
     assert (row["seeds"], row["tasks"], row["against"]) == ("2", "6", "untrained")
     assert float(row["value"]) == float(row["difference"]) == pytest.approx(7 / 12)
@@ -175,7 +175,7 @@ def test_cells_that_played_other_tasks_have_a_table_of_their_own(
     folder = output / "late-seed-7"
     evaluate(env, team(Gold), [Start(task_id="word/3")], folder=folder, seed=7)
     (folder / "status.json").write_text(json.dumps(DONE))
-    first, second = read_league(output).tables
+    first, second = read_leaderboard(output).tables
     assert (first.tasks, second.tasks) == (6, 1)
     (late,) = second.lines
     assert second.against == "late" and late.comparisons == {}
@@ -188,7 +188,7 @@ def test_rewards_of_other_teams_are_not_compared_and_come_last(
     manifest = json.loads(path.read_text())
     manifest["identity"]["team"] = ["main_0"]
     path.write_text(json.dumps(manifest))
-    (table,) = read_league(output).tables
+    (table,) = read_leaderboard(output).tables
     assert [line.name for line in table.lines] == ["learned", "untrained", "gold"]
     assert set(table.lines[-1].comparisons) == {"tests_passed", "pass@1"}
     page = write_suite_report(output).read_text()
@@ -196,11 +196,11 @@ def test_rewards_of_other_teams_are_not_compared_and_come_last(
 
 
 def test_a_table_asks_for_tasks_where_there_are_enough_seeds(output: Path) -> None:
-    (table,) = read_league(output).tables
+    (table,) = read_leaderboard(output).tables
     (line,) = (line for line in table.lines if line.name == "learned")
     found = replace(line.comparisons[REWARD], seeds_needed=None, more_tasks=True)
     changed = replace(line, comparisons={REWARD: found})
-    head, rows = cells_of(replace(table, lines=(changed,)))
+    head, rows = table_cells(replace(table, lines=(changed,)))
     assert rows[0][head.index("seeds needed")] == "more tasks"
 
 
@@ -208,7 +208,7 @@ def test_jobs_that_have_measured_another_amount_are_missing(output: Path) -> Non
     less = {**DONE, "amount": {"tasks": 3, "samples": 1}}
     (output / "learned-seed-1" / "status.json").write_text(json.dumps(less))
     assert lines(output)["learned"].seeds == (0,)
-    missing = [job.name for job in read_league(output).missing]
+    missing = [job.name for job in read_leaderboard(output).missing]
     assert missing == ["learned, seed 1", "late, seed 7"]
 
 
@@ -233,15 +233,15 @@ def test_a_cell_is_compared_with_the_untrained_one_of_its_own_environment(
         **dict.fromkeys(("learned", "gold"), "untrained"),
         **{"untrained": None, "talks": None, "talked": "talks"},
     }
-    league = read_league(output)
-    head, rows = cells_of(league.tables[0])
+    league = read_leaderboard(output)
+    head, rows = table_cells(league.tables[0])
     assert head[2:4] == ["reward at the end", "against untrained"]
     shown = {row[0]: row[3] for row in rows}
     assert shown["talked"].endswith("against talks") and "against" not in shown["learned"]
-    assert "The reward at the end is that of an episode's last turn." in as_markdown(league)
-    write_league(league, output)
-    with (output / "league.csv").open() as file:
-        against = {(row["cell"], row["measure"]): row["against"] for row in csv.DictReader(file)}
+    assert "The reward at the end is that of an episode's last turn." in to_markdown(league)
+    write_leaderboard(league, output)
+    with (output / "leaderboard.csv").open() as file:
+        against = {(row["arm"], row["measure"]): row["against"] for row in csv.DictReader(file)}
     assert against["talked", REWARD] == "talks"
     assert "Teams of other agents" not in write_suite_report(output).read_text()
 
@@ -263,8 +263,8 @@ def test_the_report_has_the_league_its_commands_and_failures(output: Path) -> No
     path = report([output], None, False)
     assert path == output / "report.html"
     page = path.read_text()
-    assert 'data-name="league-1"' in page
-    assert "llm-decpomdp bench &#x27;a b&#x27; --only learned" in page
+    assert 'data-name="leaderboard-1"' in page
+    assert "llm-decpomdp bench &#39;a b&#39; --only learned" in page
     assert "MemoryError: &lt;b&gt;all&lt;/b&gt; is full" in page
     assert "not measured yet" in page.lower()
     assert 'id="transcripts"' in page and 'id="learning"' not in page
@@ -295,7 +295,7 @@ def test_the_page_fits_a_phone_and_opens_without_errors(output: Path) -> None:
 
 def test_a_folder_without_a_suite_or_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no suite: make one with llm-decpomdp bench"):
-        read_league(tmp_path)
+        read_leaderboard(tmp_path)
     suite = {"name": "x", "description": "", "command": ["c"], "cells": [cell("a", "gold", 0)]}
     (tmp_path / "suite.json").write_text(json.dumps(suite))
     with pytest.raises(ConfigError, match="was measured yet: go on with c"):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from llm_decpomdp.benchmarks.audit.remarks import REFERENCE
+from llm_decpomdp.benchmarks.audit.checks import REFERENCE
+from llm_decpomdp.benchmarks.audit.writing import (
+    SENTENCE,
+    Texts,
+    degenerate,
+    tasks_with_references,
+    vocabulary_of_sources,
+)
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.writing.source_overlap import english
-from llm_decpomdp.envs.writing.text_measures import STOP_WORDS, words
+from llm_decpomdp.envs.writing.text_measures import STOP_WORDS
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.seeding import stream
-
-SENTENCE = re.compile(r"[^.!?]+[.!?]?")
 
 MARKS = ".,;:!?()\"'"
 
@@ -25,9 +29,6 @@ TRANSITIONS = ("However,", "moreover", "for example", "finally")
 ARTICLES = ("a", "an", "the", "my", "our", "his", "her", "their", "its", "this")
 
 JOINTS = ("and", "of", "in", "with", "for", "but", "on", "that", "by")
-
-Texts = Mapping[str, str]
-"""A text for each agent."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Draft:
         """Draw one of some items."""
         return items[int(self.rng.integers(len(items)))]
 
-    def shuffled(self, items: Sequence[str]) -> list[str]:
+    def shuffle(self, items: Sequence[str]) -> list[str]:
         """Return the items in random order."""
         return [items[place] for place in self.rng.permutation(len(items))]
 
@@ -81,7 +82,7 @@ def shuffled_runs(size: int) -> Callable[[Draft], list[str]]:
 
     def write(draft: Draft) -> list[str]:
         text = draft.reference.split()
-        return draft.shuffled([" ".join(text[i : i + size]) for i in range(0, len(text), size)])
+        return draft.shuffle([" ".join(text[i : i + size]) for i in range(0, len(text), size)])
 
     return write
 
@@ -102,7 +103,7 @@ def markov_chain(draft: Draft) -> list[str]:
 
 def shuffled_sentences(draft: Draft) -> list[str]:
     """Return the beginning of the source with its sentences in random order."""
-    return " ".join(draft.shuffled(draft.sentences)).split()[: draft.length]
+    return " ".join(draft.shuffle(draft.sentences)).split()[: draft.length]
 
 
 def first_sentence(draft: Draft) -> list[str]:
@@ -112,7 +113,7 @@ def first_sentence(draft: Draft) -> list[str]:
 
 def sorted_words(draft: Draft) -> list[str]:
     """Return random words of the source in alphabetical order."""
-    return sorted(draft.shuffled(draft.bare)[: draft.length])
+    return sorted(draft.shuffle(draft.bare)[: draft.length])
 
 
 def subset(draft: Draft) -> list[str]:
@@ -196,34 +197,6 @@ POLICIES: dict[str, Callable[[Draft], list[str]]] = {
 """Policies that write without meaning. Shuffled runs are from the reference, all other texts from the source."""
 
 
-def degenerate(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str, Texts]]]:
-    """Yield, for each task with a reference of every agent, that and the degenerate texts, by name.
-
-    These have the reference's length, but for copies of the source.
-
-    Args:
-        env: An environment of the writing families with a role for each text.
-        seed: Seed of all random choices. Random words are of all sources, each as likely as the others.
-    """
-    agents = env.possible_agents
-    tasks = _tasks(env)
-    vocabulary = _vocabulary(env)
-    for place, task in enumerate(tasks):
-        rng = stream(seed, "degenerate", task.task_id)
-        references = {agent: task.references[agent] for agent in agents}
-        distant = tasks[(place + len(tasks) // 2) % len(tasks)]
-        kinds: dict[str, Texts] = {
-            "shuffled words": {a: _shuffled(text, rng) for a, text in references.items()},
-            "random words": {a: _random(text, vocabulary, rng) for a, text in references.items()},
-            "source copied": dict.fromkeys(agents, task.prompt),
-            "another row's": {agent: distant.references[agent] for agent in agents},
-            "one sentence": {a: _one_sentence(text) for a, text in references.items()},
-        }
-        if len(tasks) == 1:
-            del kinds["another row's"]
-        yield task, {REFERENCE: references, **kinds}
-
-
 def nonsense(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str, Texts]]]:
     """Yield the texts of `degenerate` and the texts of `POLICIES`, which are closer to good texts.
 
@@ -237,7 +210,7 @@ def nonsense(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str, 
     for task, kinds in degenerate(env, seed):
         for name, write in POLICIES.items():
             kinds[name] = {
-                agent: _finished(write(draft), draft, agent == env.possible_agents[-1])
+                agent: _add_transitions(write(draft), draft, agent == env.possible_agents[-1])
                 for agent in env.possible_agents
                 for draft in [_draft(task, agent, stream(seed, name, task.task_id, agent))]
             }
@@ -252,15 +225,16 @@ def imperfect(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str,
         seed: Seed of all random choices.
     """
     agents = env.possible_agents
-    vocabulary = _vocabulary(env)
-    for task in _tasks(env):
+    vocabulary = vocabulary_of_sources(env)
+    for task in tasks_with_references(env):
         references = {agent: task.references[agent] for agent in agents}
         kinds: dict[str, Texts] = {REFERENCE: references}
         for share in (0.1, 0.2, 0.3):
             for name, instead in (("replaced", vocabulary), ("left out", [""])):
                 rng = stream(seed, name, str(share), task.task_id)
                 kinds[f"{share:.0%} of words {name}"] = {
-                    agent: _changed(text, share, instead, rng) for agent, text in references.items()
+                    agent: _replace_words(text, share, instead, rng)
+                    for agent, text in references.items()
                 }
         kinds["first half"] = {a: _end(t[: len(t) // 2]) for a, t in references.items()}
         kinds["other agent's"] = dict(zip(agents, reversed(list(references.values())), strict=True))
@@ -270,22 +244,13 @@ def imperfect(env: DecPOMDPEnv, seed: int = 0) -> Iterator[tuple[Task, dict[str,
         yield task, kinds
 
 
-def _tasks(env: DecPOMDPEnv) -> list[Task]:
-    agents = set(env.possible_agents)
-    return [task for task in env.tasks.tasks if agents <= set(task.references)]
-
-
-def _vocabulary(env: DecPOMDPEnv) -> list[str]:
-    return sorted({word for task in env.tasks.tasks for word in words(task.prompt)})
-
-
 def _draft(task: Task, agent: str, rng: np.random.Generator) -> Draft:
     text = task.prompt.rpartition("POST:")[2].partition("TL;DR:")[0].strip()
     reference = task.references[agent]
     return Draft(text, reference, len(reference.split()), rng)
 
 
-def _finished(pieces: Sequence[str], draft: Draft, is_last: bool) -> str:
+def _add_transitions(pieces: Sequence[str], draft: Draft, is_last: bool) -> str:
     result = list(pieces)
     for transition in TRANSITIONS if is_last else ():
         result.insert(int(draft.rng.integers(len(result) + 1)), transition)
@@ -297,25 +262,12 @@ def _end(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _changed(text: str, share: float, instead: Sequence[str], rng: np.random.Generator) -> str:
+def _replace_words(
+    text: str, share: float, instead: Sequence[str], rng: np.random.Generator
+) -> str:
     """Replace a share of the words by random others; an empty one leaves no gap."""
     chosen = [
         instead[int(rng.integers(len(instead)))] if rng.random() < share else word
         for word in text.split()
     ]
     return _end(" ".join(word for word in chosen if word))
-
-
-def _shuffled(text: str, rng: np.random.Generator) -> str:
-    return " ".join(rng.permutation(text.split()))
-
-
-def _random(text: str, vocabulary: Sequence[str], rng: np.random.Generator) -> str:
-    return " ".join(rng.choice(vocabulary, len(text.split())))
-
-
-def _one_sentence(text: str) -> str:
-    """Return the first sentence of a text, again and again."""
-    match = SENTENCE.search(text)
-    sentence = match[0].strip() if match else text
-    return " ".join([sentence] * max(2, round(len(text) / max(len(sentence), 1))))

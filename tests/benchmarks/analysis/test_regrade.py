@@ -9,11 +9,10 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Gold
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.analysis.replay import Replayed, replay
-from llm_decpomdp.benchmarks.analysis.rescore import Difference, rescore
-from llm_decpomdp.benchmarks.analysis.stored import stored
+from llm_decpomdp.benchmarks.analysis.regrade import Difference, regrade
+from llm_decpomdp.benchmarks.analysis.replay import Replayed, open_episodes, replay
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import discussing
+from llm_decpomdp.benchmarks.evaluation.baselines import act_after_discussion
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.oracle import answers
@@ -46,7 +45,7 @@ def row_of(folder: Path, line: int) -> dict[str, Any]:
 
 
 def test_trees_and_evaluations_of_a_run_agree(tree: Path) -> None:
-    found = rescore(tree)
+    found = regrade(tree)
     rows = [row_of(tree, line) for line in (1, 2, 3, 4)]
     assert max(len(row["groups"]) for row in rows) > 2, "there is no tree"
     assert found.samples == sum(len(group["rewards"]) for row in rows for group in row["groups"])
@@ -56,7 +55,7 @@ def test_trees_and_evaluations_of_a_run_agree(tree: Path) -> None:
 
 @pytest.mark.parametrize("plan", ["chain", "tree"])
 def test_aligned_plans_agree(plan: str, tmp_path: Path) -> None:
-    found = rescore(run_of(tmp_path, plan, group_size=3).path)
+    found = regrade(run_of(tmp_path, plan, group_size=3).path)
     assert found.differences == ()
     assert found.samples >= 2 * 3 + 2
 
@@ -66,7 +65,7 @@ def test_an_evaluation_agrees_from_tasks_and_from_seeds(tmp_path: Path) -> None:
     team = {"aux_0": Mixed(None, ""), "main_0": Mixed(None)}
     starts = [Start(seed=3), Start(task_id=env.tasks.tasks[0].task_id)]
     evaluate(env, team, starts, samples=2, folder=tmp_path)
-    assert (rescore(tmp_path).episodes, rescore(tmp_path).differences) == (4, ())
+    assert (regrade(tmp_path).episodes, regrade(tmp_path).differences) == (4, ())
 
 
 def test_an_evaluation_with_a_channel_agrees(tmp_path: Path) -> None:
@@ -74,7 +73,7 @@ def test_an_evaluation_with_a_channel_agrees(tmp_path: Path) -> None:
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
     team = {agent: Mixed(None, "hello") for agent in env.possible_agents}
     evaluate(env, team, starts, folder=tmp_path)
-    assert (rescore(tmp_path).samples, rescore(tmp_path).differences) == (4, ())
+    assert (regrade(tmp_path).samples, regrade(tmp_path).differences) == (4, ())
 
 
 def test_every_joint_sample_is_stepped_once(make_word_env: Make) -> None:
@@ -152,7 +151,7 @@ def test_a_planted_difference_is_found_where_it_was_planted(
     sample: int | None,
 ) -> None:
     change(run, 2, edit)
-    (found,) = rescore(run).differences
+    (found,) = regrade(run).differences
     place = (found.line, found.turn, found.group, found.sample, found.what)
     assert place == (2, turn, group, sample, what)
 
@@ -162,12 +161,12 @@ def test_numbers_that_differ_by_rounding_agree(run: Path) -> None:
         row["groups"][0]["rewards"][0] += 1e-12
 
     change(run, 1, round_off)
-    assert rescore(run).differences == ()
+    assert regrade(run).differences == ()
 
 
 def test_a_changed_completion_changes_what_came_of_it(run: Path) -> None:
     change(run, 1, completion)
-    found = rescore(run).differences
+    found = regrade(run).differences
     assert {one.line for one in found} == {1}
     assert {"reward", "reward/aux_defined"} <= {one.what for one in found if one.turn == 1}
 
@@ -178,7 +177,7 @@ def test_the_tests_of_an_episode_are_compared_one_by_one(run: Path) -> None:
         tests[1]["status"] = "timeout"
 
     change(run, 3, fail)
-    (found,) = rescore(run).differences
+    (found,) = regrade(run).differences
     assert (found.line, found.what, found.was) == (3, "test 2", "timeout")
     assert found.now in ("passed", "failed", "not_run", "error")
 
@@ -191,20 +190,20 @@ def test_a_state_that_is_not_reached_any_more_is_named_once_for_each_group(
 
     def solve(row: dict[str, Any]) -> None:
         group = row["groups"][0]
-        env = stored(run).envs["train"]
+        env = open_episodes(run).envs["train"]
         env.reset(options={"task_id": row["start"]["task_id"]})
         for agent, texts in group["completions"].items():
             group["completions"][agent] = [answers(env).reference(agent)] * len(texts)
 
     change(run, line, solve)
-    found = [one for one in rescore(run).differences if one.turn == 2]
+    found = [one for one in regrade(run).differences if one.turn == 2]
     assert [(one.what, one.now) for one in found] == [("the state", "the episode is over by now")]
 
 
 def test_tasks_that_are_gone_and_other_data_are_told_and_the_data_first(run: Path) -> None:
     text = (run / "config.yaml").read_text(encoding="utf-8")
     (run / "config.yaml").write_text(text.replace("test[2:4]", "test[3:4]"), encoding="utf-8")
-    found = rescore(run)
+    found = regrade(run)
     lines = found.lines()
     assert lines[0].startswith("the train data differ: ")
     assert "3 episodes" in lines[1]  # the fourth cannot be played
@@ -215,20 +214,20 @@ def test_tasks_that_are_gone_and_other_data_are_told_and_the_data_first(run: Pat
 
 def test_without_a_manifest_it_is_said_that_the_data_are_not_known(run: Path) -> None:
     (run / "manifest.json").unlink()
-    assert "not known" in rescore(run).lines()[0]
-    assert rescore(run).differences == ()
+    assert "not known" in regrade(run).lines()[0]
+    assert regrade(run).differences == ()
 
 
 def test_a_folder_without_episodes_has_nothing_to_agree_on(run: Path) -> None:
     (run / "episodes.jsonl").write_text("")
     with pytest.raises(ConfigError, match="is empty, so there is nothing to grade"):
-        rescore(run)
+        regrade(run)
 
 
 def test_an_episode_without_a_start_is_refused(run: Path) -> None:
     change(run, 1, lambda row: row["start"].update(task_id=None))
     with pytest.raises(ConfigError, match="line 1: nothing says how the episode began"):
-        rescore(run)
+        regrade(run)
 
 
 def test_what_an_outside_model_wrote_is_not_asked_for_again(tmp_path: Path) -> None:
@@ -240,9 +239,9 @@ def test_what_an_outside_model_wrote_is_not_asked_for_again(tmp_path: Path) -> N
     line = next(n for n in (1, 2) if len(row_of(run, n)["groups"]) > 1)
     change(run, line, lambda row: row["groups"][1]["prompts"].update(aux_0="The expert says: no."))
     change(run, line, lambda row: row["groups"][0]["infos"][0].update(expert_replies=1.0))
-    assert rescore(run).differences == ()
+    assert regrade(run).differences == ()
     change(run, line, lambda row: row["groups"][1]["rewards"].__setitem__(0, -9.0))
-    assert [one.what for one in rescore(run).differences] == ["reward"]
+    assert [one.what for one in regrade(run).differences] == ["reward"]
 
 
 def test_nor_is_it_asked_for_an_evaluation(tmp_path: Path) -> None:
@@ -254,7 +253,7 @@ def test_nor_is_it_asked_for_an_evaluation(tmp_path: Path) -> None:
     manifest["identity"]["environment"] |= asking
     (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     change(tmp_path, 1, lambda row: row["groups"][1]["prompts"].update(aux_0="The expert: no."))
-    assert rescore(tmp_path).differences == ()
+    assert regrade(tmp_path).differences == ()
 
 
 def test_prompts_of_baselines_that_talk_may_go_on_after_those_of_the_environment(
@@ -264,10 +263,10 @@ def test_prompts_of_baselines_that_talk_may_go_on_after_those_of_the_environment
     team = dict.fromkeys(env.possible_agents, Gold())
     start = [Start(task_id=env.tasks.tasks[0].task_id)]
     about: Mapping[str, str] = {"baseline": "one_round_discussion"}
-    evaluate(env, team, start, folder=tmp_path / "told", act=discussing, about=about)
-    assert rescore(tmp_path / "told").differences == ()
-    evaluate(env, team, start, folder=tmp_path / "not", act=discussing)
-    assert {one.what for one in rescore(tmp_path / "not").differences} == {
+    evaluate(env, team, start, folder=tmp_path / "told", act=act_after_discussion, about=about)
+    assert regrade(tmp_path / "told").differences == ()
+    evaluate(env, team, start, folder=tmp_path / "not", act=act_after_discussion)
+    assert {one.what for one in regrade(tmp_path / "not").differences} == {
         "the prompt of aux_0",
         "the prompt of main_0",
     }
@@ -347,4 +346,4 @@ def test_folders_without_what_it_takes_are_refused(
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
-        rescore(tmp_path)
+        regrade(tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from statistics import fmean
 
 from omegaconf import OmegaConf
@@ -11,17 +10,16 @@ from omegaconf import OmegaConf
 from llm_decpomdp.algorithms.training.sft_data import GOLD, PASSES
 from llm_decpomdp.benchmarks.analysis.partners import (
     CASES,
-    called,
+    helper_call_share,
     read_partners,
-    solved,
+    solved_share,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.estimates import shown
-from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
-from llm_decpomdp.benchmarks.evaluation.folder import Evaluation
-from llm_decpomdp.benchmarks.evaluation.measures import passed
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, format_estimate
+from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
+from llm_decpomdp.benchmarks.evaluation.play import episode_passes
 from llm_decpomdp.benchmarks.evaluation.statistics import share
-from llm_decpomdp.benchmarks.report.elements.page import box, listing, table, tag
+from llm_decpomdp.benchmarks.report.elements.page import box, render, table, tag
 from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, stored_rows, task_name
 
 EXCHANGED = ("untrained", "another")
@@ -45,9 +43,9 @@ def story(experiments: Sequence[Experiment]) -> str:
     return "\n".join(_blocks(runs[0], evaluations))
 
 
-def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str]:
-    shares = {case: solved(evaluation).value for case, evaluation in evaluations.items()}
-    before, after = solved(evaluations["before"]), solved(evaluations["after"])
+def _blocks(run: Results, evaluations: Mapping[str, EvaluationResult]) -> Iterator[str]:
+    shares = {case: solved_share(evaluation).value for case, evaluation in evaluations.items()}
+    before, after = solved_share(evaluations["before"]), solved_share(evaluations["after"])
     gain = after.value - before.value
     apart = None not in (after.low, before.high) and (after.low or 0) > (before.high or 0)
     agents = evaluations["after"].manifest["identity"]["team"]
@@ -76,16 +74,22 @@ def _blocks(run: Results, evaluations: Mapping[str, Evaluation]) -> Iterator[str
         "small",
     )
     if imitated:
-        own = "The row of imitation is of the run's own evaluation, as is the summary below; others are not."
-        yield tag("p", own, "small")
+        note = "The row of imitation is of the run's own evaluation, as is the summary below; others are not."
+        yield tag("p", note, "small")
     yield from _example(evaluations, agents)
 
 
-def _table(run: Results, evaluations: Mapping[str, Evaluation]) -> str:
+def _table(run: Results, evaluations: Mapping[str, EvaluationResult]) -> str:
     rows = []
     for case, evaluation in evaluations.items():
-        calls = called(evaluation)
-        rows.append((CASES[case], shown(solved(evaluation)), shown(calls) if calls else "—"))
+        calls = helper_call_share(evaluation)
+        rows.append(
+            (
+                CASES[case],
+                format_estimate(solved_share(evaluation)),
+                format_estimate(calls) if calls else "—",
+            )
+        )
         if case == "before" and (scores := _after_lessons(run, len(evaluation.tasks))):
             rows.append(_row_of_lessons(run, scores))
     return table("partners", ("", "solved", "main calls a helper that exists"), rows)
@@ -105,28 +109,31 @@ def _row_of_lessons(run: Results, scores: Sequence[Score]) -> tuple[str, str, st
         f"after {run.lessons[-1]['step']:.0f} steps of imitating {LESSONS.get(source, 'a file')}"
     )
     calls = [score.earned.get("names_aux") for score in scores]
-    rate = "—" if None in calls else shown(share([[call or 0.0 for call in calls]]))
-    return title, shown(share([[score.solved or 0.0 for score in scores]])), rate
+    rate = "—" if None in calls else format_estimate(share([[call or 0.0 for call in calls]]))
+    return title, format_estimate(share([[score.solved or 0.0 for score in scores]])), rate
 
 
-def _example(evaluations: Mapping[str, Evaluation], agents: Sequence[str]) -> Iterator[str]:
+def _example(evaluations: Mapping[str, EvaluationResult], agents: Sequence[str]) -> Iterator[str]:
     """Yield the first task that was solved after training and not before, with what both teams wrote."""
     before, after = (
         {task_name(row): row for row in _rows(evaluations[c])} for c in ("before", "after")
     )
-    task = next((t for t in after if t in before and passed(after[t]) > passed(before[t])), None)
+    task = next(
+        (t for t in after if t in before and episode_passes(after[t]) > episode_passes(before[t])),
+        None,
+    )
     if task is None:
         return
     yield tag("h3", "One task, before and after")
     yield tag("p", f"{task}: the first of the held-out tasks that only the trained team solves.")
     prompts = after[task]["groups"][0]["prompts"]
-    requests = (_writing(f"{agent} is told", prompts[agent]) for agent in agents)
+    requests = (render("writing", f"{agent} is told", prompts[agent]) for agent in agents)
     yield box("div", requests, "pair")
     sides = (("Before training", before[task]), ("After training", after[task]))
     yield box("div", (_side(title, row, agents) for title, row in sides), "pair")
 
 
-def _rows(evaluation: Evaluation) -> list[Row]:
+def _rows(evaluation: EvaluationResult) -> list[Row]:
     """Return the first sample of each task."""
     rows = (row for _, row in stored_rows(evaluation.folder / "episodes.jsonl"))
     return [row for row in rows if row["sample"] == 0]
@@ -136,7 +143,9 @@ def _side(title: str, row: Row, agents: Sequence[str]) -> str:
     group = row["groups"][-1]
     info = group["infos"][0]
     blocks = [tag("h4", f"{title}: {_verdict(info)}")]
-    blocks += [_writing(f"{agent} writes", group["completions"][agent][0]) for agent in agents]
+    blocks += [
+        render("writing", f"{agent} writes", group["completions"][agent][0]) for agent in agents
+    ]
     return box("div", blocks)
 
 
@@ -144,7 +153,3 @@ def _verdict(info: Mapping[str, float]) -> str:
     if "tests_total" not in info:
         return "solved" if info.get("solved") else "not solved"
     return f"{info['tests_passed']:.0f} of {info['tests_total']:.0f} tests pass"
-
-
-def _writing(title: str, text: str) -> str:
-    return f"<div><p><b>{escape(title)}</b></p>{listing(text)}</div>"

@@ -1,0 +1,179 @@
+"""The commands `analyze credit`, `analyze crossplay`, `analyze partners` and `analyze necessity`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llm_decpomdp.benchmarks.cli import options
+
+if TYPE_CHECKING:
+    from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
+    from llm_decpomdp.policy import Team
+
+
+def credit(
+    folder: options.Folder,
+    phase: Annotated[
+        str | None,
+        typer.Option(help="eval or train; by default eval, or train where nothing was evaluated."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Decides which orders are drawn for over six agents.")
+    ] = 0,
+) -> None:
+    """Find out which agent earned the team's rewards: what would have been earned without it."""
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder, table
+
+    result = credit_folder(folder, phase, seed)
+    console = Console(highlight=False)
+    for warning in result.warnings:
+        console.print(warning, style="yellow", soft_wrap=True)
+    points = result.points
+    for point in points if len(points) < 3 else (points[0], points[-1]):
+        console.print(table(point))
+    console.print(f"credit: {', '.join(map(str, result.files))}", soft_wrap=True)
+
+
+def crossplay(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs or saved teams.")],
+    agent: Annotated[
+        str | None,
+        typer.Option(help="Who comes from the column's run; by default the last agent."),
+    ] = None,
+    checkpoint: options.Checkpoint = None,
+    env: options.Env = None,
+    env_option: options.EnvOptions = None,
+    split: options.Split = None,
+    tasks: options.Tasks = None,
+    samples: options.Samples = 1,
+    greedy: options.Greedy = False,
+    seed: options.Seed = 0,
+    at_a_time: options.AtATime = 64,
+    allow_endpoint: options.AllowEndpoint = None,
+    output: options.Output = None,
+) -> None:
+    """Let agents of different runs play together. Stopped, the same command goes on.
+
+    The environment and the problems are those of the first run, unless they are given.
+    """
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, table
+    from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.benchmarks.evaluation.request import (
+        EvalRequest,
+        default_folder,
+        resolve_request,
+    )
+    from llm_decpomdp.benchmarks.evaluation.teams import locate_team, run_names
+    from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
+    from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+
+    if len(runs) < 2:
+        raise ConfigError("cross-play needs the folders of two runs at least")
+    if greedy and samples > 1:
+        raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
+    setting = resolve_request(
+        EvalRequest(
+            team=runs[0],
+            checkpoint=checkpoint,
+            env=env,
+            env_options=env_option or (),
+            split=split,
+            allow_endpoints=allow_endpoint or (),
+        )
+    )
+    names = run_names(runs)
+    folder = output or default_folder(setting, f"crossplay-{'-'.join(names)}")
+    with as_run_errors():
+        starts = setting.starts(tasks)
+        paths = {name: locate_team(run, checkpoint) for name, run in zip(names, runs, strict=True)}
+        for run in runs:
+            kept_teams.warn_of_other_data(run, setting.env)
+        result = cross_play(
+            setting.env,
+            _teams(paths, setting, greedy),
+            starts,
+            folder=folder,
+            agent=agent,
+            samples=samples,
+            seed=seed,
+            at_a_time=at_a_time,
+            about={n: {**kept_teams.kept(path), "greedy": greedy} for n, path in paths.items()},
+        )
+    console = Console(highlight=False)
+    for measure in result.matrices:
+        console.print(table(result, measure))
+    console.print(f"cross-play: {folder}", soft_wrap=True)
+
+
+def _teams(paths: Mapping[str, Path], setting: EvalConfig, greedy: bool) -> dict[str, Team]:
+    """Load the teams by name, whose models take their most likely token if `greedy`."""
+    from llm_decpomdp.benchmarks.evaluation.teams import load_teams, make_greedy
+
+    teams = load_teams(paths, setting)
+    for team in teams.values() if greedy else ():
+        make_greedy(team)
+    return teams
+
+
+def partners(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="A training run; after it one of another seed, or a saved team, that lends its partners. Of "
+            "three runs or more each is lent those of the next.",
+        ),
+    ],
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="Number of held-out problems, from the first on.")
+    ] = None,
+    samples: options.Samples = 1,
+    seed: options.Seed = 0,
+    at_a_time: options.AtATime = 16,  # few, for the small machines that the demo runs on
+) -> None:
+    """Exchange the partners of a trained team's last agent: is the gain lost? Then write the report anew.
+
+    It plays the team before and after training, and with partners that were not trained, or come from another run.
+    """
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.analysis.partners import FOLDER, exchange_in_turn, table
+    from llm_decpomdp.benchmarks.report import write_report
+    from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+    from llm_decpomdp.utils.storage import RunFolder
+
+    with as_run_errors():
+        evaluations = exchange_in_turn(
+            runs, tasks=tasks, samples=samples, seed=seed, at_a_time=at_a_time
+        )
+    console = Console(highlight=False)
+    console.print(table(evaluations))
+    for run in runs[: len(evaluations["after"])]:
+        console.print(f"partners: {run / FOLDER}", soft_wrap=True)
+        console.print(f"report: {write_report(RunFolder(run))}", soft_wrap=True)
+
+
+def necessity(
+    team: Annotated[Path, typer.Argument(metavar="TEAM", help="An evaluation of a team.")],
+    single: Annotated[
+        Path,
+        typer.Argument(metavar="SINGLE", help="One of the baseline single_agent_matched."),
+    ],
+) -> None:
+    """Compare a team with a single agent task by task: what are several agents good for?"""
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.analysis.necessity import compare_folders, tables
+
+    result = compare_folders(team, single)
+    console = Console(highlight=False)
+    console.print(tables(result))
+    console.print(f"necessity: {team / 'necessity.json'}, {team / 'necessity.csv'}", soft_wrap=True)
