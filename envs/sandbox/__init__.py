@@ -1,10 +1,8 @@
 """Run untrusted programs against tests that they cannot see, and return a verdict on each test.
 
-    trainer -- pool of workers, each: evaluator -- zygote (fork server) -- one process for each program
-
-The evaluator runs the tests and holds the expected values; a program's process, forked from a clean zygote and
-confined by the kernel, only answers calls with plain values. The trainer is your process, whatever it does; this
-folder is its side, `inside` that of the others. `docs/security.md` says what that promises.
+The test runs in a process of its own, the evaluator, which holds the expected values. The program runs in another
+process, the candidate, which is confined by the kernel and only answers calls with values. `README.md` in this
+folder explains the processes and the protocol; `docs/security.md` lists the guarantees.
 """
 
 from llm_decpomdp.envs.sandbox.instrument import Tests, instrument

@@ -153,8 +153,8 @@ def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
         num_stages=len(body),
         uses=uses,
         changes=tuple(
-            () if isinstance(statement, ast.Assert) else used
-            for statement, used in zip(body, uses, strict=True)
+            () if isinstance(statement, ast.Assert) else variables_used
+            for statement, variables_used in zip(body, uses, strict=True)
         ),
         prefetch=not uses_files(module),
         vary=sum(not test.whole for test in writer.tests)

@@ -1,7 +1,8 @@
-"""Pool of workers.
+"""Pool of workers, and the dispatch of jobs to them.
 
-A caller takes free workers, talks to them from its own thread, and puts them back; the pool has no
-thread. Waiting callers get their workers in the order in which they came.
+A caller takes free workers, talks to them from its own thread, and gives them back. The pool itself has no thread,
+so there is nothing to restart in a forked process. Waiting callers get workers in the order of their arrival. If a
+worker dies, its job is tried again; other jobs are not affected.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from llm_decpomdp.envs.sandbox.program import ENDLESS, SandboxError
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed
 from llm_decpomdp.envs.sandbox.worker_process import WorkerProcess, WorkerSettings
 
+# Memory that tests leak in the evaluator ends with it; a new worker takes 0.1 s.
 RETIRE_AFTER = 10_000
-"""Programs after which a worker is replaced by a fresh one."""
+"""Programs after which a worker is replaced by a new one."""
 
+# One crash may be the kernel's memory killer, which hit a bystander.
 MAX_ATTEMPTS = 3
-"""Deaths of a worker at the same job that count as a failure of the sandbox."""
+"""Deaths of workers at the same job after which the sandbox itself counts as broken."""
 
 FATAL: dict[int, str] = {
     number: f"the program's values crashed the interpreter of the test ({number.name})"
@@ -38,7 +41,7 @@ FATAL: dict[int, str] = {
         signal.SIGFPE,
     )
 }
-"""Messages by signal, for crashes of the interpreter that the same program causes in each attempt."""
+"""Message for each signal of a crash that the same program causes in each attempt."""
 
 Job = dict[str, Any]
 Result = dict[str, Any]
@@ -60,7 +63,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._all: WeakSet[WorkerProcess] = WeakSet()
         self._free = deque(self._new() for _ in range(size))
-        """Running workers are to the right."""
+        """Running workers are on the right, where they are taken first."""
         self._waiters: deque[_Waiter] = deque()
 
     def _new(self) -> WorkerProcess:
@@ -77,7 +80,7 @@ class WorkerPool:
         """Grade jobs; results in the order of `jobs`.
 
         Raises:
-            SandboxError: If a worker cannot be started, or dies again and again at a job.
+            SandboxError: If a worker cannot be started, or dies `MAX_ATTEMPTS` times at one job.
         """
         batch = _Dispatcher(self, jobs)
         with self._workers(len(jobs)) as workers:
@@ -105,13 +108,13 @@ class WorkerPool:
             self.give_back(free)
 
     def detach(self) -> None:
-        """Close this process's ends of the workers without ending them: they belong to the parent."""
+        """Close this process's ends of the workers without ending them, because they belong to the parent."""
         for worker in list(self._all):
             worker.detach()
 
     @contextmanager
     def _workers(self, number: int) -> Iterator[list[WorkerProcess]]:
-        """Borrow at least one worker, at most `number`; `take` and `give_back` may change the list."""
+        """Borrow between one and `number` workers. `take` and `give_back` may change the list meanwhile."""
         workers: list[WorkerProcess] = []
         try:
             self.take(workers, number)
@@ -125,10 +128,10 @@ class WorkerPool:
         Args:
             workers: List to add them to; they must be given back, also if this raises.
             number: Maximum number of workers to take.
-            wait: Wait for at least one; otherwise callers that do wait come first.
+            wait: Wait for at least one worker. Otherwise take only what no waiting caller needs.
 
         Raises:
-            SandboxError: If none can be started; some are enough.
+            SandboxError: If no worker can be started. It is enough if some can.
         """
         size = len(workers)
         with self._lock:
@@ -151,14 +154,16 @@ class WorkerPool:
             waiter = self._waiters.popleft()
             waiter.workers.append(worker)
             waiter.ready.release()
+        # Workers that run are taken first: starting another one costs 0.1 s and 15 MB.
         elif worker.dead:
             self._free.appendleft(worker)
         else:
             self._free.append(worker)
 
     def _start(self, workers: list[WorkerProcess]) -> None:
-        """Start workers that are not running; those that cannot be started leave the list, if any can."""
+        """Start workers that are not running. If some can be started, the others leave the list."""
         error = None
+        # All are started before the first is waited for, so that they start at the same time.
         started = []
         for worker in [worker for worker in workers if worker.dead]:
             try:
@@ -195,7 +200,7 @@ class WorkerPool:
             raise
 
     def give_back(self, workers: list[WorkerProcess]) -> None:
-        """Return the workers to the pool and empty the list; those that are not idle are ended."""
+        """Return the workers to the pool and empty the list. Workers that still have a job are replaced."""
         retired = []
         with self._lock:
             while workers:
@@ -209,7 +214,7 @@ class WorkerPool:
 
 
 class _Dispatcher:
-    """Dispatcher of the jobs of one call."""
+    """Gives the jobs of one call to workers and collects the results."""
 
     def __init__(self, pool: WorkerPool, jobs: Sequence[Job]) -> None:
         self.pool = pool
@@ -221,7 +226,7 @@ class _Dispatcher:
         self.workers: list[WorkerProcess] = []
 
     def run(self, workers: list[WorkerProcess]) -> None:
-        """Grade all jobs; `workers` shrinks and grows as other callers need and leave some."""
+        """Grade all jobs. `workers` shrinks and grows as other callers need workers or give them back."""
         self.workers = workers
         with selectors.DefaultSelector() as selector:
             for worker in workers:
@@ -231,9 +236,10 @@ class _Dispatcher:
                 self._wait(selector)
 
     def _rebalance(self, selector: selectors.BaseSelector) -> None:
-        """Give each idle worker a job, or return it if other callers wait or no job is left; take free ones."""
+        """Give idle workers a job, or return them if others wait or no job is left; then take free workers."""
         workers = self.workers
         for worker in [worker for worker in workers if worker.job is None]:
+            # The last one is kept: without a worker this caller would have to queue again.
             if len(workers) > 1 and (self.pool.queue or not self.queue):
                 selector.unregister(worker.descriptor)
                 workers.remove(worker)
@@ -252,9 +258,11 @@ class _Dispatcher:
         worker.send(index, self.jobs[index])
 
     def _wait(self, selector: selectors.BaseSelector) -> None:
-        """Wait for results, and replace workers that have ended or are late."""
+        """Wait for results, and replace workers that have ended or missed their deadline."""
         workers = self.workers
         for worker in workers:
+            # A large job may not fit into the socket; waiting for the worker to read it would block the other
+            # workers.
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
             if selector.get_key(worker.descriptor).events != events:
                 selector.modify(worker.descriptor, events, worker)
@@ -271,12 +279,13 @@ class _Dispatcher:
                 self.results[index] = result
                 self.missing -= 1
         for worker in workers:
+            # The worker limits its own time; this only catches one that was stopped or hangs in the kernel.
             if time.monotonic() > worker.deadline:
                 worker.kill()
                 self._replace(worker, selector)
 
     def _replace(self, worker: WorkerProcess, selector: selectors.BaseSelector) -> None:
-        """Restart a dead worker; its job is tried once more, or judged by the exit status."""
+        """Restart a dead worker. Its job is queued again, or judged by the exit status."""
         selector.unregister(worker.descriptor)
         index = worker.job
         status, stderr = worker.reap()
@@ -294,12 +303,13 @@ class _Dispatcher:
         tests_result: Result | None,
         seconds_left: float,
     ) -> None:
-        """Queue the job at which a worker died once more, or judge it by the exit status.
+        """Queue the job of a dead worker again, or judge it by the exit status.
 
-        Values of a changed run may have ended it. They decide about the helpers only: the outcomes of the tests
-        are known, or found out once more without changed runs.
+        The worker may have died in a changed run. Changed runs only decide about helpers, so the outcomes of the
+        tests are used if they have arrived; otherwise the job runs again without changed runs.
         """
         job = self.jobs[index]
+        # These two signals are the timers of `limit_time`: the test itself did not end on the program's values.
         endless, fatal = status in (-signal.SIGPROF, -signal.SIGALRM), -status in FATAL
         if (endless or fatal) and tests_result is not None:
             self.results[index] = tests_result
@@ -325,7 +335,7 @@ class _Dispatcher:
             self.queue.appendleft(index)
 
     def _judge(self, index: int, status: str, text: str, by_clock: bool = False) -> None:
-        """Record the verdict on a program whose values ended the evaluator."""
+        """Record the verdict on a program whose values crashed or blocked the evaluator."""
         job = self.jobs[index]
         seconds = job["limits"]["test_seconds"]
         message = text.format(seconds=seconds)
@@ -364,6 +374,7 @@ _lock = threading.Lock()
 
 def shared_pool(size: int, settings: WorkerSettings) -> WorkerPool:
     """Return the pool for these settings."""
+    # Tests and launchers may change `sys.executable`.
     key = (size, settings, sys.executable)
     with _lock:
         if key not in POOLS:
@@ -382,6 +393,7 @@ def _detach_all() -> None:
     global _lock
     _lock = threading.Lock()
     for pool in POOLS.values():
+        # The child must not hold these sockets: workers end when the last end of their socket is closed.
         pool.detach()
     POOLS.clear()
 

@@ -1,4 +1,4 @@
-"""Inputs and outputs of the sandbox: programs and limits; outcomes, verdicts and their details."""
+"""Inputs and outputs of the sandbox: programs and limits; outcomes of tests, executions and their details."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class SandboxError(RuntimeError):
-    """Failure of the sandbox itself: never the program's fault, never a low reward."""
+    """Failure of the sandbox itself. It is never caused by a program, and must not become a low reward."""
 
 
 @dataclass(frozen=True)
@@ -18,23 +18,26 @@ class Program:
     """A program in parts that share one namespace, run in order."""
 
     segments: tuple[tuple[str, str], ...]
-    """(origin, code): the author, such as an agent's id, and the code. Line numbers count within each part."""
+    """(origin, code) of each part. The origin is the author, such as an agent's id. Lines count within each
+    part."""
     entry_point: str
     """The function under test."""
     preamble: str = ""
     """Trusted code that comes first, such as a prompt's imports and helpers; tests may use its names too."""
     helpers: tuple[tuple[str, str], ...] = ()
-    """(origin, name) of functions whose calls are counted, and whose results are changed to see whether they
-    matter: each as its own part defines it."""
+    """(origin, name) of functions whose calls are counted, and whose results are changed in further runs to find
+    out whether they matter. The function is the one that the part of its origin defines."""
     substitute: bool = False
-    """True to run the program also with a trivial function in place of each helper, and with each helper in place
+    """True to also run the program with each helper replaced by a trivial function, and with each helper instead
     of the entry point. See `Execution.helpers_used` and `Execution.helpers_suffice`."""
 
 
+# Larger values do not fit into the fields of timers and of `setrlimit`.
 LARGEST = (10**6, 2**50)
-"""Maximum of the limits on time and numbers, and of those on bytes."""
+"""Largest value of limits on time and numbers, and of limits on bytes."""
 
 
+# The rest is for the runs that check helpers: if the tests used all of it, every helper would count as used.
 TESTS_SHARE = 0.8
 """Share of `Limits.job_seconds` in which the tests of a program with helpers are decided."""
 
@@ -43,8 +46,8 @@ TESTS_SHARE = 0.8
 class Limits:
     """Resource limits of one program.
 
-    Time is processor time, so that a busy machine does not turn a right answer wrong; `wall_factor` times as
-    much may pass on the clock, which ends a program that sleeps. `job_seconds` is time on the clock.
+    Times are processor time, so that a busy machine does not fail a correct program. `wall_factor` times as much
+    wall time may pass, which ends a program that sleeps. `job_seconds` is wall time.
     """
 
     load_seconds: float = 10.0
@@ -57,12 +60,14 @@ class Limits:
     job_seconds: float = 28.0
     """Limit on the wall time of all runs of a program, in seconds. With helpers, the run that decides the tests
     may take `TESTS_SHARE` of it; the runs that check the helpers have the rest."""
+    # As in the seeds' reward: after three time-outs the other tests of a program are not run.
     max_timeouts: int = 3
     """Time-outs or crashes after which the remaining calls are not made."""
     memory_bytes: int = 512 * 2**20
     """Address space of the process. macOS does not enforce it."""
     file_bytes: int = 16 * 2**20
     """Largest file, in bytes."""
+    # Small, because each cached verdict keeps it: 4096 verdicts hold at most 16 MiB of output.
     output_bytes: int = 4 * 2**10
     """Bytes of the program's output that are kept, also in each cached verdict."""
 
@@ -163,6 +168,7 @@ def notes(details: Mapping[str, Any]) -> list[str]:
 ENDLESS = "TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
 """Message of a test whose own code did not end."""
 
+# The values of one program may be absurd; a second program shows that the row of the data is at fault.
 MIN_PROGRAMS = 2
 """Different programs on whose values a test must not end before its task is named: one may be absurd."""
 

@@ -1,4 +1,4 @@
-"""The sandbox as its callers see it: programs in, verdicts out."""
+"""Interface of the sandbox: programs in, verdicts out. Equal programs are graded once and cached."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ from llm_decpomdp.envs.sandbox.worker_process import WorkerSettings, package_pat
 from llm_decpomdp.utils.text import warn
 
 VERSION = 3
-"""Incremented by every change that can turn a verdict: cached verdicts of another version do not count."""
+"""Incremented by every change that can change a verdict; part of the key of each cached verdict."""
 
 LAYERS = ("namespaces", "landlock", "seccomp")
 """Layers of protection that can be left off."""
 
+# Namespaces are not required: in the attack corpus, Landlock and seccomp together stop as much, and many
+# containers forbid user namespaces.
 REQUIRED = ("no new privileges", "landlock", "seccomp", "limits")
-"""Layers that `isolation="require"` requires: with these, no program reads, changes or reaches foreign data."""
+"""Layers that `isolation="require"` requires. With these, no program reads or changes data of others."""
 
 ISOLATION = ("best_effort", "require")
 
@@ -43,20 +45,20 @@ ISOLATION = ("best_effort", "require")
 class Sandbox:
     """Runs untrusted programs against tests. Thread-safe, cheap to make, and picklable.
 
-    All sandboxes of a process with equal settings share their workers, which are started when they are first
-    needed, and end with the process, however it ends.
+    All sandboxes of a process with equal settings share their workers. Workers start when they are first needed,
+    and end when the process ends, also if it is killed.
 
     Args:
         limits: Resource limits of each program.
         workers: Programs that run at the same time; by default one for each core that this process may use.
-        isolation: `best_effort` warns once of layers of protection that this system lacks; `require` refuses
-            to run without those in `REQUIRED`.
-        without: Layers to leave off, of `LAYERS`: for tests and measurements.
-        cache_size: Verdicts that are cached; 0 to run equal programs each time.
-        seed: Seed of the hashes of strings and of `random` in the programs: another one shows which verdicts
-            depend on chance.
-        packages: Top-level modules beside the standard library that programs may import, such as `numpy`, with
-            all that their packages require; they must be installed. Code in them is trusted.
+        isolation: `best_effort` warns once about layers of protection that this system lacks. `require` raises
+            `SandboxError` if a layer of `REQUIRED` is missing.
+        without: Layers of `LAYERS` to leave off, for tests and measurements.
+        cache_size: Maximum number of cached verdicts. 0 runs equal programs again.
+        seed: Seed of string hashes and of `random` in the programs. Two seeds show which verdicts depend on
+            chance.
+        packages: Installed top-level modules that programs may import in addition to the standard library, such as
+            `numpy`, with their requirements. Their code is trusted.
 
     Raises:
         ValueError: If an argument has a bad value.
@@ -84,6 +86,7 @@ class Sandbox:
         self.without = tuple(sorted(set(without)))
         self.cache_size = cache_size
         self.seed = seed
+        # Sorted, so that equal settings share a pool and cached verdicts whatever their order.
         self.packages = tuple(sorted(set(packages)))
         package_paths(self.packages)
 
@@ -100,22 +103,22 @@ class Sandbox:
         )
 
     def run(self, program: Program, tests: Tests, limits: Limits | None = None) -> Execution:
-        """Run a program against its tests; see `run_batch`."""
+        """Run one program against its tests; see `run_batch`."""
         return self.run_batch([(program, tests)], limits)[0]
 
     def run_batch(
         self, jobs: Sequence[tuple[Program, Tests]], limits: Limits | None = None
     ) -> list[Execution]:
-        """Run programs, as many at once as there are workers; equal ones run once.
+        """Run programs in parallel on the workers. Equal programs run once.
 
-        A call that hangs or kills its process costs itself only: the program is started again for the calls
-        after it, until `max_timeouts` is used up.
+        If a call hangs or ends its process, only that call fails. The program is started again for the later
+        calls, at most `max_timeouts` times.
 
         Returns:
             The execution of each job, in the order of `jobs`.
 
         Raises:
-            SandboxError: If the sandbox itself fails, never because of what a program does.
+            SandboxError: If the sandbox itself fails. A program cannot cause it.
         """
         limits = limits or self.limits
         messages = [_job(program, tests, limits) for program, tests in jobs]
@@ -133,10 +136,11 @@ class Sandbox:
         return self._pool().layers()
 
     def close(self) -> None:
-        """End the workers; they are started again if they are needed."""
+        """End the workers. They start again when they are needed."""
         self._shared_pool().close()
 
     def _shared_pool(self) -> WorkerPool:
+        # Windows has neither fork nor descriptors that are passed over sockets.
         if sys.platform == "win32":
             raise SandboxError("the sandbox needs Linux or macOS: on Windows, use WSL")
         require = REQUIRED if self.isolation == "require" else ()
@@ -145,17 +149,21 @@ class Sandbox:
 
     def _pool(self) -> WorkerPool:
         pool = self._shared_pool()
+        # Who leaves layers off on purpose needs no warning.
         if self.isolation == "best_effort" and not self.without:
             _warn_once(pool)
         return pool
 
     def _key(self, job: dict[str, Any]) -> str:
         settings = [VERSION, list(self.without), self.isolation, self.seed, list(self.packages)]
+        # Version 0 of marshal writes equal values as equal bytes; later versions also write which objects are
+        # shared.
         return hashlib.sha256(marshal.dumps([settings, job], 0)).hexdigest()
 
 
 def available_cores() -> int:
     """Return the number of cores that this process may use."""
+    # A container or a scheduler may allow fewer cores than the machine has.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -225,29 +233,33 @@ Verdict = dict[str, Any]
 
 
 class CacheWaitCancelled(Exception):
-    """The caller that was computing a verdict was interrupted; another one has to."""
+    """The caller that computed this verdict was interrupted, so another caller has to compute it."""
 
 
 class VerdictCache:
-    """Verdicts by a key of all that they depend on. Thread-safe."""
+    """Verdicts by a hash of everything that they depend on. Thread-safe.
+
+    A verdict that another caller is computing is waited for, not computed twice: samples of one prompt are often
+    equal.
+    """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Drop all entries, with a new lock: another thread may have held it when this process was forked."""
+        """Drop all entries and the lock, which another thread may have held when this process was forked."""
         self._lock = threading.Lock()
         self._futures: OrderedDict[str, Future[Verdict]] = OrderedDict()
 
     def results(
         self, keys: Sequence[str], size: int, compute: Callable[[list[str]], list[Verdict]]
     ) -> dict[str, Verdict]:
-        """Return verdicts: those that are cached, those that other callers compute, and new ones.
+        """Return verdicts: cached ones, ones that other callers compute, and new ones.
 
         Args:
             keys: Keys of the verdicts.
             size: Maximum number of verdicts to cache; 0 to cache and share none.
-            compute: Function that computes the verdicts with some keys, in their order.
+            compute: Function that computes the verdicts for a list of keys, in that order.
         """
         results: dict[str, Verdict] = {}
         while missing := [key for key in dict.fromkeys(keys) if key not in results]:
@@ -257,7 +269,7 @@ class VerdictCache:
     def _results(
         self, keys: list[str], size: int, compute: Callable[[list[str]], list[Verdict]]
     ) -> dict[str, Verdict]:
-        """Return verdicts; those that another caller abandoned are missing."""
+        """Return verdicts, without those whose computation was cancelled by another caller."""
         claimed: dict[str, Future[Verdict]] = {}
         error: BaseException | None = None
         try:
@@ -279,12 +291,14 @@ class VerdictCache:
     def _take(
         self, keys: list[str], size: int, claimed: dict[str, Future[Verdict]]
     ) -> dict[str, Future[Verdict]]:
-        """Claim verdicts that nobody has, in `claimed` before others see them: interrupts leave none unsettled."""
+        """Return a future for each key; new ones are also added to `claimed`, for this caller to compute."""
         futures = {}
         with self._lock:
             for key in keys:
                 future = self._futures.get(key) if size else None
                 if future is None:
+                    # `claimed` first: if an interrupt comes between these lines, the claim is still released in
+                    # `finally`.
                     future = claimed[key] = Future()
                     if size:
                         self._futures[key] = future
@@ -296,13 +310,14 @@ class VerdictCache:
     def _release(
         self, claimed: dict[str, Future[Verdict]], error: BaseException | None, size: int
     ) -> None:
-        """Fail unsettled claims for all that wait; drop irreproducible verdicts, and the oldest ones."""
+        """Fail the claims without a verdict, and drop failed, irreproducible and the oldest verdicts."""
         with self._lock:
             for key, future in claimed.items():
                 if not future.done():
                     future.set_exception(
                         error if isinstance(error, SandboxError) else CacheWaitCancelled()
                     )
+                # A verdict that depended on the load of the machine may differ next time.
                 if future.exception() is not None or future.result()["wall_decided"]:
                     self._futures.pop(key, None)
             while size and len(self._futures) > size:
@@ -315,4 +330,5 @@ CACHE = VerdictCache()
 if hasattr(os, "register_at_fork"):  # pending verdicts never arrive in a forked process
     os.register_at_fork(after_in_child=CACHE.reset)
 
+# Workers end with their socket anyway; here they end before the interpreter closes what they need.
 atexit.register(close_all)

@@ -1,4 +1,4 @@
-"""Client side of one worker process: spawn, handshake, send jobs, read results, reap."""
+"""The trainer's side of one worker process, and the paths of installed packages that programs may import."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed, Reader, pa
 SCRIPT = Path(__file__).parent / "worker" / "main.py"
 
 START_SECONDS = 60.0
-"""Time that a worker may take to start, however busy the machine is."""
+"""Seconds that a worker may take to start, also on a busy machine."""
 
+# The evaluator enforces the limits; this must not strike first on a busy machine.
 GRACE_SECONDS = 60.0
-"""Time beyond the limit on a job after which a silent worker counts as dead."""
+"""Seconds beyond the limit on a job after which a silent worker counts as dead."""
 
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Environment variables without which some Pythons do not start."""
+"""Environment variables that some builds of Python need to find their shared libraries."""
 
 CLOSE_SECONDS = 2.0
-"""Time that a worker may take to end."""
+"""Seconds that a worker may take to end."""
 
 STARTING = threading.RLock()
-"""Lock held while a worker is started: a process forked meanwhile would inherit its descriptors."""
+"""Lock during the start of a worker: a process that is forked meanwhile would inherit its descriptors."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -70,7 +71,7 @@ class WorkerSettings:
 
 
 class WorkerProcess:
-    """A worker process. `start` starts or restarts it, and `handshake` then waits until it is ready."""
+    """A worker process. `start` starts or restarts it; `handshake` waits until it is ready."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
@@ -79,10 +80,10 @@ class WorkerProcess:
         self.job: int | None = None
         """Index of the job that it runs, in its batch."""
         self.tests_result: dict[str, Any] | None = None
-        """Result of its job without the checks of the helpers, once these have begun."""
+        """Result of its job without the checks of helpers, available once these begin."""
         self.served = 0
         self.dead = True
-        """True if it cannot take jobs: before the handshake, and once it has ended."""
+        """True if it cannot take jobs: before the handshake and after its end."""
         self.process: subprocess.Popen[bytes] | None = None
         self._resources = ExitStack()
         """This end of its socket, and the file of its stderr."""
@@ -111,6 +112,7 @@ class WorkerProcess:
             raise SandboxError(f"cannot start a process for programs: {error}") from error
         self.socket.setblocking(False)
         self.descriptor = self.socket.fileno()
+        # The evaluator is trusted: any length of four bytes is accepted.
         self._reader = Reader(self.descriptor, 2**32)
 
     def _popen(self, descriptor: int) -> subprocess.Popen[bytes]:
@@ -119,13 +121,18 @@ class WorkerProcess:
         lists = json.dumps(settings.without), json.dumps(settings.packages)
         options = (str(descriptor), lists[0], str(settings.seed), lists[1])
         return subprocess.Popen(
+            # No site-packages and no bytecode files: fewer modules, and nothing of the user's runs in a worker.
+            # A new process, not a fork: forking a trainer with torch is many times slower, and would copy its
+            # secrets.
             [sys.executable, "-S", "-s", "-B", str(SCRIPT), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,
+            # No folder of the user's stays in use.
             cwd="/",
             env=_environment(settings),
             pass_fds=(descriptor,),
+            # Interrupts of the terminal do not reach it, and its whole process group can be killed.
             start_new_session=True,
         )
 
@@ -137,6 +144,7 @@ class WorkerProcess:
         """
         try:
             while (message := self._reader.next_message()) is None:
+                # Not `select`, which cannot wait for descriptors above 1023.
                 poll = select.poll()
                 poll.register(self.descriptor, select.POLLIN)
                 if not poll.poll(1000 * max(self.deadline - time.monotonic(), 0)):
@@ -161,7 +169,7 @@ class WorkerProcess:
             )
 
     def send(self, index: int, job: dict[str, Any]) -> None:
-        """Send the worker a job; it runs one at a time."""
+        """Send the worker a job. It runs one job at a time."""
         self.job = index
         self.tests_result = None
         self.deadline = time.monotonic() + job["limits"]["job_seconds"] + GRACE_SECONDS
@@ -170,7 +178,7 @@ class WorkerProcess:
 
     @property
     def seconds_left(self) -> float:
-        """Time that is left of its job's limit, in seconds."""
+        """Remaining seconds of its job's limit."""
         return self.deadline - GRACE_SECONDS - time.monotonic()
 
     def flush(self) -> None:
@@ -197,6 +205,8 @@ class WorkerProcess:
                     raise Closed("the worker has ended")
                 return None
             number, result, final = json.loads(message)
+            # An answer to an earlier job, after an interrupt between sending and reading, must not become this
+            # verdict.
             if self.job is None or number != self.served:
                 raise Closed("it has answered another question")
             if final:
@@ -211,13 +221,13 @@ class WorkerProcess:
         return answer
 
     def end(self) -> None:
-        """End the process, at once if it has a job."""
+        """End the process; immediately if it has a job."""
         if self.job is not None or self.dead:
             self.kill()
         self.reap()
 
     def kill(self) -> None:
-        """End the process now; its programs end with it."""
+        """Kill the process and its process group. Its programs end with it."""
         self.dead = True
         if self.process is not None and self.process.returncode is None:
             with suppress(
@@ -243,7 +253,10 @@ class WorkerProcess:
 
     @staticmethod
     def _wait(process: subprocess.Popen[bytes]) -> None:
-        """Wait up to `CLOSE_SECONDS` for the end of a process without reaping it: its group has the same id."""
+        """Wait up to `CLOSE_SECONDS` for the end of a process without reaping it.
+
+        A reaped process frees its id, which is also the id of the group that is killed next.
+        """
         if not hasattr(os, "waitid"):  # macOS, before Python 3.13
             with suppress(subprocess.TimeoutExpired):
                 process.wait(CLOSE_SECONDS)
@@ -260,25 +273,26 @@ class WorkerProcess:
 
 
 def _anonymous_file() -> IO[bytes]:
-    """Open a file without a name for a worker's stderr; in memory where the system has such files."""
+    """Open a file without a name for a worker's stderr, in memory if the system supports that."""
     if hasattr(os, "memfd_create"):
+        # A file, not a pipe: nobody reads while the worker runs, and a full pipe would block it.
         return open(os.memfd_create("stderr"), "w+b")
     return tempfile.TemporaryFile()
 
 
 def _environment(settings: WorkerSettings) -> dict[str, str]:
-    """Return the environment variables of a worker; programs do not see even these.
-
-    One arena of memory for all threads: each further one would use up an eighth of the address space that a
-    program may have. Addresses of library functions are looked up at the start, and not in each child;
-    but not with packages, whose libraries are loaded later and are large.
-    """
+    """Return the environment variables of a worker. Candidates clear them, so programs see none."""
     libraries = {name: os.environ[name] for name in LIBRARIES if name in os.environ}
     return {
         **libraries,
         "PYTHONUTF8": "1",
+        # The order of sets of strings is then equal in each run, and so are verdicts.
         "PYTHONHASHSEED": str(settings.seed),
+        # One arena of memory for all threads: each further one would reserve 64 MiB of the address space
+        # that a program may have.
         "MALLOC_ARENA_MAX": "1",
+        # Look up addresses of library functions once at the start, not in each child. With packages this would
+        # take longer, as their libraries are large.
         **({} if settings.packages else {"LD_BIND_NOW": "1"}),
     }
 
@@ -316,13 +330,13 @@ def package_paths(modules: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _requirement_names(requirements: Iterable[str]) -> list[str]:
-    """Return the names in requirements that no extra asks for."""
+    """Return the names of the requirements that do not belong to an extra."""
     plain = [text for text in requirements if "extra" not in text.partition(";")[2]]
     return [match[0] for text in plain if (match := re.match(r"[\w.-]+", text))]
 
 
 def _distribution(name: str) -> Distribution | None:
-    """Return an installed package; None where a requirement does not apply to this system."""
+    """Return an installed package, or None if a requirement does not apply to this system."""
     try:
         return distribution(name)
     except PackageNotFoundError:

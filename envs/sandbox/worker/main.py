@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.worker.confinement.confinement import Confinement
 
 PACKAGES = ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox")
-"""Stand-ins for the packages above this one: importing the real ones would load numpy and more."""
+"""Packages above this one, replaced by empty modules: importing the real ones would load numpy and more."""
 
+# Modules with shared libraries make each fork slower, so those that few programs need are left out.
 PRELOADED = (
     "collections",
     "functools",
@@ -34,13 +35,10 @@ PRELOADED = (
     "re",
     "typing",
 )
-"""Modules that programs import most: loaded here, they need not be loaded in each child.
-
-One that brings a shared library makes each fork slower, and is left out if few programs need it.
-"""
+"""Modules that programs import most. Loaded here, they need not be loaded in each child."""
 
 GO = b"g"
-"""Message to the zygote that its parent is now the evaluator, with which it ends."""
+"""Message to the zygote: its parent is now the evaluator, and it ends with it."""
 
 
 def main(descriptor: int, without: list[str], seed: int, packages: list[str]) -> None:
@@ -65,8 +63,11 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
         kernel.adopt_orphans()
     gc.collect()
     gc.freeze()  # else the collector would write to what the processes share, and so copy it
+    # A third process, because only the children of the process that makes a namespace of processes are in it,
+    # and because the zygote must not learn the names of the programs' folders. It ends before any program starts.
     launcher = os.fork()
     if launcher == 0:
+        # The socket of the trainer: programs must not inherit it.
         os.close(descriptor)
         confinement.confine_launcher()
         if os.fork() == 0:  # the first process of the new namespace
@@ -77,6 +78,7 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
     if os.waitpid(launcher, 0)[1]:
         raise RuntimeError("the process that makes the namespaces has failed")
     confinement.enter_folders(control)
+    # The zygote waits for this before it asks to die with its parent: until here its parent was the launcher.
     control.sendall(GO)
     zygote_end.close()
     _be_evaluator(descriptor, control, confinement, seed)
@@ -94,6 +96,7 @@ def _be_zygote(control: _socket.socket, confinement: Confinement) -> None:
         write(control.fileno(), pack(confinement.layers))
         Zygote(control, confinement.confine_candidate, confinement.folders).serve()
     except BaseException as error:
+        # The trainer shows the end of stderr in its `SandboxError`.
         os.write(2, f"the zygote: {type(error).__name__}: {error}\n".encode())
         os._exit(1)
     os._exit(0)
@@ -113,11 +116,13 @@ def _be_evaluator(
         write,
     )
 
+    # The zygote is confined before it reports, so that the report is true.
     layers = receive_exactly(control.fileno())
     stderr, sys.stderr = sys.stderr, sys.stdout  # /dev/null: output of tests is dropped
     confinement.confine_evaluator()
     try:
         write(descriptor, pack(layers))
+        # Free memory goes back to the system: 0.5 MB for each worker.
         kernel.trim_heap()
         evaluator = Evaluator(ZygoteClient(control, confinement.folders), descriptor, seed)
         jobs = Reader(descriptor, 2**32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import time
 
@@ -9,9 +10,11 @@ import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
 from tests.envs.sandboxed import HANG_ON_TWO, SHORT, run, statuses
+from tests.support.processes import ROOT
 from tests.support.programs import SQUARE, SQUARES, check
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux limits this")
+STANDARD = sys.stdlib_module_names | {"__future__"}
 
 
 def test_a_right_program_passes():
@@ -260,3 +263,31 @@ def test_limits_may_be_given_for_one_run():
     job = (Program((("main_0", "print('x' * 99)\n" + SQUARE),), "sq"), instrument(SQUARES, "sq"))
     assert len(sandbox.run(*job, Limits(output_bytes=7)).output) == 7
     assert len(sandbox.run(*job).output) == 100
+
+
+# The folder itself
+
+
+def imported(folder: str) -> set[str]:
+    """Names of the modules that the code of a folder imports, without the standard library."""
+    names = set()
+    for path in (ROOT / "envs" / "sandbox" / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add(node.module or "")
+    return {name for name in names if name.partition(".")[0] not in STANDARD}
+
+
+def test_the_sandbox_imports_one_function_of_the_core_and_its_workers_nothing_else():
+    own = "llm_decpomdp.envs.sandbox"
+    others = {name for name in imported("") if not f"{name}.".startswith(f"{own}.")}
+    assert others == {"llm_decpomdp.utils.text"}
+    workers = imported("worker")
+    assert len(workers) > 15 and all(name.startswith(f"{own}.worker.") for name in workers)
+
+
+def test_the_example_of_the_readme_works():
+    text = (ROOT / "envs" / "sandbox" / "README.md").read_text()
+    exec(text.split("```python\n")[1].partition("```")[0], {})

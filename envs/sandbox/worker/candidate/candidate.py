@@ -1,7 +1,8 @@
 """The process of one untrusted program: it answers calls with values, and never sees a test's expected values.
 
-It is forked from the zygote, takes one request, and is killed when the grading is over. Whatever the program
-does to this code, it does to itself: all that leaves the process is text that the evaluator reads as values.
+It is forked from the zygote, receives one request, and is killed after the grading. A program can change this
+code,
+but only in its own process: the evaluator reads everything that leaves the process as values.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ READY = pack(["ready", None, None, [], ""])
 
 NO_ARGUMENTS = pack_call([], {}, opaque)
 
+# A page of memory that is written first has to be mapped, which costs more than a further call of `read`.
 CHUNK = 2**12
 """Bytes read at once: fresh memory costs more than another call."""
 
@@ -89,10 +91,12 @@ def serve(candidate: Candidate) -> None:
         write(candidate.descriptor, READY)
         request = candidate.reader.receive()
         limit_resources(request)
+        # Disabled in the zygote; a program with cycles would otherwise run out of memory.
         gc.enable()
         candidate.run(request)
     except Closed:
         pass
+    # No memory is left for a message, so the exit status tells.
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
 
@@ -141,11 +145,13 @@ class Candidate:
             try:
                 self.helper_calls = [0] * len(request["helpers"])
                 program, self.function = load(request, self.helper_calls)
+                # The evaluator knows the entry point as number -1 before the program is loaded.
                 self.handles.numbers[id(self.function)] = -1
             except BaseException as error:
                 return self.send("loaded", self._failure(error))
             # In a changed run it leaves together with the first answer: each message wakes the evaluator up.
             self.send("loaded", None, wait=bool(request["change"] and request["calls"]))
+            # Only for `split=False`.
             if request["tests"]:
                 return self._run_tests(program)
             self._make_calls(request["calls"])
@@ -199,6 +205,7 @@ class Candidate:
             wait: Send the message together with the next one.
         """
         data = pack([kind, content, changed, self.helper_calls, OUTPUT.take()])
+        # The evaluator would end the process for it; an honest program deserves a message.
         if len(data) > MAX_MESSAGE:
             text = f"a value of {len(data)} characters, too large to compare"
             failure = ["ValueError", text, "", 0, "", "ValueError", [text]]

@@ -34,6 +34,7 @@ from llm_decpomdp.envs.sandbox.worker.protocol.operations import (
 
 Change = Callable[[Any], Any]
 
+# Deeper parts are rare, and an object that refers to itself would never end.
 MAX_DEPTH = 8
 """Nesting depth below which parts become None."""
 
@@ -122,6 +123,7 @@ def _bool(value: bool, kind: int, part: Change) -> bool:
 def _number(value: Any, kind: int, part: Change) -> Any:
     """Change a number, also a `Decimal`, a `Fraction`, or any other type with arithmetic."""
     new = type(value)(0 if kind == 1 else (-value - 1, 0, value + 1, value + 1000)[kind])
+    # The number was a fixed point of the change, or is NaN.
     if new == value or new != new:
         new = type(value)(value == 0)
     return new

@@ -9,6 +9,7 @@ from typing import Any
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import Unsendable, encode, to_text
 from llm_decpomdp.envs.sandbox.worker.protocol.operations import ARITHMETIC, CONTAINERS, assign
 
+# Each shared container is encoded again after each call.
 MAX_SHARED = 100
 """Maximum number of containers whose changes are reported; further ones are sent as plain values."""
 
@@ -17,6 +18,7 @@ MAX_NAME = 60
 
 
 def _enter(value: Any) -> Any:
+    # By its type, as the `with` statement does.
     return type(value).__enter__(value)
 
 
@@ -91,6 +93,7 @@ class HandleTable:
     def number(self, value: Any) -> int:
         """Return the number of an object, which it keeps from now on."""
         number = self.numbers.setdefault(id(value), len(self.objects))
+        # `objects` keeps the object alive, so that its id stays its own.
         if number == len(self.objects):
             self.objects.append(value)
         return number

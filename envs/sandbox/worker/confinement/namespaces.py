@@ -10,10 +10,12 @@ from llm_decpomdp.envs.sandbox.worker.confinement import kernel
 
 NEW = {
     "user": 0x10000000,
+    # Without any interface that is up: also no loopback to services of this host.
     "network": 0x40000000,
     "mount": 0x00020000,
     "ipc": 0x08000000,
     "uts": 0x04000000,
+    # Programs cannot name other processes, and all of them end with the first one.
     "pid": 0x20000000,
 }
 """Flags of unshare by namespace."""
@@ -59,6 +61,7 @@ def enter() -> list[str]:
     try:
         _unshare([*NEW])
     except OSError as error:
+        # Root can make the other namespaces without a user namespace.
         without_user = [name for name in NEW if name != "user"]
         try:
             _unshare(without_user)
@@ -119,6 +122,7 @@ def private_folder(size_bytes: int, max_files: int, avoid: list[str]) -> str:
             break
     else:
         raise OSError(errno.EBUSY, f"no private folder: {', '.join(FOLDERS)} are missing or in use")
+    # Otherwise the mount would also appear outside.
     _mount(None, "/", None, MS_REC | MS_PRIVATE, None)
     _mount_memory(folder, size_bytes, max_files)
     return folder
@@ -139,6 +143,7 @@ def secret_folders(folder: str, number: int, size_bytes: int, max_files: int) ->
         os.mkdir(path)
         _mount_memory(path, size_bytes, max_files)
         inside.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+    # May be entered with a known name, but not listed: a program cannot find the next program's folder.
     os.chmod(folder, 0o100)
     return inside
 
@@ -155,6 +160,7 @@ def _unshare(names: list[str]) -> None:
 
 def _map_user(user: int, group: int) -> None:
     _write("/proc/self/uid_map", f"{NOBODY} {user} 1")
+    # The kernel demands this before an ordinary user may map a group.
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/gid_map", f"{NOBODY} {group} 1")
 

@@ -36,6 +36,7 @@ UPPER = 0.5  # added to an argument's index: its upper half; flags are in the lo
 ALLOW: Rule = ((RETURN, 0, 0, 0x7FFF0000),)
 KILL: Rule = ((RETURN, 0, 0, 0x80000000),)
 DENY: Rule = ((RETURN, 0, 0, 0x00050000 | errno.EPERM),)
+# Not EPERM: libc takes that for a refusal and gives up.
 MISSING: Rule = ((RETURN, 0, 0, 0x00050000 | 38),)  # ENOSYS: libc then takes the older call
 
 PLAIN = """
@@ -61,6 +62,7 @@ WRITING = "mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 ftrunca
 EVALUATING = "recvmsg sendmsg wait4"
 """Calls of the evaluator: it receives each candidate's channel over a socket, and reaps its zygote."""
 
+# Python and libc fall back to `clone` and `openat`, whose flags the filter can check.
 ABSENT = "clone3 openat2"
 """Calls whose flags lie in memory, which a filter cannot read."""
 
@@ -128,6 +130,7 @@ class Filter:
             raise OSError(errno.ENOSYS, reason)
         instructions = program(role, writable, os.uname().machine)
         code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+        # Kept alive by this object: the kernel reads both at each installation.
         self._code = ctypes.create_string_buffer(code, len(code))
         header = struct.pack("@HP", len(instructions), ctypes.addressof(self._code))
         self._header = ctypes.create_string_buffer(header, len(header))
@@ -186,6 +189,7 @@ def policy(role: str, writable: bool, machine: str) -> dict[str, Rule]:
         ),
         "fcntl": (*_require_value(1, *FCNTL), *ALLOW),
         "ioctl": (*_require_value(1, *IOCTL), *ALLOW),
+        # Another process's limits could end the evaluator.
         "prlimit64": (*_require_value(0, 0), *ALLOW),  # of this process
         "socketpair": (*_require_value(0, AF_UNIX), *ALLOW),
         "sendto": (*_require_value(4, 0), *_require_value(4 + UPPER, 0), *ALLOW),  # no address
@@ -203,9 +207,11 @@ def program(role: str, writable: bool, machine: str) -> list[Instruction]:
         rule = rules.get(number, DENY)
         if not ranges or ranges[-1][1] != rule:
             ranges.append((number, rule))
+    # Numbers of the x32 set mean other calls than the filter knows.
     ranges.append((X32, KILL))
     return [
         (LOAD, 0, 0, ARCHITECTURE),
+        # First, since all numbers depend on it: 32-bit calls have others.
         (IF_EQUAL, 1, 0, ARCHITECTURES[machine]),
         *KILL,
         (LOAD, 0, 0, NUMBER),

@@ -50,12 +50,13 @@ class Conversation:
         self.pause = pause
         self.strict = strict
         self.write_back = write_back
+        # Reentrant: a callback of the test may call the program again.
         self.lock = _thread.RLock()  # a test may call from several threads
         self.answers: list[Any] = []
         self.calls: list[list[int]] = []
         """Calls of each helper, for each answer."""
         self.outputs: list[str] = []
-        """What the program printed, for each answer."""
+        """Output of the program before each answer."""
         self.exceptions: dict[str, type[Exception]] = {}
         """Classes of exceptions that the prompt defines, by name."""
         self.count: Callable[[list[int]], object] = id
@@ -119,6 +120,7 @@ class Conversation:
         elif len(self.answers) == len(self.plan) > 0 and self.strict and not self.holds_live_values:
             self.released = True
             if not any(map(any, [self.session.loading_calls, *self.calls])):
+                # The answers are all here, and no helper was called: the process is not needed any more.
                 self.session.stop()  # it is killed and reaped while the test runs
 
     def _restart(self, calls: list[bytes]) -> bool:
@@ -219,6 +221,7 @@ class Conversation:
             if isinstance(answer, NoAnswer):
                 self.failure = answer
                 raise answer
+            # A live answer belongs to a process; if that has ended, the call is made again.
             if index not in self.live_answers or self._is_alive(self.live_answers[index]):
                 return answer
             return self._run_guarded(lambda: self._ask("call", data, -1))
@@ -241,6 +244,7 @@ class Conversation:
         self._check_alive(generation)
         answer = self._run_guarded(lambda: self._ask("next", NO_ARGUMENTS, handle))
         kind, content, _ = answer
+        # Only here may the program end an iteration; elsewhere StopIteration would end a loop of the test early.
         if kind == "error" and isinstance(content, list) and content[5:6] == ["StopIteration"]:
             raise Exhausted
         return self._value(answer)
@@ -297,6 +301,7 @@ def _is_argument(content: Any, number: int) -> bool:
 
 def _print(output: str) -> None:
     """Print what the program printed, where the test has redirected the output to see it."""
+    # Otherwise it would only be dropped.
     if output and sys.stdout is not sys.__stdout__:
         sys.stdout.write(output.encode("utf-8", "replace").decode())
 

@@ -1,8 +1,8 @@
-"""Grade one program: run its test in this process, which holds the expected values, on the program's answers.
+"""Grades one program: runs its test in this process, which holds the expected values, on the program's answers.
 
 A test passes by what this process computes from builtin values that it has decoded itself. No message of the
-program means "passed". Tests that cannot be run this way (`split` false) run inside the program's process and
-report from there; such reports can be forged, see `docs/security.md`.
+program means "passed". Tests with `split` false run inside the program's process and report from there. Such
+reports can be forged, see `docs/security.md`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.reports import (
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
 from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
 
+# A plan that is discarded costs a second run of the program.
 MAX_MISMATCHES = 3
 """Mismatches between a test's calls and its plan after which its calls are no longer prefetched."""
 
@@ -119,7 +120,9 @@ class Evaluator:
             session.stop()
             self.zygote.discard_used_folder()
             limit_time(0, 0)
+            # Without them the answers are freed now, and no collection has to find them.
             session.decode = session.answer_callback = None  # reference cycles with the answers
+            # Large answers would add up over programs; after small ones a collection costs more than it frees.
             if session.received > COLLECT_AFTER:
                 gc.collect()
         return {**result, "seconds": time.monotonic() - begin}
@@ -145,6 +148,7 @@ class Evaluator:
         """Run the tests in this process, apart from the program."""
         tests = job["tests"]
         plain = not any(name in tests or name in job["preamble"] for name in BUFFERS)
+        # The plan depends on the test alone, so all programs of a task share it.
         if tests not in self.plans:
             calls = self.interpreter.call_plan(job, plain) if job["prefetch"] else NO_PLAN
             self.zygote.discard_used_folder()
@@ -164,12 +168,15 @@ class Evaluator:
             plan, first = [], 0  # a slow program makes no calls after the first failure
         conversation = converse(plan, first, strict=True, write_back=True)
         findings = self._run(conversation, job, Findings(job, expected), skipped)
+        # Calls were made that the test does not make, and may have changed the program: run it again without a
+        # plan.
         if conversation.mismatch and findings.error is None:
             if not session.request["change"]:
                 self._count_mismatch(tests)
             plan = []
             conversation = converse(plan, 0, strict=False, write_back=True)
             findings = self._run(conversation, job, Findings(job, expected), skipped)
+        # See `Conversation.call`: changed arguments are hidden from the test in a second run.
         if conversation.arguments_changed and findings.error is None and not findings.disappoint():
             hidden = converse(plan, first, strict=False, write_back=False)
             again = self._run(hidden, job, Findings(job, expected), skipped)
@@ -267,6 +274,7 @@ def _run_in_program(
 ) -> Findings:
     """Run the tests in the program's process; one that hangs or dies in a stage is restarted without the stage."""
     findings = Findings(job, expected)
+    # A stage in which the process died is skipped in the next attempt, so each stage costs one process at most.
     skipped = sorted(skipped_stages)
     session.reset()
     session.stop()
@@ -304,6 +312,7 @@ def _follow(session: ProgramSession, findings: Findings) -> None:
         end = {"test": len(findings.stages), "ended": findings.num_stages}.get(event, 0)
         if event == "stage":
             last = -1 if findings.stage is None else findings.stage
+            # A forged report cannot go back to an earlier stage.
             session.expect(last < number < findings.num_stages)
         else:
             session.expect(-1 <= number < end)

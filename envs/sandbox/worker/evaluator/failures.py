@@ -12,6 +12,7 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.reports import MAX_TEXT, describ
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import OUT_OF_MEMORY
 from llm_decpomdp.envs.sandbox.worker.protocol.libraries import ERROR_MODULES
 
+# `all(candidate(x) == y for ...)` would be true if a call raised StopIteration.
 NEVER_REBUILT = (StopIteration, StopAsyncIteration)
 """Exceptions that end loops, by which a program could end a test early."""
 
@@ -57,6 +58,7 @@ def rebuild_exception(failure: list[Any], own: dict[str, type[Exception]]) -> Ex
     base, arguments, attributes, module, name = (*failure[5:], *[None] * 5)[:5]
     if type(arguments) is not list:
         arguments = [text]
+    # Tests may catch these by their class.
     special = own.get(failure[0]) or _find_library_exception(module, name)
     if special is not None:
         error = _build_without_init(special, arguments)
@@ -64,6 +66,7 @@ def rebuild_exception(failure: list[Any], own: dict[str, type[Exception]]) -> Ex
         error = _build_builtin(base, arguments, failure)
     if type(attributes) is dict:
         for key, value in attributes.items():
+            # Not `__traceback__` or `args`, which mean something to the interpreter.
             if type(key) is str and not hasattr(Exception, key):
                 vars(error)[key] = value
     error.remote = failure  # type: ignore[attr-defined]
@@ -81,6 +84,7 @@ def _find_library_exception(module: Any, name: Any) -> type[Exception] | None:
 def _build_without_init(kind: type[Exception], arguments: list[Any]) -> Exception:
     """Build an exception with these arguments and without attributes; no code of its class is run."""
     builtin = next(c for c in kind.__mro__ if c.__module__ == "builtins")
+    # `__init__` of a class of the prompt could have side effects here.
     error: Exception = builtin.__new__(kind, *arguments)
     return error
 

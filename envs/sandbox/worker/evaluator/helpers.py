@@ -29,12 +29,15 @@ from llm_decpomdp.envs.sandbox.worker.protocol.operations import (
     PLAIN_RESULT,
 )
 
+# So that a fast program is not judged by the resolution of clocks.
 CALL_SECONDS = 0.02
 """Seconds of processor time of a changed run, and of a call, in addition to `FACTOR` times that of the first
 run."""
 
+# Changed results may make a correct program slower, but one that loops must not take seconds each time.
 FACTOR = 2.0
 
+# A process has 25 s (`Limits.program_seconds`); slow programs would use it up in a few runs.
 SLOW_SECONDS = 0.2
 """Duration of the first run above which a program has a new process for each changed run."""
 
@@ -154,6 +157,7 @@ class HelperChecks:
         if now >= self.deadline:
             session.wall_decided = True
             return RunComparison(False, False, [0] * len(self.calls))
+        # Half of what is left, so that no run takes the time of all later ones.
         session.end = now + (self.deadline - now) / 2  # the rest is for later runs
         session.request["change"] = [helper, kind]
         by_clock, session.wall_decided = session.wall_decided, False

@@ -31,6 +31,7 @@ CHANGED_SLACK_SECONDS = 1.0
 MAX_TEXT = 200_000
 """Total size of the calls in a plan, in bytes."""
 
+# Tests make their calls within milliseconds; a test that waits for an answer never ends.
 MAX_SECONDS = 0.2
 """Processor time limit of a test that runs without a program, as it may never end."""
 
@@ -48,6 +49,7 @@ class Interpreter:
 
     def __init__(self) -> None:
         self.codes: dict[str, CodeType] = {}
+        # A copy from before any test.
         self.builtins = dict(vars(builtins))
         self.recursion_limit = sys.getrecursionlimit()
 
@@ -90,6 +92,7 @@ class Interpreter:
         if "random" in source:
             import random
 
+            # Tests with random inputs make the same calls for every program, and match their plan.
             random.seed(0)
         code = self.codes.get(source)
         if code is None:
@@ -99,6 +102,7 @@ class Interpreter:
 
     def _restore(self) -> None:
         """Undo the changes of the last test."""
+        # A test may replace builtins, such as `print`.
         current = builtins.__dict__
         if current != self.builtins:
             current.update(self.builtins)
@@ -147,6 +151,7 @@ class CallRecorder:
             self.room = 0  # later calls would come too early
         if self.room <= 0:
             raise PlanEnds
+        # A test that computes with the result fails there; the calls of its later stages are still recorded.
         return Opaque("unknown")
 
     def __call_in_place__(self, *args: Any, **kwargs: Any) -> None:
@@ -159,6 +164,7 @@ class CallRecorder:
         _signal.setitimer(_signal.ITIMER_VIRTUAL, MAX_SECONDS, MAX_SECONDS)
         try:
             run()
+        # Also PlanEnds, and what tests raise by `sys.exit`.
         except BaseException:
             pass  # most tests fail without a program
         finally:
@@ -189,5 +195,7 @@ def limit_time(processor_seconds: float, seconds: float) -> None:
 
     A test that does not end on the values of a program cannot be stopped in another way.
     """
+    # The default action of both signals ends the process; a handler in Python would not run inside a long call in
+    # C.
     _signal.setitimer(_signal.ITIMER_PROF, processor_seconds)
     _signal.setitimer(_signal.ITIMER_REAL, seconds)

@@ -64,6 +64,7 @@ class ProgramCalls(Protocol):
 Reference = tuple[ProgramCalls, int, int]
 """The conversation, the object's number, and the generation of its process."""
 
+# Other special attributes could be methods of the protocol of values, such as `__eq__`.
 READ = ("__annotations__", "__qualname__")
 """Special attributes that may be read; `__dict__`, `__doc__` and `__name__` may too."""
 
@@ -142,6 +143,7 @@ class Object:
     def __len__(self) -> Any:
         return self._ask("len")
 
+    # Not asked: a program must not decide `if candidate(x):` or `assert candidate(x)`.
     def __bool__(self) -> bool:
         return True
 
@@ -175,6 +177,7 @@ class Object:
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        # A copy would be equal to nothing.
         raise TypeError("an object of the program cannot be copied")
 
 
@@ -258,6 +261,7 @@ class Valued:
         return super().__repr__()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        # Copies and pickles are plain values, without the reference.
         base = type(self).__mro__[2]
         return base, (base(self),)
 
@@ -279,6 +283,7 @@ def attach_reference(value: Any, reference: Reference) -> Any:
 KINDS: dict[str, type[Object]] = {"object": Object, "function": Function, "iterator": Iterator}
 """Class of an object's proxy, by the kind in its handle."""
 
+# Each is encoded before each call to see whether the test has changed it.
 MAX_SHARED = 1000
 """Maximum number of containers of the program's objects that a test may hold."""
 

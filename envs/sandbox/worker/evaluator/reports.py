@@ -15,8 +15,10 @@ MAX_TEXT = 300
 MAX_NAME = 200
 """Longest name of a type or of an agent."""
 
+# Integers in JSON may have any length.
 MAX_COUNT = 2**40
 
+# What seccomp, Landlock and the limit on processes make of a refused call.
 FORBIDDEN = ("PermissionError", "BlockingIOError")
 
 
@@ -32,6 +34,7 @@ class AssertRecorder:
     def __call__(self, test: int, outcome: bool | BaseException, message: object = None) -> None:
         """Report one evaluation of an assert."""
         times = self.reached[test] = self.reached.get(test, 0) + 1
+        # A report for each iteration of a loop would take longer than the test.
         if test in self.failed or (outcome is True and times > 1):
             return
         error = None

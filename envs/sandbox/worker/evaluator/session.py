@@ -27,11 +27,13 @@ from llm_decpomdp.envs.sandbox.worker.protocol.codec import (
 START_SECONDS = 60.0
 """Time that a process may take until it is confined and ready, however busy the machine is."""
 
+# Asking the zygote costs a message and a wake-up, and most answers come sooner.
 FIRST_CHECK_SECONDS = 0.04
 """Time before the processor time is first looked up: most answers come sooner."""
 
 SIGKILL = 9
 
+# All answers stay in memory while the test runs.
 MAX_RECEIVED = 32 * 2**20
 """Maximum size of all messages of one program, in bytes."""
 
@@ -72,7 +74,7 @@ class ProgramSession:
         """Bytes of the program's messages."""
         self.output = ""
         self.new_output = ""
-        """What the program has printed since `take_output`."""
+        """Output of the program since the last `take_output`."""
         self.last_counts = [0] * len(request["helpers"])
         """Calls of each helper since the program was loaded, as it last reported."""
         self.new_calls = [0] * len(request["helpers"])
@@ -111,6 +113,7 @@ class ProgramSession:
         if self.failures >= self.limits["max_timeouts"]:
             text = f"not run after {self.failures} time-outs or crashes"
             raise NoAnswer("not_run", "", text)
+        # Wall time, which depends on the machine's load: the verdict is not cached.
         if time.monotonic() > self.deadline:
             self.wall_decided = True
             raise NoAnswer("not_run", "", "no time is left for the program")
@@ -156,6 +159,7 @@ class ProgramSession:
 
     def ask(self, operation: str, data: bytes, handle: int) -> tuple[str, Any, Any]:
         """Send the current process a request and wait for the answer."""
+        # Tests iterate over long results; each item is a cheap message.
         self.operations += 0.1 if operation == "next" else 1
         if self.operations > MAX_OPERATIONS:
             raise NoAnswer("error", "", f"the program needed more than {MAX_OPERATIONS} operations")
@@ -171,6 +175,8 @@ class ProgramSession:
         while data:
             try:
                 data = data[os.write(self.reader.descriptor, data) :]
+            # The socket is full. The program may itself wait until its messages are read, so both directions are
+            # watched.
             except BlockingIOError:
                 self._make_room(self.reader, deadline)
             except OSError:
@@ -226,6 +232,7 @@ class ProgramSession:
         if claim is None:
             return None
         self.expect(is_failure(claim))
+        # The status is left out: it would let a program choose its own verdict.
         kind, text, origin, line, _, *rest = claim
         return [kind, text, origin if origin in self.origins else "", line, "", *rest]
 
@@ -275,6 +282,7 @@ class ProgramSession:
         """Wait for one of the events `mask` of the process's socket; 0 if the time is over."""
         poll = select.poll()
         poll.register(reader.descriptor, mask)
+        # No events are requested: only the end of the trainer is reported.
         poll.register(self.trainer, 0)
         while True:
             timeout = deadline.next_check - time.monotonic()
@@ -328,9 +336,12 @@ class Deadline:
         if total < 0:  # unknown
             seconds = now - self.begin
         else:
+            # The process may have used time before this deadline began, which is known only from the first check
+            # on.
             if self.used_before is None:
                 self.used_before = total - min(total, now - self.begin)
             seconds = total - self.used_before
+        # The two clocks differ slightly; without the margin the last check would be repeated many times.
         if seconds >= 0.99 * self.seconds:
             return True
         self.next_check = min(now + max(self.seconds - seconds, 0.002), last)

@@ -1,4 +1,4 @@
-"""Client of the zygote: the evaluator's access to the processes of programs, and limits on their time."""
+"""Client of the zygote: takes processes for programs, has them killed, and asks for their processor time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER, DESCRIPTOR
 
+# Rare: only a zygote that was stopped does not answer.
 CHECK_SECONDS = 1.0
 """Interval between checks of a zygote that does not answer."""
 
@@ -47,6 +48,7 @@ class ZygoteClient:
 
     def discard(self) -> None:
         """Have the current child killed, without waiting for it."""
+        # Not waited for: the spare takes the next program meanwhile.
         self._ask(b"n")
         self.dying.append(self.ready.pop(0))
         self.folders = [*self.folders[1:], *self.folders[:1]]  # as the zygote does

@@ -1,7 +1,7 @@
 """Messages between the processes of a worker, each prefixed with its length, over stream sockets.
 
-Towards a less trusted process they are `marshal` data, which is fast to read and would be dangerous to read from
-it. The answers are JSON.
+Messages to a less trusted process are `marshal` data, which is fast. Messages from it are JSON, because reading
+`marshal` data of an untrusted process is dangerous.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from llm_decpomdp.envs.sandbox.worker.protocol.codec import to_text
 MAX_MESSAGE = 8 * 2**20
 """Longest message of a program, in bytes."""
 
+# `os.read` allocates as much as it may return.
 MAX_READ = 2**20
 """Maximum number of bytes read at once."""
 
@@ -33,11 +34,12 @@ DESCRIPTOR = struct.Struct("=i")
 
 
 class Closed(Exception):
-    """The peer has gone, or its data is no message."""
+    """The peer has ended, or its data is not a message."""
 
 
 def pack(message: Any) -> bytes:
     """Encode a message to a more trusted process as JSON."""
+    # Not marshal or pickle: reading these from an untrusted process could crash it or run code.
     data = to_text(message).encode()
     return len(data).to_bytes(HEADER, "big") + data
 
@@ -82,6 +84,7 @@ class Reader:
         if len(self.pending) < HEADER:
             return None
         end = HEADER + int.from_bytes(self.pending[:HEADER], "big")
+        # Before the data is read, so that a length alone cannot take memory.
         if end > self.limit:
             raise Closed(f"a message of {end} bytes; at most {self.limit} are accepted")
         if len(self.pending) < end:
@@ -99,6 +102,7 @@ class Reader:
             data = os.read(self.descriptor, max(self.chunk, min(missing, MAX_READ)))
         except BlockingIOError:
             return True
+        # The peer ended with data unread.
         except ConnectionResetError:
             return False
         self.pending += data
@@ -119,7 +123,7 @@ class Reader:
 
 
 def receive_exactly(descriptor: int) -> Any:
-    """Wait for one message encoded by `pack`, and read no further."""
+    """Wait for one message encoded by `pack`, and read nothing after it: descriptors may follow."""
     data, missing = b"", HEADER
     while missing:
         part = os.read(descriptor, missing)

@@ -1,4 +1,4 @@
-"""Values as text: JSON with tags, so that data crosses between processes and code never does.
+"""Values as text: JSON with tags, so that data crosses between processes and code does not.
 
 Values that `decode` restores from the text of `encode`, equal and of the same type: None, bool, int, float (also
 NaN and infinities), complex, str (also lone surrogates), bytes, bytearray, memoryview, list, tuple, dict and its
@@ -33,6 +33,7 @@ Maker = tuple[type, Callable[[Any], Any]]
 Other = Callable[[Any, Any], Any]
 """Encoder of an object that is no value, given its encoded base value too (None if it has none)."""
 
+# Python's own encoder and comparison recurse; both stay below the recursion limit of 1,000 with this.
 MAX_DEPTH = 150
 """Deepest nesting of a value that is written as a tree."""
 
@@ -42,8 +43,9 @@ CONTAINERS = frozenset(
 """Types of containers that may be written once and referred to; no subclasses of them."""
 
 MAX_SIZE = 10**6
-"""Largest number of containers in a value in which one contains another one twice: comparing takes as long."""
+"""Largest number of containers in a value, counting each as often as it occurs; comparing visits all of them."""
 
+# Integers and strings with equal hashes can be chosen; 20,000 of them take seconds.
 MAX_ITEMS = 20_000
 """Largest set or dict whose keys could be made to collide, which takes quadratic time to build."""
 
@@ -98,6 +100,7 @@ def is_tree(value: Any) -> bool:
     """
     earlier: set[int] = set()
     level = [value]
+    # Level by level with `gc.get_referents`, which is in C: this runs for every value of every call.
     for _ in range(MAX_DEPTH):
         if CONTAINERS.isdisjoint(map(type, level)):
             return True
@@ -141,9 +144,11 @@ NO_NUMBERS: dict[int, int] = {}
 def _encode(value: Any, other: Other, depth: int, numbers: dict[int, int]) -> Any:
     """Encode a value at a nesting depth; containers that have `numbers` as references to these."""
     kind = type(value)
+    # `is`, not `isinstance`: objects of subclasses are not values, and must not be asked anything.
     if kind is str or kind is bool or kind is float or value is None:
         return value
     if kind is int:
+        # Python refuses decimal digits beyond 4,300, and needs quadratic time for them.
         return value if value.bit_length() < MAX_DIGITS else {"int": hex(value)}
     if depth > MAX_DEPTH:
         raise Unsendable(f"nested more than {MAX_DEPTH} levels deep")
@@ -206,6 +211,7 @@ VIEWS: dict[type, Callable[[Any], Any]] = {
 def _base_value(value: Any) -> Any:
     """Return the builtin value of an object of a subclass, without calling its methods; None if there is none."""
     for base, convert in _CONVERSIONS:
+        # A class can claim another `__class__`, but not another `__mro__`.
         if isinstance(value, base) and base in type(value).__mro__:
             return convert(value)
     return None
@@ -244,14 +250,15 @@ class Decoder:
         self._numbered: list[Any] = []
         """The containers of the current text that have numbers."""
         self._sizes: list[int] = []
-        """How many containers each of them would be, if those that occur twice were written twice."""
+        """Number of containers in each of them, counting each as often as it occurs."""
         self._size = 1
-        """That number for the container that is being read."""
+        """The same number for the current container."""
         self._makers = {**_MAKERS, **makers}
         self._scan = json.JSONDecoder(object_hook=self._make).raw_decode
 
     def decode(self, text: str) -> Any:
         """Decode a text; raises one of `DECODE_ERRORS` if it is malformed."""
+        # Before parsing: a few bytes of text can stand for gigabytes of values.
         self._take(_size(text))
         self._numbered.clear()
         self._sizes.clear()
@@ -280,6 +287,7 @@ class Decoder:
             type(content) is not kind
         ):  # such as a proxy of an iterator, which would call the program
             raise TypeError(f"a {tag} of a {type(content).__name__}")
+        # Classes of `_MAKERS` alone; the text only selects one by its tag.
         value = make(content)
         self._take(sys.getsizeof(value))
         return value

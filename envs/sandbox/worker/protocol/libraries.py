@@ -21,6 +21,7 @@ BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
 """Modes of images that are sent, with their bytes for each pixel."""
 
 
+# Their exceptions are built without running code of their classes, see `failures.rebuild_exception`.
 ERROR_MODULES = frozenset(
     (
         *(
@@ -93,6 +94,7 @@ def _integers(parts: list[Any], number: int | None = None) -> list[int]:
 
 
 def _decimal(text: str) -> Any:
+    # Arithmetic with more digits takes quadratic time.
     if len(text) > MAX_DIGITS:
         raise ValueError("a number that is too long")
     decimal = _module("decimal")
@@ -185,6 +187,7 @@ def _array(parts: list[Any]) -> Any:
     numpy = _module("numpy")
     kind = numpy.dtype(code)
     if not data:
+        # `frombuffer` refuses an empty buffer.
         return numpy.empty((0,), kind).reshape(_integers(shape))
     return numpy.frombuffer(data, kind).reshape(_integers(shape)).copy()
 
@@ -202,6 +205,7 @@ def _image(parts: list[Any]) -> Any:
     width, height = _integers([width, height])
     if type(data) is not bytes or min(width, height) < 1:
         raise TypeError("parts of an image that are none")
+    # The library would allocate the size that the program names.
     if len(data) != width * height * BANDS[mode]:
         raise ValueError("an image of another size")
     image = _module("PIL.Image").frombytes(mode, (width, height), data)

@@ -22,6 +22,7 @@ where it returns the first.
 IN_PLACE = 9
 """Kind of a changed run in which the helper replaces the entry point."""
 
+# A tuple cannot change, but the containers in it can.
 CONTAINERS = (list, tuple, dict, set, bytearray, deque)
 
 
