@@ -134,6 +134,7 @@ def _mean_of_others(values: Array, batch: Array, group: Group, agent: str) -> Ar
     """
     answers = np.array(group.joint)[:, list(group.completions).index(agent)]
     same = (answers[:, None] == answers).astype(np.float64)  # (J, J)
+    # 0 if every joint sample of the batch has the completion; the value then is its own baseline.
     number = len(batch) - same.sum(1)
     means: Array = (batch.sum() - same @ values) / np.maximum(number, 1)
     return np.where(number > 0, means, values)

@@ -82,6 +82,7 @@ def _featuriser(policies: list[TrainablePolicy]) -> Features:
     """Return the features of the first model that gives some, as it is now."""
     for policy in policies:
         if isinstance(policy, ReferencedPolicy) and policy_attribute(policy, "features"):
+            # The reference stays as it is: features that move with the policy would mislead the heads.
             policy.keep_reference()
             features: Features = policy_attribute(policy, "features")
             return features

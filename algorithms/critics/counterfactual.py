@@ -71,6 +71,7 @@ class CounterfactualCritic(Critic):
         require_views(rollouts)
         value_targets, metrics = super().assess(rollouts)
         answers, texts, cut_parts = self._read_answers(rollouts, value_targets)
+        # One flat list for all rollouts, read in the same order by both loops below.
         groups = iter(answers)
         records = [
             [record for _ in rollout.groups for record in self._answer_records(next(groups))]

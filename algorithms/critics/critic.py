@@ -124,6 +124,7 @@ class Critic:
         for key, records in self._pending.items():
             features = torch.stack([record.features for record in records])
             if key not in self._heads:
+                # Only the features of a first batch tell the width of a head.
                 self._heads[key] = self._new_head(key, features.shape[1])
             texts = [record.text for record in records]
             self._heads[key].learn(features, _pairs(records), self.options.critic_epochs, texts)
@@ -298,6 +299,7 @@ class Critic:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value."""
+        # Heads are made at their first batch, so a new critic has none to load into.
         self._heads, self._pending = {}, {}
         for part in state["heads"]:
             key = part["name"], part["turn"]

@@ -61,6 +61,7 @@ class ValueHead:
     """
 
     def __init__(self, width: int, learning_rate: float) -> None:
+        # Zero, so that the head starts as the mean return.
         self.weight = torch.nn.Parameter(torch.zeros(width, dtype=torch.float32))
         self._adamw = torch.optim.AdamW([self.weight], lr=learning_rate, weight_decay=0.0)
         self._optimizers = [self._adamw]
@@ -107,15 +108,17 @@ class ValueHead:
 
         Args:
             features: (B, d).
-            pairs: As of `judged`.
-            epochs: Passes.
-            texts: The states as texts, which frozen features have no use for.
+            pairs: Predictions and targets, as in `evaluate`, (B, 2).
+            epochs: Passes over the newest states.
+            texts: The states as texts; only a trained trunk reads them again.
         """
         self._keep(features, texts)
         self._pairs = self._newest(self._pairs, pairs)
+        # Predictions were made before this training, so the gate is judged on states that are new to the head.
         self.explained = explained_variance(self._pairs[:, 0], self._pairs[:, 1])
         self._inputs.add(features)
         self._targets.add(pairs[:, 1])
+        # Standardized targets, so that one learning rate fits rewards of any scale.
         goals = (self._pairs[:, 1] - self._targets.mean) / self._targets.deviation
         for _ in range(epochs):
             for first in range(0, len(goals), MINIBATCH):
@@ -138,6 +141,7 @@ class ValueHead:
 
     @staticmethod
     def _newest(older: Tensor, newer: Tensor) -> Tensor:
+        # A copy, because a slice would keep the whole tensor alive, and write it to checkpoints.
         return torch.cat([older, newer])[-max(WINDOW, len(newer)) :].clone()
 
     def state_dict(self) -> dict[str, Any]:

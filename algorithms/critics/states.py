@@ -65,6 +65,7 @@ def read_states(
         )
         places[place] = text
         cut_parts += cut
+    # Equal texts are read once: the joint samples of a group share their past.
     rows = {text: row for row, text in enumerate(dict.fromkeys(places.values()))}
     values = features(list(rows)).float().cpu() if rows else ()
     found = {place: values[rows[text]] for place, text in places.items()}

@@ -54,6 +54,7 @@ def lambda_targets(chain: Sequence[ChainTurn], discount: float, trace: float) ->
         trace: lambda.
     """
     targets: list[float] = []
+    # Backwards, because each target contains the target of the following turn.
     for turn in reversed(chain):
         following = targets[-1] if targets else None
         expected = float(np.mean(turn.rewards + discount * turn.following))

@@ -53,6 +53,7 @@ class TrunkOptimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which `load_state_dict` continues exactly."""
+        # On the CPU, so that a checkpoint does not need the device it was written on.
         weights = [weight.detach().to("cpu", copy=True) for weight in self.weights]
         return {"weights": weights, "adamw": self.adamw.state_dict()}
 

@@ -127,6 +127,7 @@ def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
     if not _is_initialized():
         return
     weights = [weight for weight in parameters if not is_shard(weight)]
+    # All processes have to call all_reduce for the same weights, or they wait for each other forever.
     present = gather([[weight.grad is not None for weight in weights]])
     for weight, anywhere in zip(weights, map(any, zip(*present, strict=True)), strict=True):
         if anywhere:

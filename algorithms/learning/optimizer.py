@@ -56,16 +56,19 @@ class PolicyOptimizer:
             {"params": matrices, "weight_decay": weight_decay},
             {"params": vectors, "weight_decay": 0.0},
         ]
+        # AdamW refuses empty groups, such as the vectors of an adapter.
         self._adamw = torch.optim.AdamW([g for g in groups if g["params"]], lr=learning_rate)
 
     def clip(self, limit: float | None) -> float:
         """Shorten the gradient to the norm `limit`; the norm before, in the units of the loss."""
+        # An infinite limit only measures the norm.
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, limit or math.inf)
         return float(whole(norm))
 
     def step(self, factor: float = 1.0) -> None:
         """Step with `factor` times the learning rate; nothing moves where there is no gradient."""
         for group in self._adamw.param_groups:
+            # Set at each step, and not by torch's schedulers: a resumed run then needs no scheduler state.
             group["lr"] = self.learning_rate * factor
         for parameter, master in self._float_copies():
             master.grad = None if parameter.grad is None else parameter.grad.float()

@@ -94,6 +94,7 @@ class History:
             if self.age is not None or not visits:
                 visits = [*visits, _first_state(rollout, discount)][-(self.age or 1) :]
             self._visits[rollout.start] = visits
+        # A dictionary keeps insertion order, and `pop` above moved visited starts to the end.
         for start in list(self._visits)[:-MOST_STARTS]:
             del self._visits[start]
 

@@ -123,6 +123,7 @@ class PreferenceLearner(BaseLearner):
         """Step along the accumulated gradient, and remember what it was of, if later updates compare with it."""
         super().step()
         if self._history:
+            # Sorted, so that the history does not depend on the number of processes.
             batch = sorted(processes.gather(self._batch), key=lambda rollout: rollout.place)
             self._history.add(batch, self.options.discount)
 
@@ -175,6 +176,7 @@ class PreferenceLearner(BaseLearner):
         """Add the gradient of all pairs: first the margins of the whole team, then one agent after the other."""
         options = self.options
         weights = torch.tensor([pair.weight / visits for pair in pairs], dtype=torch.float64)
+        # A pass without gradients first: a margin needs all agents, and only one agent's graph is held at a time.
         with torch.no_grad():
             before = [self._log_probs(part) for part in answers]
         margins = torch.zeros(len(pairs), dtype=torch.float64)
@@ -205,6 +207,7 @@ class PreferenceLearner(BaseLearner):
 
 def _sums(log_probs: Tensor, mask: Tensor) -> Tensor:
     """Sum the log-probabilities of each completion's tokens, (C,), in float64 on the CPU."""
+    # float64, because margins are small differences between sums over hundreds of tokens.
     return mask_terms(log_probs, mask).to(torch.float64).sum(-1).cpu()
 
 

@@ -103,6 +103,7 @@ class PairMetrics:
         return metrics
 
     def _opponent_metrics(self) -> dict[str, float]:
+        # Summed over processes even if this one has no pairs, because all take part in a sum.
         sides = [pair.comparator for pair in self._pairs]
         won, lost = (processes.total(sides.count(side)) for side in ("winner", "loser"))
         if not won + lost:

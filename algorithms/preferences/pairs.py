@@ -115,6 +115,7 @@ def matches(
         for columns in (said, said[:, np.array(learns)])
     )
     gaps = joint_returns[:, None] - joint_returns  # (J, J), of winner and loser
+    # Equal returns summed in another order differ by rounding; that is no preference.
     noise = ROUNDING * np.abs(joint_returns).max()
     possible = (learning > 0) & (gaps > noise) & (gaps >= min_gap * joint_returns.std() - noise)
     if kind == "single":
@@ -210,6 +211,7 @@ def rollout_pairs(
 def _order(
     candidates: Sequence[SamplePair], options: LearnerOptions, rng: np.random.Generator
 ) -> list[SamplePair]:
+    # Shuffled first: sorting is stable, so that equal gaps stay in random order.
     order = [candidates[k] for k in rng.permutation(len(candidates))]
     if options.pair_selection == "largest_gap":
         order.sort(key=lambda match: -match.gap)
@@ -220,6 +222,7 @@ def _limit_per_start(
     chosen: list[tuple[int, SamplePair]], options: LearnerOptions, rng: np.random.Generator
 ) -> list[tuple[int, SamplePair]]:
     """Return the first `pairs_per_start` of the pairs of all groups."""
+    # Always drawn, so that the random stream does not depend on the limit.
     order = rng.permutation(len(chosen)).tolist()
     if options.pair_selection == "largest_gap":
         order.sort(key=lambda k: -chosen[k][1].gap)

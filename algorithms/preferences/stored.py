@@ -135,6 +135,7 @@ def _limit(pairs: list[Rollout], limit: int | None) -> list[Rollout]:
     positions = {
         index
         for of_task in by_task.values()
+        # The sort is stable: of equal gaps, the first ones in the file are kept.
         for index in sorted(of_task, key=lambda k: -_gap(pairs[k]))[:limit]
     }
     return [pair for index, pair in enumerate(pairs) if index in positions]
