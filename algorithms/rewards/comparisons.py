@@ -19,7 +19,7 @@ class Sample(NamedTuple):
     """The answer of each agent."""
 
 
-class Comparison(NamedTuple):
+class JointComparison(NamedTuple):
     """Two joint samples for the same prompts, the first preferred."""
 
     task: str
@@ -42,7 +42,7 @@ def team_text(sample: Sample, agents: Sequence[str], limit: int) -> str:
     return "\n\n".join(f"[{title}]\n{shorten(text, limit)}" for title, text in parts)
 
 
-def read_comparisons(path: Path, agents: Sequence[str], environment: str) -> list[Comparison]:
+def read_comparisons(path: Path, agents: Sequence[str], environment: str) -> list[JointComparison]:
     """Read the pairs of a JSONL file, as `export --pairs --to jsonl` writes them.
 
     The rows of a pair make one comparison; agents that said the same in both samples stand in `others`.
@@ -98,7 +98,7 @@ def _row(line: str, environment: str) -> dict[str, Any]:
     return dict(row)
 
 
-def _comparison(rows: Sequence[Mapping[str, Any]], agents: Sequence[str]) -> Comparison:
+def _comparison(rows: Sequence[Mapping[str, Any]], agents: Sequence[str]) -> JointComparison:
     alike = json.loads(rows[0].get("others") or "{}")
     prompts = {agent: prompt for agent, (prompt, _) in alike.items()}
     winner = {agent: answer for agent, (_, answer) in alike.items()}
@@ -112,4 +112,4 @@ def _comparison(rows: Sequence[Mapping[str, Any]], agents: Sequence[str]) -> Com
             f"has {', '.join(agents)}: set env.num_agents, or export the pairs again if they are older than "
             "`others`"
         )
-    return Comparison(str(rows[0]["task"]), Sample(prompts, winner), Sample(prompts, loser))
+    return JointComparison(str(rows[0]["task"]), Sample(prompts, winner), Sample(prompts, loser))

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from llm_decpomdp.algorithms.rewards.comparisons import Comparison, Sample, team_text
+from llm_decpomdp.algorithms.rewards.comparisons import JointComparison, Sample, team_text
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
 from llm_decpomdp.seeding import stream
 
@@ -122,7 +122,7 @@ class RewardModel:
 
 
 def fit_reward_model(
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[JointComparison],
     agents: Sequence[str],
     features: Features,
     options: RewardModelOptions,
@@ -152,7 +152,7 @@ def fit_reward_model(
     floor = max(SMALLEST * float(deviation.mean()), torch.finfo(torch.float32).tiny)
     scale = deviation.clamp(min=floor) * phi.shape[-1] ** 0.5
     z = (phi - mean) / scale
-    weight = _solved(z[: len(train), 0] - z[: len(train), 1], options.penalty)
+    weight = _solve(z[: len(train), 0] - z[: len(train), 1], options.penalty)
     margins = ((z[:, 0] - z[:, 1]) @ weight).double().numpy()
     report: dict[str, float] = {"pairs": len(comparisons), "held_out_pairs": len(held_out)}
     report |= {f"train_{name}": value for name, value in measures(margins[: len(train)]).items()}
@@ -169,8 +169,8 @@ def fit_reward_model(
 
 
 def split(
-    comparisons: Sequence[Comparison], share: float, seed: int
-) -> tuple[list[Comparison], list[Comparison]]:
+    comparisons: Sequence[JointComparison], share: float, seed: int
+) -> tuple[list[JointComparison], list[JointComparison]]:
     """Part comparisons into those to train on and those held out, at least one each, by task.
 
     Pairs of a task share prompts and often answers, so a task is held out whole. Where there is only one, its
@@ -192,13 +192,13 @@ def split(
     order = stream(seed, "held out").permutation(len(keys))
     count = min(len(keys) - 1, max(1, round(share * len(keys))))
     out = {keys[position] for position in order[:count]}
-    parts: tuple[list[Comparison], list[Comparison]] = ([], [])
+    parts: tuple[list[JointComparison], list[JointComparison]] = ([], [])
     for index, pair in enumerate(comparisons):
         parts[key(index) in out].append(pair)
     return parts
 
 
-def _solved(differences: Tensor, penalty: float) -> Tensor:
+def _solve(differences: Tensor, penalty: float) -> Tensor:
     """Return w, (d,), for the differences z(winner) - z(loser) of pairs, (n, d)."""
     inputs = differences.double()
     weight = torch.zeros(inputs.shape[1], dtype=torch.float64, requires_grad=True)

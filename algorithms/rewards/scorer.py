@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rewards.comparisons import Comparison, Sample
+from llm_decpomdp.algorithms.rewards.comparisons import JointComparison, Sample
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
 from llm_decpomdp.algorithms.rewards.reward_model import Features, RewardModel, fit_reward_model
-from llm_decpomdp.algorithms.rewards.scores import by_score
+from llm_decpomdp.algorithms.rewards.scores import use_scores_as_rewards
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.algorithms.training.metrics import turn_mean
 from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutRequest,
     RolloutSource,
     SourceWrapper,
     TrainBatch,
+    UpdateRequest,
 )
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
@@ -144,7 +144,7 @@ class ScoredSource(SourceWrapper):
         """The reward model that the run begins with."""
         return {"reward_model_is": self._fingerprint}
 
-    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the rollouts, and add scores to their rewards."""
         batch = self.source.sample(request, timer)
         with timer("judging"):
@@ -157,7 +157,7 @@ class ScoredSource(SourceWrapper):
 
     def training_view(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
         """Return rollouts that are rewarded by their scores."""
-        return [by_score(rollout) for rollout in self.source.training_view(rollouts)]
+        return [use_scores_as_rewards(rollout) for rollout in self.source.training_view(rollouts)]
 
 
 def make_scored_source(
@@ -196,7 +196,7 @@ class RewardModelUpdater(ScoredSource):
     ) -> None:
         super().__init__(source, scorer)
         self.interval, self.seed = interval, seed
-        self.comparisons: list[Comparison] = []
+        self.comparisons: list[JointComparison] = []
 
     def on_optimizer_step(self, trainer: Trainer, batch: TrainBatch, row: dict[str, Any]) -> None:
         """Add the pairs of the update, and fit the model if it is time to."""
@@ -218,7 +218,7 @@ class RewardModelUpdater(ScoredSource):
                 pair
                 for rollout in rollouts
                 for group in rollout.groups
-                for pair in compared(str(rollout.start), group)
+                for pair in make_comparisons(str(rollout.start), group)
             ]
         )
         self.comparisons = [*self.comparisons, *pairs][-max(MOST, len(pairs)) :]
@@ -241,20 +241,20 @@ class RewardModelUpdater(ScoredSource):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value."""
         self.comparisons = [
-            Comparison(task, Sample(*winner), Sample(*loser))
+            JointComparison(task, Sample(*winner), Sample(*loser))
             for task, winner, loser in state["comparisons"]
         ]
         self.scorer.model = RewardModel(**state["model"])
 
 
-def compared(task: str, group: Group) -> Iterator[Comparison]:
+def make_comparisons(task: str, group: Group) -> Iterator[JointComparison]:
     """Yield the pairs of a group by the task's reward, at most `PER_GROUP`."""
     order = np.argsort(group.rewards, kind="stable").tolist()
     for worse, better in list(zip(order, reversed(order), strict=True))[
         : min(PER_GROUP, len(order) // 2)
     ]:
         if group.rewards[better] > group.rewards[worse]:
-            yield Comparison(task, _sample(group, better), _sample(group, worse))
+            yield JointComparison(task, _sample(group, better), _sample(group, worse))
 
 
 def _sample(group: Group, joint: int) -> Sample:

@@ -25,10 +25,10 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollouts.rollout import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutRequest,
     RolloutSource,
     SourceWrapper,
     TrainBatch,
+    UpdateRequest,
     make_request,
 )
 
@@ -69,7 +69,7 @@ class AsyncSource(SourceWrapper):
             )
         self.learner, self.lag, self.can_prefetch = learner, lag, can_prefetch
         self._waiting: dict[int, Waiting] = {}
-        self._begun: tuple[RolloutRequest, int] | None = None  # and the version that samples for it
+        self._begun: tuple[UpdateRequest, int] | None = None  # and the version that samples for it
         if learner.options.correction == "none" and learner.uses_sampling_probabilities:
             logger.warning(
                 "with lag=%d updates learn from what earlier weights have sampled, as if the present ones had: "
@@ -77,7 +77,7 @@ class AsyncSource(SourceWrapper):
                 lag,
             )
 
-    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of an update, and let the present weights sample for a later one.
 
         The timer is given the seconds that were spent on what is returned.
@@ -98,7 +98,7 @@ class AsyncSource(SourceWrapper):
             timer.seconds[activity] = timer.seconds.get(activity, 0.0) + number
         return replace(batch, metrics={**batch.metrics, "lag": update - 1 - version})
 
-    def _request(self, update: int, size: int | None) -> RolloutRequest:
+    def _request(self, update: int, size: int | None) -> UpdateRequest:
         return make_request(update, self.batches[update - 1], size)
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
@@ -111,7 +111,7 @@ class AsyncSource(SourceWrapper):
             self._sample(*self._begun)
             self._begun = None
 
-    def _sample(self, request: RolloutRequest, version: int) -> None:
+    def _sample(self, request: UpdateRequest, version: int) -> None:
         """Sample the batch of an update, unless it waits already."""
         if request.update not in self._waiting:
             timer = Timer()

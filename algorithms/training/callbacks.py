@@ -28,7 +28,7 @@ from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics
-from llm_decpomdp.algorithms.training.interruption import uninterrupted
+from llm_decpomdp.algorithms.training.interruption import defer_signals
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class TrainerCallback:
         """Continue from `state_dict`'s value, after the policies' weights were loaded."""
 
 
-class Evaluation(TrainerCallback):
+class PeriodicEvaluation(TrainerCallback):
     """Plays an episode from each of some starts: before the first update, after the last, and every few updates.
 
     All evaluations sample with the same random numbers, so that two of them differ by the weights alone. Training
@@ -168,7 +168,7 @@ class Evaluation(TrainerCallback):
             return {}
         episodes, row = self.play(trainer.options.seed)
         # A signal between the row and the best policies would leave a row that no policies belong to.
-        with uninterrupted():
+        with defer_signals():
             trainer.log(kind, row, episodes if kind == "eval" else ())
             if kind == "eval":
                 trainer.notify("on_evaluate", row)

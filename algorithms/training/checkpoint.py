@@ -80,7 +80,7 @@ def read_counters(checkpoint: Path) -> dict[str, Any]:
     return counters
 
 
-def with_current_keys(counters: Mapping[str, Any]) -> dict[str, Any]:
+def translate_counters(counters: Mapping[str, Any]) -> dict[str, Any]:
     """Translate the counters of a checkpoint of an earlier version to the present keys."""
     added = {key: {**new, **counters[key]} for key, new in ADDED_KEYS.items() if key in counters}
     return {**counters, **added}

@@ -205,7 +205,7 @@ class CheckpointManager(TrainerCallback):
                 f"no checkpoint to resume from in {self.folder}; start the run again in another folder"
             )
         counters, state = checkpoint.load(newest)
-        self._require_same_run(checkpoint.with_current_keys(counters), newest)
+        self._require_same_run(checkpoint.translate_counters(counters), newest)
         self._load(state)
         for name, partner in self._partners.items():
             partner.load_state_dict(state["partners"][name])

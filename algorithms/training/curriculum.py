@@ -22,10 +22,10 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutRequest,
     RolloutSource,
     SourceWrapper,
     TrainBatch,
+    UpdateRequest,
     make_request,
 )
 from llm_decpomdp.algorithms.training.trainer import Trainer
@@ -85,7 +85,7 @@ class CurriculumSource(SourceWrapper):
         """The estimated pass rate of each problem, above 0 and below 1."""
         return (PRIOR + self._passed) / (2 * PRIOR + self._played)
 
-    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample as many problems as were asked for, others than these."""
         starts, self._row = self.draw(request.update, len(request.starts))
         return self.source.sample(make_request(request.update, starts, request.size), timer)
@@ -175,7 +175,7 @@ def pass_rate(rollout: Rollout) -> float:
         rates = []
         for j, info in enumerate(group.infos):
             if not known or group.ended[j]:
-                rates.append(_solved(info))
+                rates.append(_is_solved(info))
             else:
                 rates.append(following.get((index, j), fmean(known)))
         rate = fmean(rates)
@@ -184,7 +184,7 @@ def pass_rate(rollout: Rollout) -> float:
     return rate
 
 
-def _solved(info: Mapping[str, float]) -> float:
+def _is_solved(info: Mapping[str, float]) -> float:
     if "solved" not in info:
         raise ValueError(f"{NO_SOLVED}: a curriculum by pass rate cannot be had")
     return float(bool(info["solved"]))

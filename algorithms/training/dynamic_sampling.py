@@ -19,10 +19,10 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import split_into_ba
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutRequest,
     RolloutSource,
     SourceWrapper,
     TrainBatch,
+    UpdateRequest,
 )
 from llm_decpomdp.seeding import stream
 
@@ -58,7 +58,7 @@ class DynamicSamplingSource(SourceWrapper):
             )
         self.learner, self.problems, self.rounds, self.seed = learner, problems, rounds, seed
 
-    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of a request, and others in place of those that teach nothing."""
 
         def sample_round(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Rollout]]:

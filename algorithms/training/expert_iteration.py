@@ -28,7 +28,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Timer
 from llm_decpomdp.algorithms.training.curriculum import NO_SOLVED
-from llm_decpomdp.algorithms.training.interruption import uninterrupted
+from llm_decpomdp.algorithms.training.interruption import defer_signals
 from llm_decpomdp.algorithms.training.sft import SFTPhase, SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import (
     GOLD,
@@ -45,7 +45,7 @@ EPISODES = RolloutOptions(plan="episodes")
 """Samples of a problem are whole episodes."""
 
 
-class Passes(NamedTuple):
+class PassedEpisodes(NamedTuple):
     """The result of a round's sampling."""
 
     lessons: list[Demonstration]
@@ -70,7 +70,7 @@ class Passes(NamedTuple):
 
 def passes(
     rollouts: Sequence[Rollout], agents: Collection[str], min_reward: float | None = None
-) -> Passes:
+) -> PassedEpisodes:
     """Collect the passing episodes of some problems, a lesson for each that differs.
 
     An episode passes if its last joint sample has `solved` in its infos or, with `min_reward`, earned that much.
@@ -99,7 +99,7 @@ def passes(
         episodes += len(ends)
         problems += bool(different)
         lessons += different.values()
-    return Passes(lessons, episodes, passed, problems, best)
+    return PassedEpisodes(lessons, episodes, passed, problems, best)
 
 
 class ExpertIteration(SFTPhase):
@@ -139,7 +139,7 @@ class ExpertIteration(SFTPhase):
             agent for agent in team if any(team[agent] is policy for policy in learning)
         ]
         self._before = 0  # steps of earlier rounds
-        self._passes: Passes | None = None
+        self._passes: PassedEpisodes | None = None
         self._learning: SupervisedTraining | None = None
 
     @property
@@ -176,8 +176,8 @@ class ExpertIteration(SFTPhase):
         if self._learning is None or self._learning.done:
             number = self.round + 1
             result = self._sample(number, timer)
-            learning = self._learner_of(result, number)
-            with uninterrupted():  # a round has begun, or it has not
+            learning = self._make_round(result, number)
+            with defer_signals():  # a round has begun, or it has not
                 self.round, self._before = number, self.steps
                 self._passes, self._learning = result, learning
 
@@ -197,7 +197,7 @@ class ExpertIteration(SFTPhase):
         assert self._learning is not None
         self._learning.step()
 
-    def _learner_of(self, passes: Passes, number: int) -> SupervisedTraining:
+    def _make_round(self, passes: PassedEpisodes, number: int) -> SupervisedTraining:
         order = stream(self.seed, "order of passes", number)
         return SupervisedTraining(
             self.team,
@@ -207,7 +207,7 @@ class ExpertIteration(SFTPhase):
             seed=int(order.integers(2**32)),
         )
 
-    def _sample(self, number: int, timer: Timer) -> Passes:
+    def _sample(self, number: int, timer: Timer) -> PassedEpisodes:
         """Play the problems for a round, in all processes together, and keep what passed."""
         seed_policies(self.team, self.seed, "passes", number, index=processes.rank())
         samples = self.options.samples
@@ -228,7 +228,7 @@ class ExpertIteration(SFTPhase):
         )
         return result
 
-    def _nothing(self, number: int, result: Passes) -> str:
+    def _nothing(self, number: int, result: PassedEpisodes) -> str:
         """Say that nothing passed, and what to do."""
         threshold = self.options.min_reward
         remedies = [
@@ -274,8 +274,8 @@ class ExpertIteration(SFTPhase):
             self._learning = SupervisedTraining(self.team, (), self.options)  # with no step left
         elif "lessons" in state:
             lessons = [tuple(map(_example, lesson)) for lesson in state["lessons"]]
-            self._passes = Passes(**{**state["counts"], "lessons": lessons})
-            self._learning = self._learner_of(self._passes, self.round)
+            self._passes = PassedEpisodes(**{**state["counts"], "lessons": lessons})
+            self._learning = self._make_round(self._passes, self.round)
             self._learning.load_state_dict(state["learning"])
 
 

@@ -51,7 +51,7 @@ def terminable() -> Iterator[None]:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Hold Ctrl-C, SIGTERM and SIGHUP back until the end of a `with` block that must not be left half done."""
     if not _receives_signals():
         yield

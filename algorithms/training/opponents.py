@@ -21,10 +21,10 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutRequest,
     RolloutSource,
     SourceWrapper,
     TrainBatch,
+    UpdateRequest,
 )
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.branching import seed_noise
@@ -75,7 +75,7 @@ class OpponentSource(SourceWrapper):
                 ", ".join(self._tokenizers),
             )
 
-    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of a request, and the same starts with the opponents.
 
         Raises:
@@ -138,11 +138,11 @@ class OpponentSource(SourceWrapper):
             self.env, self.opponents, starts, rollout_options, group_size=size, rng=rng, timer=timer
         )
         return [
-            replace(rollout, comparator=self._with_own_tokens(other))
+            replace(rollout, comparator=self._retokenize(other))
             for rollout, other in zip(rollouts, others, strict=True)
         ]
 
-    def _with_own_tokens(self, rollout: Rollout) -> Rollout:
+    def _retokenize(self, rollout: Rollout) -> Rollout:
         """Return a rollout whose first completions have tokens of the policies that learn."""
         first, *later = rollout.groups
         # Imported here, because only runs that learn from pairs have opponents.

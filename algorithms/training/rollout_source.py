@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RolloutRequest:
+class UpdateRequest:
     """Starts of an update, of which each is to be rolled out once."""
 
     update: int
@@ -73,9 +73,9 @@ class RolloutRequest:
         ]
 
 
-def make_request(update: int, starts: Sequence[Start], size: int | None) -> RolloutRequest:
+def make_request(update: int, starts: Sequence[Start], size: int | None) -> UpdateRequest:
     """Split the starts of an update into bundles of at most `size`, or one a process, and share them out."""
-    return RolloutRequest(update, starts, processes.shard(split_into_batches(starts, size)), size)
+    return UpdateRequest(update, starts, processes.shard(split_into_batches(starts, size)), size)
 
 
 @dataclass
@@ -143,7 +143,7 @@ class RolloutSource(TrainerCallback, ABC):
     """The option by which starts depend on what the last update has sampled; `None` if they don't."""
 
     @abstractmethod
-    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of a request.
 
         Args:
@@ -159,7 +159,7 @@ class RolloutSource(TrainerCallback, ABC):
         """Return rollouts as the learner is given them."""
         return list(rollouts)
 
-    def prefetch(self, request: RolloutRequest) -> None:
+    def prefetch(self, request: UpdateRequest) -> None:
         """Begin with a request that `sample` is asked for next, as far as nobody waits for it; or do nothing."""
 
     def finish(self) -> None:
@@ -182,7 +182,7 @@ class StoredSource(RolloutSource):
         self.updates = updates
         self.batches = [[rollout.start for rollout in rollouts] for rollouts in updates]
 
-    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of an update."""
         rollouts = list(self.updates[request.update - 1])
         return TrainBatch([processes.shard(rollouts)], rollouts=rollouts)
@@ -231,17 +231,17 @@ class SampledSource(RolloutSource):
         parts = -(-max(map(len, batches)) // (size or 1))
         processes.warn_of_idle(parts, "bundles" if size else "starts")
 
-    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of this process."""
         sampled = iter(self.workers.sample(self._bundles(request), timer))
         parts = [next(sampled) if starts else [] for starts in request.parts]
         return TrainBatch(parts, [parts])
 
-    def prefetch(self, request: RolloutRequest) -> None:
+    def prefetch(self, request: UpdateRequest) -> None:
         """Let the workers begin with a request."""
         self.workers.prefetch(self._bundles(request))
 
-    def _bundles(self, request: RolloutRequest) -> list[UpdateBatch]:
+    def _bundles(self, request: UpdateRequest) -> list[UpdateBatch]:
         return request.rollout_batches(self.options, views=self.learner.critic is not None)
 
     def on_resume(self, trainer: Trainer) -> None:
@@ -274,7 +274,7 @@ class SourceWrapper(RolloutSource):
         self.cost = source.cost
         self.needs_last_update = source.needs_last_update
 
-    def sample(self, request: RolloutRequest, timer: Timer) -> TrainBatch:
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return what the other source samples."""
         return self.source.sample(request, timer)
 
@@ -286,7 +286,7 @@ class SourceWrapper(RolloutSource):
         """Return rollouts as the other source gives them to the learner."""
         return self.source.training_view(rollouts)
 
-    def prefetch(self, request: RolloutRequest) -> None:
+    def prefetch(self, request: UpdateRequest) -> None:
         """Let the other source begin with a request."""
         self.source.prefetch(request)
 

@@ -20,7 +20,7 @@ from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
 from llm_decpomdp.algorithms.rollouts.long_prompts import overflow
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training.callbacks import Evaluation, TrainerCallback
+from llm_decpomdp.algorithms.training.callbacks import PeriodicEvaluation, TrainerCallback
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
 from llm_decpomdp.algorithms.training.sft_data import (
@@ -97,7 +97,7 @@ class SFTPhase(TrainerCallback, ABC):
             if processes.rank() == 0:
                 self.announce()
             for callback in trainer.callbacks:
-                if isinstance(callback, Evaluation):
+                if isinstance(callback, PeriodicEvaluation):
                     callback.evaluate(trainer, UNTRAINED)
         while not self.done:
             timer = Timer()
@@ -159,9 +159,9 @@ class SupervisedTraining(SFTPhase):
         self.policies = trainable_policies(team)
         self._steps = 0
         trained = {
-            agent: policy for agent in team if (policy := _trained(self.policies, team[agent]))
+            agent: policy for agent in team if (policy := _find_trained(self.policies, team[agent]))
         }
-        encoded = [_encoded(lesson, trained) for lesson in lessons]
+        encoded = [_encode(lesson, trained) for lesson in lessons]
         self._lessons = [lesson for lesson in encoded if lesson]
         self._agents: dict[str, TrainablePolicy] = trained
         self._batches = list(batches(len(self._lessons), options, seed))
@@ -221,7 +221,7 @@ class SupervisedTraining(SFTPhase):
             for name, policy in self.policies.items()
         }
         sums: dict[str, list[float]] = {agent: [0.0, 0.0] for agent in self._agents}
-        for (agent, prompt), completions in _by_prompt(processes.shard(batch)).items():
+        for (agent, prompt), completions in _group_by_prompt(processes.shard(batch)).items():
             policy = self._agents[agent]
             name = next(name for name, one in self.policies.items() if one is policy)
             log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
@@ -302,11 +302,11 @@ class SupervisedTraining(SFTPhase):
             optimizer.clear()
 
 
-def _trained(policies: Mapping[str, TrainablePolicy], policy: Any) -> TrainablePolicy | None:
+def _find_trained(policies: Mapping[str, TrainablePolicy], policy: Any) -> TrainablePolicy | None:
     return next((one for one in policies.values() if one is policy), None)
 
 
-def _encoded(lesson: Demonstration, trained: Mapping[str, TrainablePolicy]) -> list[Encoded]:
+def _encode(lesson: Demonstration, trained: Mapping[str, TrainablePolicy]) -> list[Encoded]:
     """Encode the examples of agents that learn; those that their policies could not write are left out."""
     return [
         Encoded(example.agent, example.prompt, completion)
@@ -349,7 +349,9 @@ def _flat(lessons: Sequence[Sequence[Encoded]]) -> list[Encoded]:
     return [example for lesson in lessons for example in lesson]
 
 
-def _by_prompt(lessons: Sequence[Sequence[Encoded]]) -> dict[tuple[str, str], list[Completion]]:
+def _group_by_prompt(
+    lessons: Sequence[Sequence[Encoded]],
+) -> dict[tuple[str, str], list[Completion]]:
     """Collect the completions of equal prompts, which are scored together."""
     groups: dict[tuple[str, str], list[Completion]] = {}
     for example in _flat(lessons):

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
-from llm_decpomdp.algorithms.training.interruption import terminable, uninterrupted
+from llm_decpomdp.algorithms.training.interruption import defer_signals, terminable
 from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, make_request
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
@@ -183,7 +183,7 @@ class Trainer:
 
         It isn't interrupted, but may fail: then nothing more can be saved.
         """
-        with uninterrupted():
+        with defer_signals():
             self.is_complete = False
             yield
             self.notify("on_update_end")
@@ -193,7 +193,7 @@ class Trainer:
         """Let callbacks save what is complete, and raise what ended the run."""
         interrupted = isinstance(failure, KeyboardInterrupt)
         try:
-            with suppress(KeyboardInterrupt), uninterrupted():  # a second Ctrl-C changes nothing
+            with suppress(KeyboardInterrupt), defer_signals():  # a second Ctrl-C changes nothing
                 self.notify("on_exception", failure)
         except Exception as error:
             if interrupted:

@@ -27,7 +27,7 @@ from llm_decpomdp.benchmarks.analysis.replay import (
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import estimate_text, read_estimates
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
-from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 from llm_decpomdp.benchmarks.runs.results import stored_rows
 from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.validation import unknown
@@ -244,7 +244,7 @@ def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> Fold
     episodes = open_episodes(folder)
     phase = _phase(episodes, phase)
     changed_lines: list[int] = []
-    with as_run_errors():
+    with raise_run_errors():
         count = sum(1 for _ in episodes.rows((phase,)))
         rows = track(
             episodes.rows((phase,)),

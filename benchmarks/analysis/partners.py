@@ -134,7 +134,7 @@ def exchange_partners(
             )
     players["untrained"] = teams.load(load_config(run / "config.yaml"), [setting.env])
     players["before"] = players["untrained"]
-    about = {name: kept_teams.kept(path) for name, path in paths.items()}
+    about = {name: kept_teams.identify_team(path) for name, path in paths.items()}
     evaluations = {}
     with RunFolder(run / FOLDER).exclusive_access():
         for case in (case for case in CASES if case in players):

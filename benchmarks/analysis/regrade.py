@@ -19,7 +19,7 @@ from llm_decpomdp.benchmarks.analysis.replay import (
     replay,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
-from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 from llm_decpomdp.benchmarks.runs.results import Row
 from llm_decpomdp.branching import record
 from llm_decpomdp.utils.storage import incomplete_line, write_atomically
@@ -107,7 +107,7 @@ def regrade(folder: Path, output: Path | None = None) -> Regrading:
     episodes = open_episodes(folder)
     if next(episodes.rows(), None) is None:
         raise ConfigError(f"{folder}: episodes.jsonl is empty, so there is nothing to grade")
-    with as_run_errors():
+    with raise_run_errors():
         result = compare(episodes, replay(episodes.envs, episodes.rows()))
     result = replace(result, incomplete=incomplete_line(folder / "episodes.jsonl"))
     if output is not None:

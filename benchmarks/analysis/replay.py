@@ -18,7 +18,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import ASKS_OUTSIDE, asks_outside, load_stored_config
 from llm_decpomdp.benchmarks.evaluation.baselines import TALKING, find_baseline_name
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
-from llm_decpomdp.benchmarks.runs.manifest import change_of_data, commit_of, load_envs
+from llm_decpomdp.benchmarks.runs.manifest import change_of_data, load_envs, pin_commit
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
@@ -222,7 +222,7 @@ def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> StoredEpisodes:
     if outside:
         options["external_mode"] = "plain"
         options = {key: v for key, v in options.items() if not key.startswith("expert_")}
-    if source := commit_of(manifest.get("data"), "eval"):
+    if source := pin_commit(manifest.get("data"), "eval"):
         options["source"] = source
     try:
         envs = {"eval": make(env_id, **options)}

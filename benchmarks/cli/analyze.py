@@ -73,7 +73,7 @@ def crossplay(
     )
     from llm_decpomdp.benchmarks.evaluation.teams import locate_team, run_names
     from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-    from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 
     if len(runs) < 2:
         raise ConfigError("cross-play needs the folders of two runs at least")
@@ -91,7 +91,7 @@ def crossplay(
     )
     names = run_names(runs)
     folder = output or default_folder(setting, f"crossplay-{'-'.join(names)}")
-    with as_run_errors():
+    with raise_run_errors():
         starts = setting.starts(tasks)
         paths = {name: locate_team(run, checkpoint) for name, run in zip(names, runs, strict=True)}
         for run in runs:
@@ -105,7 +105,9 @@ def crossplay(
             samples=samples,
             seed=seed,
             at_a_time=at_a_time,
-            about={n: {**kept_teams.kept(path), "greedy": greedy} for n, path in paths.items()},
+            about={
+                n: {**kept_teams.identify_team(path), "greedy": greedy} for n, path in paths.items()
+            },
         )
     console = Console(highlight=False)
     for measure in result.matrices:
@@ -147,10 +149,10 @@ def partners(
 
     from llm_decpomdp.benchmarks.analysis.partners import FOLDER, exchange_in_turn, table
     from llm_decpomdp.benchmarks.report import write_report
-    from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
     from llm_decpomdp.utils.storage import RunFolder
 
-    with as_run_errors():
+    with raise_run_errors():
         evaluations = exchange_in_turn(
             runs, tasks=tasks, samples=samples, seed=seed, at_a_time=at_a_time
         )

@@ -54,7 +54,7 @@ def bench(
     The exit code is 1 if an arm has failed; the others are not harmed by that.
     """
     from llm_decpomdp.benchmarks.config.errors import ConfigError
-    from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
     from llm_decpomdp.benchmarks.suites.cost import show_costs
     from llm_decpomdp.benchmarks.suites.job import make_jobs
     from llm_decpomdp.benchmarks.suites.run import lock_folder, refuse_runs, run_suite
@@ -84,7 +84,7 @@ def bench(
     ray = {"address": address, "trusted_network": trusted_network} if engine == "ray" else None
     command = [PROGRAM, "bench", suite, *(["--output", str(output)] if output else [])]
     with lock_folder(folder) as lock:
-        with as_run_errors():
+        with raise_run_errors():
             failed = run_suite(plan, jobs, folder, command, cores, lock, ray)
         show_leaderboard(folder)
     raise SystemExit(1 if failed else 0)

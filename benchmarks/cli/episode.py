@@ -17,7 +17,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.evaluation import teams
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.oracle import answers as answers_of
 from llm_decpomdp.policy import Policy, Seedable, Team
@@ -127,7 +127,7 @@ def play_episode(
     viewer = None if show_all else person
     typed = {} if person is None else {person: _answers(person, files)}
     total = 0.0
-    with as_run_errors():
+    with raise_run_errors():
         print_turn(env, viewer)
         while env.agents:
             actions = {

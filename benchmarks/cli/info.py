@@ -63,9 +63,9 @@ def doctor(
             "--need is about this machine, and --cluster about others: give one of them"
         )
     from llm_decpomdp.benchmarks.doctor.cluster import examine_cluster
-    from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 
-    with as_run_errors():
+    with raise_run_errors():
         findings = examine_cluster(cluster, trusted_network=trusted_network)
         missing = [finding for finding in map(show, findings) if finding.core and not finding.ok]
     raise SystemExit(1 if missing else 0)

@@ -40,7 +40,7 @@ def demo(override: Overrides = None) -> None:
     from llm_decpomdp.benchmarks.config.catalogue import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
     from llm_decpomdp.benchmarks.doctor.memory import give_back, require_for_demo
-    from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
     from llm_decpomdp.benchmarks.runs.train import train
 
     if not override:  # else it may need less
@@ -56,7 +56,7 @@ def demo(override: Overrides = None) -> None:
     )
     give_back()
     if first_process():
-        with as_run_errors():
+        with raise_run_errors():
             evaluations = exchange_in_turn([pair.folder.path, second.folder.path])
         Console(highlight=False).print(table(evaluations))
     conclude(pair)
@@ -143,7 +143,7 @@ def train_(
         for line in run.dry_run(settings, name):
             print(line)
     elif from_ is not None:
-        conclude(from_run.train_from(from_, settings, name))
+        conclude(from_run.train_initial_team(from_, settings, name))
     else:
         conclude(run.train(settings, name))
 

@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
     bootstrap,
     compare,
 )
-from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, by_task, reward_of
+from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, compute_task_means, get_reward
 from llm_decpomdp.utils.text import number
 
 OF_A_RUN = ("seed", "output")
@@ -183,7 +183,7 @@ def evaluation_mean(experiment: Experiment, position: int) -> Estimate:
 
 def evaluated_after(experiment: Experiment, update: int) -> Estimate:
     """Estimate the mean team reward after an update; without an interval unless all runs played the same tasks."""
-    table = _table([run.scores_at("eval", update) for run in experiment.runs])
+    table = _table([run.select_scores("eval", update) for run in experiment.runs])
     if table is None:
         series = experiment.series("eval", "reward_mean")
         value = float(series.values[:, series.updates.index(update)].mean())
@@ -193,7 +193,7 @@ def evaluated_after(experiment: Experiment, update: int) -> Estimate:
 
 def mean_gain(experiment: Experiment) -> Estimate:
     """Estimate the gain in reward from the first to the last evaluation, run by run and task by task."""
-    gain = _gain(experiment, reward_of)
+    gain = _gain(experiment, get_reward)
     if gain is not None:
         return gain
     value = evaluation_mean(experiment, -1).value - evaluation_mean(experiment, 0).value
@@ -222,14 +222,16 @@ def compare_experiments(first: Experiment, second: Experiment) -> MethodComparis
 
 def _scores(experiment: Experiment, position: int) -> list[list[Score]]:
     """Return the scores of the first (0) or last (-1) evaluation of each run."""
-    return [run.scores_at("eval", run.evaluations[position]["update"]) for run in experiment.runs]
+    return [
+        run.select_scores("eval", run.evaluations[position]["update"]) for run in experiment.runs
+    ]
 
 
 def _table(
-    runs: Sequence[Sequence[Score]], value: Callable[[Score], float] = reward_of
+    runs: Sequence[Sequence[Score]], value: Callable[[Score], float] = get_reward
 ) -> Table | None:
     """Tabulate mean rewards, or others, (runs, tasks); `None` unless all runs played the same tasks."""
-    table = [by_task(scores, value) for scores in runs]
+    table = [compute_task_means(scores, value) for scores in runs]
     names = sorted(table[0])
     # Pairing by task needs equal tasks.
     if not names or any(sorted(row) != names for row in table):
@@ -240,7 +242,7 @@ def _table(
 def _paired_tables(
     first: Sequence[Sequence[Score]],
     second: Sequence[Sequence[Score]],
-    value: Callable[[Score], float] = reward_of,
+    value: Callable[[Score], float] = get_reward,
 ) -> tuple[Table, Table] | None:
     """Tabulate the runs of two evaluations over the same tasks, as `_table`."""
     table = _table([*first, *second], value)

@@ -23,7 +23,13 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
     interquartile_mean,
     pass_at_k,
 )
-from llm_decpomdp.benchmarks.runs.results import Row, key_of, place_of, stored_rows, task_name
+from llm_decpomdp.benchmarks.runs.results import (
+    Row,
+    make_episode_key,
+    make_start_key,
+    stored_rows,
+    task_name,
+)
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically, write_csv
 
 TIMES, FAILURES = "times.jsonl", "failures.jsonl"
@@ -91,11 +97,13 @@ def read_evaluation(folder: Path | str) -> EvaluationResult:
         raise ConfigError(f"{path} holds no evaluation: make one with llm-decpomdp eval")
     # An earlier evaluation may have had more samples; only those of the manifest count.
     episodes = {
-        (n, key_of(start)) for n in range(manifest["samples"]) for start in manifest["starts"]
+        (n, make_start_key(start))
+        for n in range(manifest["samples"])
+        for start in manifest["starts"]
     }
     read = [row for _, row in stored_rows(path / "episodes.jsonl")]
-    rows = {place_of(row): row for row in read if place_of(row) in episodes}
-    errors = {place_of(row): str(row["error"]) for row in read_json_lines(path / FAILURES)}
+    rows = {make_episode_key(row): row for row in read if make_episode_key(row) in episodes}
+    errors = {make_episode_key(row): str(row["error"]) for row in read_json_lines(path / FAILURES)}
     failures = tuple(errors[place] for place in errors if place in episodes - rows.keys())
     # Without any episode no measure exists.
     if len(failures) == len(episodes):

@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 from llm_decpomdp.benchmarks.evaluation.run import evaluate, refuse_run
 from llm_decpomdp.benchmarks.evaluation.teams import RemoteModel
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-from llm_decpomdp.benchmarks.runs.failures import as_run_errors, open_folder
+from llm_decpomdp.benchmarks.runs.failures import open_folder, raise_run_errors
 from llm_decpomdp.utils.storage import read_json_lines
 
 OF_THE_TEAM = ("model", "team", "policies")
@@ -100,7 +100,7 @@ def evaluate_team(request: EvalRequest) -> EvaluationResult:
     path = request.output or default_folder(setting, f"eval-{_name(request)}")
     with open_folder(path) as folder:
         refuse_run(folder)
-        with as_run_errors():
+        with raise_run_errors():
             # What costs little is checked before data or models are loaded.
             if request.team is not None:
                 kept_teams.locate(request.team, request.checkpoint, setting.config)
@@ -111,7 +111,7 @@ def evaluate_team(request: EvalRequest) -> EvaluationResult:
                 kept_teams.warn_of_other_data(request.team, setting.env)
             if request.greedy:
                 eval_teams.make_greedy(entry.team)
-        with _resumable(path, len(starts) * request.samples), as_run_errors():
+        with _resumable(path, len(starts) * request.samples), raise_run_errors():
             return evaluate(
                 entry.env,
                 entry.team,

@@ -44,8 +44,8 @@ from llm_decpomdp.benchmarks.evaluation.play import (
     act_simultaneously,
     check_on_error,
 )
-from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, described, versions
-from llm_decpomdp.benchmarks.runs.results import key_of, place_of, unique_rows
+from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, describe_env, versions
+from llm_decpomdp.benchmarks.runs.results import make_episode_key, make_start_key, unique_rows
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines
@@ -187,7 +187,7 @@ def _manifest(
         # form.
         "identity": json.loads(json.dumps(identity)),  # as it is read again
         "environment": env.spec_id or env.name,
-        "description": described(env),
+        "description": describe_env(env),
         "starts": [asdict(start) for start in starts],
         **({"plugins": packages} if packages else {}),
         "samples": samples,
@@ -252,7 +252,7 @@ def _missing(
         for number in range(samples)
         for first in range(0, len(starts), at_a_time)
     ]
-    rows = {place_of(row) for _, row in unique_rows(place.episodes)}
+    rows = {make_episode_key(row) for _, row in unique_rows(place.episodes)}
     missing = [(n, batch) for n, batch in batches if not rows.issuperset(_places(n, batch))]
     (place.path / FAILURES).unlink(missing_ok=True)  # they are tried again
     # A batch shares random numbers, so a batch that was stopped in its middle is played again as a
@@ -271,7 +271,7 @@ def _first_of_each(dropped: Container[Any]) -> Callable[[Mapping[str, Any]], boo
     places: set[Any] = set()
 
     def keep(row: Mapping[str, Any]) -> bool:
-        place = place_of(row)
+        place = make_episode_key(row)
         first = place not in dropped and place not in places
         places.add(place)
         return first
@@ -280,7 +280,7 @@ def _first_of_each(dropped: Container[Any]) -> Callable[[Mapping[str, Any]], boo
 
 
 def _places(number: int, starts: Iterable[Start]) -> list[tuple[int, tuple[Any, Any]]]:
-    return [(number, key_of(asdict(start))) for start in starts]
+    return [(number, make_start_key(asdict(start))) for start in starts]
 
 
 def _keep(place: RunFolder, outcome: PlayedBatch) -> None:

@@ -89,7 +89,7 @@ def _load_saved(folder: Path, setting: EvalConfig) -> TeamUnderTest:
         )
     except (OSError, ImportError, TypeError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error
-    return TeamUnderTest(env, team, about=kept_teams.kept(folder))
+    return TeamUnderTest(env, team, about=kept_teams.identify_team(folder))
 
 
 def _load_checkpoint(path: Path, setting: EvalConfig) -> TeamUnderTest:
@@ -98,7 +98,9 @@ def _load_checkpoint(path: Path, setting: EvalConfig) -> TeamUnderTest:
     team = teams.load(setting.config, [env])
     kept_teams.restore(team, path)
     return TeamUnderTest(
-        env, team, about={**_declaration(setting.config), "checkpoint": kept_teams.kept(path)}
+        env,
+        team,
+        about={**_declaration(setting.config), "checkpoint": kept_teams.identify_team(path)},
     )
 
 

@@ -159,14 +159,14 @@ def _advantages(
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.returns import progress
-    from llm_decpomdp.algorithms.rewards.scores import by_score
+    from llm_decpomdp.algorithms.rewards.scores import use_scores_as_rewards
 
     agents = list(rollout.groups[0].completions)
     team = team_spec(config, agents)
     learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
     updates = manifest.get("updates", 1)
     groups = group_advantages(
-        [by_score(rollout) if config.algorithm.reward_model else rollout],
+        [use_scores_as_rewards(rollout) if config.algorithm.reward_model else rollout],
         learning,
         algorithm,
         learner_options(config, updates, team.policies.values()),

@@ -19,8 +19,8 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.gpu_placement import in_worker, parts
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.failures import as_run_errors
-from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arranged, resolve
+from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arrange, resolve
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingParts:
     """The trainer of a run, and the two callbacks that the run asks for results."""
 
     trainer: Trainer
@@ -59,7 +59,7 @@ def make_training(
     team: Team,
     folder: RunFolder,
     demonstrations: Sequence[Demonstration] | None,
-) -> Training:
+) -> TrainingParts:
     """Build the trainer of a run.
 
     Args:
@@ -76,7 +76,7 @@ def make_training(
         WeightSync,
         WorkerState,
     )
-    from llm_decpomdp.algorithms.training.callbacks import Evaluation, TrainerCallback
+    from llm_decpomdp.algorithms.training.callbacks import PeriodicEvaluation, TrainerCallback
     from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
     from llm_decpomdp.algorithms.training.run_log import RunLog
     from llm_decpomdp.algorithms.training.trainer import Trainer
@@ -103,11 +103,11 @@ def make_training(
         callbacks: list[TrainerCallback] = [checkpoints, log]
         if phase is not None:
             callbacks.append(phase)
-        callbacks.append(Evaluation(run.eval_env, workers, run.eval_starts))
+        callbacks.append(PeriodicEvaluation(run.eval_env, workers, run.eval_starts))
         trainer = Trainer(run.train_env, team, learner, source, run.trainer, callbacks)
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error
-    return Training(trainer, checkpoints, log)
+    return TrainingParts(trainer, checkpoints, log)
 
 
 def _source(
@@ -130,7 +130,7 @@ def _source(
     if run.pairs:
         from llm_decpomdp.algorithms.preferences.stored import add_tokens
 
-        source = StoredSource(arranged(run.config, add_tokens(run.pairs, team)))
+        source = StoredSource(arrange(run.config, add_tokens(run.pairs, team)))
     else:
         problems = run.problems if options.refill or options.curriculum else ()
         source = SampledSource(
@@ -206,7 +206,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
     if cluster.engine == "ray":
         from llm_decpomdp.algorithms.rollout_workers.ray_workers import RayRolloutWorkers
 
-        with as_run_errors():
+        with raise_run_errors():
             return RayRolloutWorkers(
                 *(build, cluster.rollout_workers, cluster.max_redo, samplers),
                 address=cluster.address,

@@ -23,7 +23,7 @@ from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.failures import open_folder
-from llm_decpomdp.benchmarks.runs.manifest import change_of_data, commit_of
+from llm_decpomdp.benchmarks.runs.manifest import change_of_data, pin_commit
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, resolve
 from llm_decpomdp.benchmarks.runs.train import Result, final_folder, new_folder, start
 from llm_decpomdp.env import DecPOMDPEnv
@@ -46,7 +46,7 @@ def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
         return  # others were asked for
     change = change_of_data("eval", before, now)
     if change is not None:
-        commit = commit_of(data, "eval")
+        commit = pin_commit(data, "eval")
         remedy = f": dataset.source={commit} takes what it was" if commit else ""
         logger.warning(
             "%s; what is measured cannot be compared with that of %s%s", change, folder, remedy
@@ -76,10 +76,10 @@ def locate(folder: Path, checkpoint: str | None, config: Config) -> Path:
         raise ConfigError(
             f"{folder} holds neither a team ({MANIFEST}) nor a run (config.yaml): name one of their folders"
         )
-    return _of_run(folder, checkpoint, config)
+    return _find_in_run(folder, checkpoint, config)
 
 
-def _of_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
+def _find_in_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
     from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 
     final = final_folder(config, folder)
@@ -100,7 +100,7 @@ def _of_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
     return path
 
 
-def kept(folder: Path) -> Mapping[str, str]:
+def identify_team(folder: Path) -> Mapping[str, str]:
     """Identify the team in a folder, among all others and among those that the folder held before.
 
     Weights are known by the names, the sizes and the times of their files, for reading them would take long.
@@ -183,7 +183,7 @@ def settings(
     ]
 
 
-def train_from(source: Path, config: Config, name: str) -> Result:
+def train_initial_team(source: Path, config: Config, name: str) -> Result:
     """Train the team that another run has left, in a new run folder.
 
     Args:
@@ -201,11 +201,11 @@ def train_from(source: Path, config: Config, name: str) -> Result:
     run = resolve(config)
     if not (team / MANIFEST).is_file():
         before = load_stored_config(file)
-        run, team = _exported(team, before, run, name)
-    return start(beginning_with(team, run), name, kept(team))
+        run, team = _export_checkpoint(team, before, run, name)
+    return start(use_initial_team(team, run), name, identify_team(team))
 
 
-def beginning_with(team: Path, run: ResolvedRun) -> ResolvedRun:
+def use_initial_team(team: Path, run: ResolvedRun) -> ResolvedRun:
     """Return the run whose models are those of a saved team; whatever else plays in it stays as it is.
 
     Raises:
@@ -232,10 +232,10 @@ def beginning_with(team: Path, run: ResolvedRun) -> ResolvedRun:
             policies[name] = {**(policies.get(name) or {}), "name": trained.name}
             if saved_adapter(str(trained.name)) is not None:
                 policies[name]["lora"] = None
-    return run.with_policies(policies)
+    return run.replace_policies(policies)
 
 
-def _exported(
+def _export_checkpoint(
     checkpoint: Path, before: Config, run: ResolvedRun, name: str
 ) -> tuple[ResolvedRun, Path]:
     """Save the team of a checkpoint in the new run's folder; return the run there, and the team's folder."""

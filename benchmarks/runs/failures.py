@@ -31,17 +31,17 @@ FAILURES = (
 
 
 @contextmanager
-def as_run_errors() -> Iterator[None]:
+def raise_run_errors() -> Iterator[None]:
     """Turn the failures that a run may end with into a `RunError`; mistakes of the caller stay as they are."""
     try:
         yield
     except ConfigError:
         raise
     except FAILURES as error:
-        raise RunError(message_of(error)) from error
+        raise RunError(format_message(error)) from error
 
 
-def message_of(error: Exception) -> str:
+def format_message(error: Exception) -> str:
     """Return the text of an error with its notes, such as the task of a reward that raised it."""
     return ". ".join([str(error).removesuffix("."), *map(str, getattr(error, "__notes__", ()))])
 

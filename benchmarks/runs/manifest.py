@@ -51,7 +51,7 @@ def load_envs(config: Config, before: Manifest | None = None) -> tuple[DecPOMDPE
 
 def build_train_env(config: Config, before: Manifest | None = None) -> DecPOMDPEnv:
     """Build the environment of training without its data; arguments and errors as of `load_envs`."""
-    return build_env(partial(config.make_train_env, commit_of(before, "train")))
+    return build_env(partial(config.make_train_env, pin_commit(before, "train")))
 
 
 def load_eval_env(
@@ -69,7 +69,7 @@ def load_eval_env(
         RunError: If data cannot be loaded, or one `task_id` names two problems.
     """
     train = _load(config, train_env, "train")
-    source = commit_of(before, "eval") or same_source(config, train_env)
+    source = pin_commit(before, "eval") or same_source(config, train_env)
     eval_env = build_env(partial(config.make_eval_env, source))
     held_out = _load(config, eval_env, "eval")
     _check_ids(train, held_out)
@@ -114,16 +114,16 @@ def same_source(config: Config, env: DecPOMDPEnv) -> str | None:
     `None` where a configuration has two sources, one for each split.
     """
     sources = config.dataset.train_source, config.dataset.eval_source
-    return source_of(env.tasks.describe()) if sources == (None, None) else None
+    return find_source(env.tasks.describe()) if sources == (None, None) else None
 
 
-def source_of(data: Mapping[str, Any]) -> str:
+def find_source(data: Mapping[str, Any]) -> str:
     """Return the `source` that loads data again, of the hub's the same commit; `data` is of `TaskSet.describe`."""
     source: str = data["source"]
-    return commit_of({"": data}, "") or ("bundled" if source == PACKAGE else source)
+    return pin_commit({"": data}, "") or ("bundled" if source == PACKAGE else source)
 
 
-def commit_of(data: Manifest | None, part: str) -> str | None:
+def pin_commit(data: Manifest | None, part: str) -> str | None:
     """Return the `source` that loads a part of the hub's data as it was; `None` where it is not the hub's."""
     about = (data or {}).get(part, {})
     pinned = about.get("source") == "hub" and about.get("revision")
@@ -142,10 +142,10 @@ def change_of_data(part: str, before: Mapping[str, Any], now: Mapping[str, Any])
         return f"whether the {part} data are the same is not known: no fingerprint"
     if before["fingerprint"] == now["fingerprint"]:
         return None
-    return f"the {part} data differ: {_in_words(before)} before, {_in_words(now)} now"
+    return f"the {part} data differ: {_describe_data(before)} before, {_describe_data(now)} now"
 
 
-def _in_words(data: Mapping[str, Any]) -> str:
+def _describe_data(data: Mapping[str, Any]) -> str:
     """Name data by all that a manifest says of them."""
     where = [data.get("source"), data.get("revision"), data.get("split")]
     about = f"{data.get('rows', '?')} rows of {data.get('name', '?')}"
@@ -186,13 +186,13 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         "algorithm": config.algorithm.name,
         "model": run.team.models,
         "description": {
-            **described(train_env),
+            **describe_env(train_env),
             "algorithm": ALGORITHMS[config.algorithm.name].description,
         },
         **({"plugins": packages_of_names} if packages_of_names else {}),
         "seed": config.seed,
         "updates": len(run.batches),
-        **({"pairs": pairs_in(run)} if run.pairs else {}),
+        **({"pairs": describe_pairs(run)} if run.pairs else {}),
         "data": {"train": train_env.metadata["data"], "eval": run.eval_env.metadata["data"]},
         "packages": versions(),
         "python": platform.python_version(),
@@ -202,13 +202,13 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
     }
 
 
-def pairs_in(run: ResolvedRun) -> dict[str, Any]:
+def describe_pairs(run: ResolvedRun) -> dict[str, Any]:
     """Describe the stored pairs of a run: their number, and the SHA-256 of their file."""
     source = Path(str(run.config.algorithm.pairs_source))
     return {"rows": len(run.pairs), "sha256": hashlib.sha256(source.read_bytes()).hexdigest()}
 
 
-def described(env: DecPOMDPEnv) -> dict[str, Any]:
+def describe_env(env: DecPOMDPEnv) -> dict[str, Any]:
     """Describe an environment for readers of a report: the work of the agents, and their reward."""
     metadata = env.metadata
     return {"environment": metadata["description"], "reward": metadata["reward"]}

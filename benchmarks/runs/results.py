@@ -60,7 +60,7 @@ class Results:
         """Return the metrics of a kind: `train` or `eval`."""
         return self.train if kind == "train" else self.evaluations
 
-    def scores_at(self, kind: str, update: int) -> list[Score]:
+    def select_scores(self, kind: str, update: int) -> list[Score]:
         """Return the scores of one update or evaluation."""
         return [score for score in self.scores if (score.phase, score.update) == (kind, update)]
 
@@ -70,8 +70,8 @@ class Results:
         if len(rows) < 2:
             return [], []
         return (
-            self.scores_at(kind, rows[0]["update"]),
-            self.scores_at(kind, rows[-1]["update"]),
+            self.select_scores(kind, rows[0]["update"]),
+            self.select_scores(kind, rows[-1]["update"]),
         )
 
     @property
@@ -87,7 +87,7 @@ def read_results(folder: RunFolder) -> Results:
         ValueError: If nothing was measured in it yet.
     """
     metrics = list(read_json_lines(folder.metrics))
-    scores = tuple(score_of(row) for _, row in unique_rows(folder.episodes))
+    scores = tuple(make_score(row) for _, row in unique_rows(folder.episodes))
     if not metrics and not scores:
         raise ValueError(f"{folder.metrics} has no rows: train first, then write the report")
     kinds = {
@@ -106,7 +106,7 @@ def read_results(folder: RunFolder) -> Results:
     )
 
 
-def score_of(row: Row) -> Score:
+def make_score(row: Row) -> Score:
     """Express a row of `episodes.jsonl` in numbers."""
     groups = row["groups"]
     infos = groups[0]["infos"][0] if groups[0]["infos"] else {}
@@ -144,12 +144,12 @@ def mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]])
     return fmean(map(fmean, turns.values()))
 
 
-def place_of(row: Mapping[str, Any]) -> tuple[int, tuple[Any, Any]]:
+def make_episode_key(row: Mapping[str, Any]) -> tuple[int, tuple[Any, Any]]:
     """Identify an episode of an evaluation by the number of its sample and by its start."""
-    return row["sample"], key_of(row["start"])
+    return row["sample"], make_start_key(row["start"])
 
 
-def key_of(start: Mapping[str, Any]) -> tuple[Any, Any]:
+def make_start_key(start: Mapping[str, Any]) -> tuple[Any, Any]:
     """Identify a start."""
     return start["seed"], start["task_id"]
 
@@ -166,7 +166,7 @@ def unique_rows(path: Path) -> Iterator[tuple[int, Row]]:
     repeats = 0
     for line, row in numbered_rows(path):
         if "sample" in row:
-            place = place_of(row)
+            place = make_episode_key(row)
             if place in places:
                 repeats += 1
                 continue
@@ -211,13 +211,13 @@ def episode_reward(episode: Row) -> float:
     return mean_over_turns(episode["groups"], lambda group: group["rewards"])
 
 
-def reward_of(score: Score) -> float:
+def get_reward(score: Score) -> float:
     """Return the reward."""
     return score.reward
 
 
-def by_task(
-    scores: Iterable[Score], value: Callable[[Score], float] = reward_of
+def compute_task_means(
+    scores: Iterable[Score], value: Callable[[Score], float] = get_reward
 ) -> dict[str, float]:
     """Compute the mean reward, or another value, of each task, in the order in which they were played."""
     tasks: dict[str, list[float]] = {}
@@ -234,7 +234,7 @@ def evaluation_rows(scores: Sequence[Score]) -> tuple[Row, ...]:
     rows = []
     for update in sorted({score.update for score in scores if score.phase == "eval"}):
         evaluated = [score for score in scores if (score.phase, score.update) == ("eval", update)]
-        means = list(by_task(evaluated).values())
+        means = list(compute_task_means(evaluated).values())
         error = stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
         row: Row = {"update": update, "kind": "eval", "n": len(evaluated)}
         row |= {"reward_mean": fmean(means), "reward_standard_error": error}
@@ -246,7 +246,7 @@ def evaluation_rows(scores: Sequence[Score]) -> tuple[Row, ...]:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TaskGain:
     """The mean reward of one task, played before and after training."""
 
     task: str
@@ -259,12 +259,12 @@ class Pair:
         return self.after - self.before
 
 
-def pairs(results: Results) -> list[Pair]:
+def pairs(results: Results) -> list[TaskGain]:
     """Pair the tasks of the first and last evaluation, if both played the same ones, by falling gain."""
-    before, after = map(by_task, results.ends("eval"))
+    before, after = map(compute_task_means, results.ends("eval"))
     if before.keys() != after.keys():
         return []
-    tasks = [Pair(task, before[task], after[task]) for task in before]
+    tasks = [TaskGain(task, before[task], after[task]) for task in before]
     return sorted(tasks, key=lambda pair: -pair.gain)
 
 

@@ -17,12 +17,12 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.build import make_training
-from llm_decpomdp.benchmarks.runs.failures import as_run_errors
+from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 from llm_decpomdp.benchmarks.runs.manifest import (
     Manifest,
     change_of_data,
     commit_of_package,
-    pairs_in,
+    describe_pairs,
     versions,
 )
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
@@ -31,7 +31,7 @@ from llm_decpomdp.benchmarks.runs.setup import (
     plan_batches,
     resolve,
     schedule,
-    without_long_prompts,
+    skip_long_prompts,
 )
 from llm_decpomdp.benchmarks.runs.train import (
     Result,
@@ -109,11 +109,11 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         run = resolve(config, record.get("data"))
         if record:
             _require_same_data(run, record["data"], path)
-        if record and run.pairs and pairs_in(run) != record["pairs"]:
+        if record and run.pairs and describe_pairs(run) != record["pairs"]:
             raise ConfigError(f"{path} cannot go on: {config.algorithm.pairs_source} has changed")
         check_machine(run)
         team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
-        run = without_long_prompts(run, team)
+        run = skip_long_prompts(run, team)
         updates = checkpoint.read_counters(newest)["update"]
         _check_budget(before, run, record.get("left_out", run.skipped), updates)
         warm = run.config.warm_start.source is not None
@@ -121,7 +121,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         lessons = [] if warm and updates else run.lessons()
         shard(run.config, team)
         training = make_training(run, team, folder, lessons)
-        with as_run_errors():
+        with raise_run_errors():
             done_before = training.trainer.resume()
         logger.info("continuing after update %d of %d", done_before, len(run.batches))
         if processes.rank() == 0:
@@ -230,7 +230,7 @@ def _why_not(folder: RunFolder) -> str:
             f"{folder.path} holds no checkpoint, since the run ended before its first update: start it again with "
             f"the command that started it, or with train --config {folder.config}"
         )
-    if not _finished(folder):
+    if not _is_finished(folder):
         return (
             f"{folder.path} holds no checkpoint, so there is nothing to continue from: start the run again with "
             f"another output.name, or delete the folder first (train --config {folder.config} has its settings)"
@@ -241,7 +241,7 @@ def _why_not(folder: RunFolder) -> str:
     )
 
 
-def _finished(folder: RunFolder) -> bool:
+def _is_finished(folder: RunFolder) -> bool:
     """Check whether the rows of a run are those of all its updates."""
     updates = [row["update"] for row in read_json_lines(folder.metrics) if row["kind"] == "train"]
     if not updates or not folder.manifest.is_file():
@@ -254,7 +254,7 @@ def _finished(folder: RunFolder) -> bool:
 
 def _refuse_others(before: Config, now: Config) -> None:
     """Raise a `ConfigError` if two configurations differ by more than a resumed run may change."""
-    keys = [key for key in _changed(before, now) if key not in CHANGEABLE]
+    keys = [key for key in _find_changes(before, now) if key not in CHANGEABLE]
     if keys:
         raise ConfigError(
             f"a resumed run keeps its {', '.join(keys)}; it may change {', '.join(CHANGEABLE)}, and of a "
@@ -262,7 +262,7 @@ def _refuse_others(before: Config, now: Config) -> None:
         )
 
 
-def _changed(before: Config, now: Config) -> Iterator[str]:
+def _find_changes(before: Config, now: Config) -> Iterator[str]:
     for key in KEYS:
         old, new = attrgetter(key)(before), attrgetter(key)(now)
         if key != "policies":

@@ -103,7 +103,7 @@ class ResolvedRun:
         learner = replace(self.learner, total_updates=len(batches))
         return replace(self, skipped=skipped, batches=batches, learner=learner)
 
-    def with_policies(self, policies: Mapping[str, Any]) -> ResolvedRun:
+    def replace_policies(self, policies: Mapping[str, Any]) -> ResolvedRun:
         """Return the run with other policies declared; errors as of `fit`."""
         config = replace(self.config, policies=dict(policies))
         config, team, learner = fit(config, self.train_env)
@@ -136,7 +136,7 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
     eval_env = load_eval_env(config, train_env, before)
     held_out = eval_env.tasks.tasks[: config.evaluation.num_tasks]
     try:
-        pairs = pairs_of(config, team)
+        pairs = read_pairs(config, team)
         batches = plan_batches(config, train_env, pairs)
         return ResolvedRun(
             config=config,
@@ -172,7 +172,7 @@ def check_comparator(folder: str | None, agents: Collection[str]) -> None:
         )
 
 
-def pairs_of(config: Config, team: TeamSpec) -> list[Rollout]:
+def read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
     """Read the stored pairs of a run; none if it samples.
 
     Raises:
@@ -214,7 +214,7 @@ def plan_batches(
         ConfigError: If all problems are kept for the warm start.
     """
     if pairs:
-        return [[pair.start for pair in update] for update in arranged(config, pairs)]
+        return [[pair.start for pair in update] for update in arrange(config, pairs)]
     tasks = [task.task_id for task in env.tasks.tasks]
     reserved = reserved_tasks(config, env)
     if len(reserved) == len(tasks):
@@ -243,10 +243,10 @@ def schedule(config: Config, tasks: Sequence[str], left_out: Collection[str] = (
     The last update of an epoch takes what is left. The order of the others is the same if some tasks are left out.
     """
     starts = [Start(task_id=task) for task in tasks]
-    return arranged(config, starts, [start for start in starts if start.task_id in left_out])
+    return arrange(config, starts, [start for start in starts if start.task_id in left_out])
 
 
-def arranged(config: Config, items: Sequence[T], left_out: Collection[T] = ()) -> list[list[T]]:
+def arrange(config: Config, items: Sequence[T], left_out: Collection[T] = ()) -> list[list[T]]:
     """Return the items of each update: each once an epoch, in an order that the seed decides, but for some."""
     size, batches = config.algorithm.prompts_per_update, []
     for epoch in range(config.algorithm.num_train_epochs):
@@ -284,7 +284,7 @@ def first_prompts(env: TextEnv, team: Team, start: Start) -> dict[str, dict[str,
     return encoded
 
 
-def without_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
+def skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
     """Skip the training problems whose first prompt is too long for a policy that skips such ones.
 
     Raises:

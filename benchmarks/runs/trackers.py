@@ -69,7 +69,7 @@ class TensorBoard:
         shutil.rmtree(folder, ignore_errors=True)
         self._writer: Any = SummaryWriter(str(folder), **options)
         for row in read_json_lines(run.metrics):
-            self.log(values_of(row), step_of(row))
+            self.log(get_values(row), get_step(row))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Add the values of an update."""
@@ -101,7 +101,7 @@ class WeightsAndBiases:
             self._run.define_metric(f"{kind}/*", step_metric="update")
         self._run.define_metric(f"{WARM_START}/*", step_metric=LESSON)
         lessons = (row for row in read_json_lines(run.metrics) if row["kind"] == WARM_START)
-        self._lessons = max(map(step_of, lessons), default=0)
+        self._lessons = max(map(get_step, lessons), default=0)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Add the values of a row."""
@@ -183,7 +183,7 @@ class Feed(TrainerCallback):
 
     def on_log(self, trainer: Trainer, row: Row, rollouts: Sequence[Rollout] = ()) -> None:
         """Pass a row of `metrics.jsonl` on."""
-        self._attempt(lambda tracker: tracker.log(values_of(row), step_of(row)))
+        self._attempt(lambda tracker: tracker.log(get_values(row), get_step(row)))
 
     def close(self) -> None:
         """Close the tracker."""
@@ -204,16 +204,16 @@ class Feed(TrainerCallback):
             )
 
 
-def step_of(row: Row) -> int:
+def get_step(row: Row) -> int:
     """Return the step of a row of `metrics.jsonl`: the update, or the step of a warm start."""
     return int(row["step"] if row["kind"] == WARM_START else row["update"])
 
 
-def values_of(row: Row) -> dict[str, float]:
+def get_values(row: Row) -> dict[str, float]:
     """Name the values of a row of `metrics.jsonl`; those that are null are left out.
 
     Examples:
-        >>> values_of({"update": 3, "kind": "eval", "solved": 0.5, "reward_standard_error": None})
+        >>> get_values({"update": 3, "kind": "eval", "solved": 0.5, "reward_standard_error": None})
         {'eval/solved': 0.5}
     """
     kind, values = row["kind"], {key: row[key] for key in row if key not in ("update", "kind")}

@@ -18,15 +18,15 @@ from llm_decpomdp.benchmarks.config.gpu_placement import check_room
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.samplers import check_interpreter
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.build import Training, make_training
-from llm_decpomdp.benchmarks.runs.failures import FAILURES, message_of, open_folder
+from llm_decpomdp.benchmarks.runs.build import TrainingParts, make_training
+from llm_decpomdp.benchmarks.runs.failures import FAILURES, format_message, open_folder
 from llm_decpomdp.benchmarks.runs.manifest import manifest
 from llm_decpomdp.benchmarks.runs.setup import (
     ResolvedRun,
     describe,
     first_prompts,
     resolve,
-    without_long_prompts,
+    skip_long_prompts,
 )
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import PromptTooLong, Team
@@ -88,7 +88,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
         lessons = run.lessons()
         team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
         describe(team)
-        run = without_long_prompts(run, team)
+        run = skip_long_prompts(run, team)
         shard(run.config, team)
         folder = folder if first else RunFolder(path)
         training = make_training(run, team, folder, lessons)
@@ -121,7 +121,7 @@ def check_machine(run: ResolvedRun) -> None:
     check_interpreter(run.config)
 
 
-def finish(run: ResolvedRun, training: Training, folder: RunFolder) -> Result:
+def finish(run: ResolvedRun, training: TrainingParts, folder: RunFolder) -> Result:
     """Run the updates that are left, and save what the configuration wants.
 
     Raises:
@@ -141,7 +141,7 @@ def finish(run: ResolvedRun, training: Training, folder: RunFolder) -> Result:
                 trainer.callbacks.extend(stack.enter_context(callbacks))
             trainer.train()
     except FAILURES as error:
-        raise RunError(_with_remedy(error, saves.newest, folder.path)) from error
+        raise RunError(_add_remedy(error, saves.newest, folder.path)) from error
     except Exception as error:  # a mistake in code of the user's own
         if saves.newest:
             error.add_note(
@@ -153,7 +153,7 @@ def finish(run: ResolvedRun, training: Training, folder: RunFolder) -> Result:
 
         unshard_team(trainer.team)
     if processes.rank() == 0 and config.output.save_final_model:
-        with _unsaved(run, saves, folder):
+        with _explain_unsaved_team(run, saves, folder):
             _save_team(run, training, folder)
     summary = {"updates": trainer.learner.updates, **training.log.summary()}
     processes.shutdown()
@@ -175,9 +175,9 @@ def shard(config: Config, team: Team) -> None:
             raise RunError(str(error)) from error
 
 
-def _with_remedy(error: Exception, saved: int | None, path: Path) -> str:
+def _add_remedy(error: Exception, saved: int | None, path: Path) -> str:
     """Say why a run has ended, and how to go on."""
-    text = message_of(error).removesuffix(".")
+    text = format_message(error).removesuffix(".")
     if not saved:
         return text
     short = isinstance(error.__cause__, PromptTooLong)
@@ -186,7 +186,9 @@ def _with_remedy(error: Exception, saved: int | None, path: Path) -> str:
 
 
 @contextmanager
-def _unsaved(run: ResolvedRun, checkpoints: CheckpointManager, folder: RunFolder) -> Iterator[None]:
+def _explain_unsaved_team(
+    run: ResolvedRun, checkpoints: CheckpointManager, folder: RunFolder
+) -> Iterator[None]:
     """Turn what keeps the trained team from being saved into a `RunError` that says how to save it later."""
     from safetensors import SafetensorError
 
@@ -209,7 +211,7 @@ def _unsaved(run: ResolvedRun, checkpoints: CheckpointManager, folder: RunFolder
         raise RunError(f"{reason}. {remedy}") from error
 
 
-def _save_team(run: ResolvedRun, training: Training, folder: RunFolder) -> None:
+def _save_team(run: ResolvedRun, training: TrainingParts, folder: RunFolder) -> None:
     """Save the final team, or the best one if the configuration keeps it."""
     if run.config.output.keep_best:
         best = training.checkpoints.load_best()

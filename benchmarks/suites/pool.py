@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.ray_workers import connect
-from llm_decpomdp.algorithms.training.interruption import terminable, uninterrupted
+from llm_decpomdp.algorithms.training.interruption import defer_signals, terminable
 from llm_decpomdp.benchmarks.runs.environment import SETTINGS
 from llm_decpomdp.benchmarks.suites.job import FAILED, Job
 
@@ -81,7 +81,7 @@ class JobPool:
         with terminable():
             try:
                 while pending or self._running:
-                    with uninterrupted():  # no process is started that nobody knows of
+                    with defer_signals():  # no process is started that nobody knows of
                         self._start(pending)
                     time.sleep(POLL_SECONDS)
                     self._collect()

@@ -33,7 +33,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.sources import make_source
 from llm_decpomdp.algorithms.training import checkpoint, run_log
-from llm_decpomdp.algorithms.training.callbacks import Evaluation
+from llm_decpomdp.algorithms.training.callbacks import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
@@ -118,7 +118,7 @@ class Run(Trainer):
         )
         self.folder, self.batches, self.warm_start = RunFolder(folder), batches, warm_start
         self.checkpoints, self.run_log = CheckpointManager(self.folder), RunLog(self.folder, False)
-        self.evaluation = Evaluation(eval_env, workers, eval_starts)
+        self.evaluation = PeriodicEvaluation(eval_env, workers, eval_starts)
         phases = [] if warm_start is None else [warm_start]
         callbacks = [self.checkpoints, self.run_log, *phases, self.evaluation]
         super().__init__(env, team, learns, source, options, callbacks)

@@ -65,7 +65,7 @@ def _points(experiment: Experiment) -> dict[str, list[Score]]:
 def _ends(run: Results, kind: str) -> dict[str, list[Score]]:
     rows = run.rows(kind)
     if len(rows) == 1:
-        return {"now": run.scores_at(kind, rows[0]["update"])}
+        return {"now": run.select_scores(kind, rows[0]["update"])}
     first, last = run.ends(kind)
     names = ("before", "after") if kind == "eval" else ("first update", "last update")
     return dict(zip(names, (first, last), strict=True))

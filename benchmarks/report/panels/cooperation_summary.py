@@ -97,7 +97,7 @@ def _table(run: Results, evaluations: Mapping[str, EvaluationResult]) -> str:
 
 def _after_lessons(run: Results, tasks: int) -> list[Score]:
     """Return the scores of the evaluation that followed a warm start, if it is one of as many tasks."""
-    scores = run.scores_at("eval", 0) if run.lessons else []
+    scores = run.select_scores("eval", 0) if run.lessons else []
     if len(scores) != tasks or any(score.solved is None for score in scores):
         return []
     return scores

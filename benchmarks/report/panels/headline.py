@@ -39,7 +39,7 @@ def solved_count(experiment: Experiment, position: int) -> Count | None:
     scores = [
         score.solved
         for run in experiment.runs
-        for score in run.scores_at("eval", run.evaluations[position]["update"])
+        for score in run.select_scores("eval", run.evaluations[position]["update"])
     ]
     if not scores or None in scores:
         return None
@@ -49,7 +49,7 @@ def solved_count(experiment: Experiment, position: int) -> Count | None:
 def units(experiment: Experiment) -> str:
     """Return the unit of `solved` in words: tasks, unless some were played several times."""
     (run, *more) = experiment.runs
-    tasks = [s.task for s in run.scores_at("eval", run.evaluations[-1]["update"])]
+    tasks = [s.task for s in run.select_scores("eval", run.evaluations[-1]["update"])]
     return "tasks" if not more and len(set(tasks)) == len(tasks) else "episodes"
 
 

@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks.report.elements.page import (
     table,
     tag,
 )
-from llm_decpomdp.benchmarks.runs.results import by_task, pairs
+from llm_decpomdp.benchmarks.runs.results import compute_task_means, pairs
 from llm_decpomdp.utils.text import number
 
 
@@ -79,7 +79,7 @@ def task_gains(experiments: Sequence[Experiment]) -> dict[str, float]:
 def _rewards(experiment: Experiment, update: int) -> dict[str, float]:
     rewards_of: dict[str, list[float]] = {}
     for run in experiment.runs:
-        for task, reward in by_task(run.scores_at("eval", update)).items():
+        for task, reward in compute_task_means(run.select_scores("eval", update)).items():
             rewards_of.setdefault(task, []).append(reward)
     return {task: fmean(rewards) for task, rewards in rewards_of.items()}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llm_decpomdp.algorithms.rewards.comparisons import Comparison, Sample
+from llm_decpomdp.algorithms.rewards.comparisons import JointComparison, Sample
 from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
 from llm_decpomdp.algorithms.rewards.reward_model import Features, fit_reward_model
 from tests.algorithms.critics.readers import HashedParts
@@ -22,7 +22,7 @@ def letters_of(sample: Sample) -> float:
 
 def comparisons(
     number: int, worth: Callable[[Sample], float] = letters_of, seed: int = 0, tasks: int = 10
-) -> list[Comparison]:
+) -> list[JointComparison]:
     """Pairs of random words of two letters, of some tasks, the one of more worth preferred."""
     rng, found = np.random.default_rng(seed), []
     while len(found) < number:
@@ -33,7 +33,7 @@ def comparisons(
         )
         if worth(one) != worth(other):
             better, worse = (one, other) if worth(one) > worth(other) else (other, one)
-            found.append(Comparison(f"task {len(found) % tasks}", better, worse))
+            found.append(JointComparison(f"task {len(found) % tasks}", better, worse))
     return found
 
 

@@ -16,11 +16,11 @@ from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
 from llm_decpomdp.algorithms.rewards.scorer import (
     RewardModelScorer,
     RewardModelUpdater,
-    compared,
     load_scorer,
+    make_comparisons,
     score_metrics,
 )
-from llm_decpomdp.algorithms.rewards.scores import by_score
+from llm_decpomdp.algorithms.rewards.scores import use_scores_as_rewards
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -59,10 +59,14 @@ def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -
             text = sees + "".join(f"\n\n[{a} answers]\n{said[a]}" for a in AGENTS)
             expected = reader.model.scores(HashedParts(size=64)([text]))
             assert score == pytest.approx(expected.item(), abs=1e-5)
-    assert [group.rewards for group in by_score(found).groups] == [g.scores for g in found.groups]
+    assert [group.rewards for group in use_scores_as_rewards(found).groups] == [
+        g.scores for g in found.groups
+    ]
     rivals = [replace(rollouts[0], comparator=rollout) for rollout in rollouts] + rollouts
-    beside, alone = (by_score(rollout) for rollout in reader.add_scores(rivals))
-    assert beside.comparator == by_score(found) and alone == by_score(found)
+    beside, alone = (use_scores_as_rewards(rollout) for rollout in reader.add_scores(rivals))
+    assert beside.comparator == use_scores_as_rewards(found) and alone == use_scores_as_rewards(
+        found
+    )
 
 
 def test_numbers_compare_scores_with_rewards(make_policy: Any, make_chain: Any) -> None:
@@ -134,7 +138,7 @@ def test_the_best_samples_of_a_group_are_compared_with_its_worst(
 ) -> None:
     rows = {"x": [(1,), (2,), (0,), (1, 1), (2, 2)]}
     chain = make_chain(make_policy(), [((1.0, 3.0, 0.0, 1.0, 1.0), rows)])
-    (pair,) = compared("task", chain.groups[0])
+    (pair,) = make_comparisons("task", chain.groups[0])
     said = [c.text for c in chain.groups[0].completions["x"]]
     assert (pair.winner.answers["x"], pair.loser.answers["x"]) == (said[1], said[2])
     assert pair.winner.prompts == pair.loser.prompts == chain.groups[0].prompts

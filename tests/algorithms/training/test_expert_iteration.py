@@ -170,7 +170,7 @@ def test_a_run_stopped_in_it_goes_on_as_if_it_had_not(
     if moment == "sampling":
         expert._sample = on_call(call, expert._sample, lambda *_: interrupt())  # type: ignore[method-assign]
     elif moment == "beginning":
-        expert._learner_of = on_call(call, expert._learner_of, lambda *_: interrupt())  # type: ignore[method-assign]
+        expert._make_round = on_call(call, expert._make_round, lambda *_: interrupt())  # type: ignore[method-assign]
     else:
         expert.accumulate = on_call(call, expert.accumulate, interrupt)  # type: ignore[method-assign]
     with pytest.raises(Interrupted):

@@ -11,7 +11,7 @@ import torch
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.algorithms.training.interruption import uninterrupted
+from llm_decpomdp.algorithms.training.interruption import defer_signals
 from llm_decpomdp.algorithms.training.resources import OutOfMemory
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Completion
@@ -29,7 +29,7 @@ def test_signals_are_held_back_until_the_end_of_the_block(number: signal.Signals
     done = False
     previous = signal.signal(number, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), uninterrupted():
+        with pytest.raises(KeyboardInterrupt), defer_signals():
             signal.raise_signal(number)
             done = True
     finally:

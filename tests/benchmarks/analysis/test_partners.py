@@ -140,7 +140,7 @@ def drawn_story(monkeypatch: pytest.MonkeyPatch, **run: Any) -> str:
     monkeypatch.setattr(story_panel, "_example", lambda *of: iter(()))
     scores = {0: [], **run.pop("scores", {})}
     at = lambda kind, update: scores[update]  # noqa: E731
-    results = SimpleNamespace(**{"lessons": (), "config_text": "", "scores_at": at, **run})
+    results = SimpleNamespace(**{"lessons": (), "config_text": "", "select_scores": at, **run})
     return "".join(story_panel._blocks(results, evaluations))  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.resume import _changed, resume
+from llm_decpomdp.benchmarks.runs.resume import _find_changes, resume
 from llm_decpomdp.benchmarks.runs.train import train
 
 KEPT = ["output.checkpoint_every=1", "output.report=false", "evaluation.num_tasks=1"]
@@ -46,4 +46,4 @@ def test_the_models_below_are_in_the_manifest_and_may_move_but_not_change(
 def test_the_name_of_a_served_partner_stays() -> None:
     before = Config(policies={"x": {"kind": "endpoint", "name": "a"}, "y": {"name": "a"}})
     after = Config(policies={"x": {"kind": "endpoint", "name": "b"}, "y": {"name": "b"}})
-    assert list(_changed(before, after)) == ["policies.x"]
+    assert list(_find_changes(before, after)) == ["policies.x"]

@@ -49,8 +49,8 @@ def test_a_team_learns_by_a_model_of_pairs(
     assert "pairs: 40, of which held out: 8" in lines
     assert any(line.startswith("held-out pairs: accuracy 1.000, loss") for line in lines)
     assert lines[-1] == str(judge / "reward_model.pt")
-    by_score = [*override, f"algorithm.reward_model={judge / 'reward_model.pt'}"]
-    assert call("train", "--config", "demo", "--override", *by_score) == 0
+    use_scores_as_rewards = [*override, f"algorithm.reward_model={judge / 'reward_model.pt'}"]
+    assert call("train", "--config", "demo", "--override", *use_scores_as_rewards) == 0
     rows = list(read_json_lines(tmp_path / "run" / "metrics.jsonl"))
     train = [row for row in rows if row["kind"] == "train"]
     assert all(row["reward_mean"] == 0 and row["reward_model/mean"] != 0 for row in train)

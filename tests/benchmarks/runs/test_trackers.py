@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.trackers import require_packages
-from llm_decpomdp.benchmarks.runs.trackers import Feed, tracking, values_of
+from llm_decpomdp.benchmarks.runs.trackers import Feed, get_values, tracking
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, read_json_lines
 
@@ -78,7 +78,7 @@ def test_tensorboard_shows_every_number_of_a_run(quick: list[str], tmp_path: Pat
     train(load_config(find_config("demo"), overrides), "demo")
     expected: dict[str, list[tuple[int, float]]] = {}
     for row in read_json_lines(tmp_path / "run" / "metrics.jsonl"):
-        for name, value in values_of(row).items():
+        for name, value in get_values(row).items():
             expected.setdefault(name, []).append((row["update"], pytest.approx(value, rel=1e-6)))
     shown = scalars(tmp_path / "run" / "tensorboard")
     assert shown == expected
