@@ -15,8 +15,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.extras import EXTRAS, how_to_get, installed
 from llm_decpomdp.benchmarks.doctor import memory
 from llm_decpomdp.benchmarks.doctor.finding import Finding
-from llm_decpomdp.benchmarks.doctor.sandbox import examine_sandbox
-from llm_decpomdp.benchmarks.doctor.sandbox_probes import HONEST, TEST
+from llm_decpomdp.benchmarks.doctor.sandbox import HONEST, TEST, examine_sandbox
 from llm_decpomdp.benchmarks.runs.manifest import versions
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, Dataset

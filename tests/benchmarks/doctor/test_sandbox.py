@@ -14,8 +14,15 @@ import pytest
 
 from llm_decpomdp.benchmarks.doctor import sandbox as sandbox_doctor
 from llm_decpomdp.benchmarks.doctor.finding import Finding
-from llm_decpomdp.benchmarks.doctor.sandbox import LAYERS, examine_sandbox, memory_limit
-from llm_decpomdp.benchmarks.doctor.sandbox_probes import FORGERIES, Attempt, forgeries, run_probes
+from llm_decpomdp.benchmarks.doctor.sandbox import (
+    FORGERIES,
+    LAYERS,
+    Attempt,
+    examine_sandbox,
+    forgeries,
+    memory_limit,
+    run_probes,
+)
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sandbox.worker.confinement import kernel, landlock, seccomp
 from tests.support.processes import ROOT
