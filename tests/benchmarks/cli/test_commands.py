@@ -254,7 +254,7 @@ def test_a_script_runs_uninstalled_and_from_elsewhere(tmp_path: Path) -> None:
     options: Any = {"cwd": tmp_path, "env": environment, "check": False}
     done = python(str(ROOT / "benchmarks/train_magrpo.py"), "--override", "seed=x", **options)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: seed: ")
+    assert done.stderr.startswith("error: seed must be a whole number")
 
 
 @pytest.mark.parametrize("moment", ["llm_decpomdp", "llm_decpomdp.benchmarks.cli.main", "typer"])

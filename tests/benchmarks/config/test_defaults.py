@@ -71,7 +71,7 @@ def test_an_override_of_the_environment_brings_its_own_defaults(tmp_path: Path) 
 def test_a_null_is_what_it_is_in_python() -> None:
     env = load_config(None, ["external.sandbox_slice=null"]).make_env("test", "bundled")
     assert env.spec_kwargs["sandbox_slice"] is None
-    assert env.mode.options.shown("abc") == tuple("abc")  # type: ignore[attr-defined]
+    assert env.mode.options.visible_tests("abc") == tuple("abc")  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"env\.num_turns must be a whole number, got None"):
         load_config(None, ["env.num_turns=null"])
 
