@@ -79,6 +79,8 @@ def option(
     lt: float | None = None,
     choices: tuple[str, ...] = (),
     refused: dict[str, str] | None = None,
+    key: str | None = None,
+    unless: tuple[Any, ...] | None = None,
 ) -> Any:
     """Declare a field with limits.
 
@@ -90,25 +92,36 @@ def option(
         lt: Bound above all values.
         choices: All texts that it may be.
         refused: Texts that users of other libraries may expect, and why each is no choice here.
+        key: Its name in the section of a configuration, if not that of the field.
+        unless: Another option of the class, and the values of it with which this one has no effect.
     """
     bounds = {"ge": ge, "gt": gt, "le": le, "lt": lt}
-    limits = {**bounds, "choices": choices, "refused": refused}
+    limits = {**bounds, "choices": choices, "refused": refused, "key": key, "unless": unless}
     return field(default=default, metadata={k: v for k, v in limits.items() if v not in (None, ())})
 
 
-def option_of(owner: type[Any], name: str, default: Any = MISSING, **limits: float) -> Any:
+def option_of(
+    owner: type[Any], name: str, default: Any = MISSING, *, key: str | None = None, **limits: float
+) -> Any:
     """Declare a field as another class does, under another name perhaps.
 
     Args:
         owner: The other class, a dataclass.
         name: The name of the option there.
         default: Its default, if not that of the other class.
+        key: Its name in the section of a configuration, if not that of the field.
         **limits: Bounds, if not those of the other class.
     """
     declared = owner.__dataclass_fields__[name]
     return field(
         default=declared.default if default is MISSING else default,
-        metadata={**(limits or declared.metadata), "declared": (owner, name)},
+        metadata={
+            **(
+                limits or {k: v for k, v in declared.metadata.items() if k not in ("key", "unless")}
+            ),
+            **({"key": key} if key else {}),
+            "declared": (owner, name),
+        },
     )
 
 
@@ -122,6 +135,8 @@ class Options:
     """
 
     __dataclass_fields__: ClassVar[dict[str, DataclassField[Any]]]
+    switch: ClassVar[str | None] = None
+    """The option whose value alone may stand for a section of this class, as in `objective: gspo`."""
 
     def __init_subclass__(cls, *, frozen: bool = True, eq: bool = True) -> None:
         cls._types = field_validator("*", mode="before")(classmethod(_check_type))  # type: ignore[attr-defined]
@@ -141,21 +156,31 @@ class Options:
         cls.__init__ = call  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        """Check values that have to fit together; subclasses extend it."""
+        """Check that each option has an effect; subclasses add checks of values that have to fit together."""
+        for declared in fields(self):
+            other, *without = declared.metadata.get("unless", ("",))
+            value = getattr(self, declared.name)
+            if getattr(self, other, MISSING) in without and value != default_of(declared):
+                context = {"name": declared.name, "value": value, "other": other}
+                context["without"] = getattr(self, other)
+                raise PydanticCustomError("no_effect", "no effect", context)
 
 
 def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     """Refuse what pydantic would convert, such as True to 1, and convert numbers of numpy."""
     name = str(info.field_name)
+    if isinstance(value, str):
+        for section in sections_of(cls, name):
+            return {section.switch: value} if section.switch else value
     kinds = {bool, int, float, str} & {*_alternatives(annotation_of(cls, name))}
     if not kinds or value is None:
         return value
     if isinstance(value, Real) and not isinstance(value, bool):
         value = int(value) if isinstance(value, Integral) else float(value)
-    given: set[type] = {type(value)} | ({float} if type(value) is int else set())
+    accepted_as: set[type] = {type(value)} | ({float} if type(value) is int else set())
     if info.context == FROM_TEXT and not isinstance(value, bool):
-        given |= {bool, int, float} if isinstance(value, str) else {str}
-    if not kinds & given:
+        accepted_as |= {bool, int, float} if isinstance(value, str) else {str}
+    if not kinds & accepted_as:
         raise PydanticCustomError("type", "wrong type")
     limits = cls.__dataclass_fields__[name].metadata
     if BOUNDS.keys() & limits and str(value).lower().lstrip("+-.") in ("inf", "infinity", "nan"):
@@ -168,6 +193,21 @@ def _check_choice(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, str) and value not in limits.get("choices", (value,)):
         raise PydanticCustomError("choice", "no choice")
     return value
+
+
+def default_of(declared: DataclassField[Any]) -> Any:
+    """Return the default of a field."""
+    return declared.default if declared.default_factory is MISSING else declared.default_factory()
+
+
+def key_of(declared: DataclassField[Any]) -> str:
+    """Return the name of a field in a section of a configuration."""
+    return str(declared.metadata.get("key", declared.name))
+
+
+def fields_by_key(owner: type[Any]) -> dict[str, DataclassField[Any]]:
+    """Return the fields of a class of options by their names in a section of a configuration."""
+    return {key_of(declared): declared for declared in fields(owner)}
 
 
 def annotation_of(owner: type[Any], name: str) -> Any:
@@ -202,22 +242,28 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
     """
     first = error.errors()[0]
     value, kind, context = first["input"], first["type"], first.get("ctx", {})
-    key, owners, declared = prefix.rstrip("."), [owner], None
+    is_nested = bool(prefix) or len(first["loc"]) > 1
+    path, sections, declared = [prefix.rstrip(".")] if prefix else [], [owner], None
     for part in map(str, first["loc"]):
-        found = next((kind for kind in owners if part in kind.__dataclass_fields__), None)
-        if found is not None:
-            declared, holder = found.__dataclass_fields__[part], found
-            key, owners = f"{key}.{part}".lstrip("."), sections_of(found, part)
-        elif part.isdecimal():
-            key += f"[{part}]"
-        elif kind in ("unexpected_keyword_argument", "unexpected_positional_argument", "extra"):
-            names = [name for kind in owners for name in kind.__dataclass_fields__]
-            return unknown("option", f"{key}.{part}".lstrip("."), names)
+        for section in sections:
+            field_here = fields_by_key(section).get(part) or section.__dataclass_fields__.get(part)
+            if field_here is not None:
+                declared, holder = field_here, section
+                sections = sections_of(section, declared.name)
+                path.append(key_of(declared) if is_nested or sections else declared.name)
+                break
+        else:
+            if part.isdecimal() and path:
+                path[-1] += f"[{part}]"
+            elif "unexpected" in kind:
+                valid = [name for section in sections for name in fields_by_key(section)]
+                return unknown("option", ".".join([*path, part]), valid)
+    key = ".".join(path)
+    if kind == "no_effect":
+        text = _without_effect((sections or [owner])[0], context, bool(key))
+        return f"section {key}: {text}" if key else text
     if kind == "value_error":
         return f"section {key}: {context['error']}" if key else str(context["error"])
-    if kind == "union_tag_invalid":
-        tags = str(context["expected_tags"]).replace("'", "").split(", ")
-        return unknown(key, context["tag"], tags)
     if declared is None:
         return str(first["msg"])
     limits = declared.metadata
@@ -234,6 +280,20 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
     return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"
 
 
+def _without_effect(owner: type[Any], context: Mapping[str, Any], is_nested: bool) -> str:
+    """Describe an option that has no effect with the value of another one."""
+    name, other = context["name"], context["other"]
+    options = owner.__dataclass_fields__
+    words = {option: key_of(options[option]) if is_nested else option for option in (name, other)}
+    excluded = options[name].metadata["unless"][1:]
+    choices = [c for c in options[other].metadata.get("choices", ()) if c not in excluded]
+    remedy = f"set {words[other]}" + (f" to {' or '.join(choices)}" if choices else "")
+    return (
+        f"{words[name]}={context['value']} means nothing with {words[other]}={context['without']}: {remedy}, or "
+        "drop it"
+    )
+
+
 def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> Kind:
     """Build options from values of a YAML file or a command line, where "3" may be a number.
 
@@ -246,9 +306,21 @@ def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> 
         ValueError: If there is no option of a name, or a value is of another type or out of its range.
     """
     try:
-        return TypeAdapter(kind).validate_python(values, context=FROM_TEXT)
+        return TypeAdapter(kind).validate_python(_by_name(kind, values), context=FROM_TEXT)
     except ValidationError as error:
         raise ValueError(explanation(error, kind, prefix)) from None
+
+
+def _by_name(owner: type[Any], values: Any) -> Any:
+    """Return nested values with the names of fields in place of their keys."""
+    if not isinstance(values, Mapping):
+        return values
+    result, by_key = {}, fields_by_key(owner)
+    for key, value in values.items():
+        name = by_key[key].name if key in by_key else key
+        inner = sections_of(owner, name) if key in by_key else []
+        result[name] = _by_name(inner[0], value) if inner else value
+    return result
 
 
 def pick(kind: type[Kind], *sources: object, **values: Any) -> Kind:

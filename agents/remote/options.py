@@ -27,30 +27,33 @@ class ServerLost(SamplerError):
 class SamplerOptions(Options):
     """Sampler of the policies that learn: the process that learns itself, or servers of vLLM."""
 
+    switch = "engine"
     engine: str = option("transformers", choices=("transformers", "vllm"))
     """`transformers` samples in the process that learns, `vllm` at servers of vLLM, one for each base of policies,
     to which new weights are published before they sample."""
-    urls: list[str] = field(default_factory=list)
+    urls: list[str] = field(default_factory=list, metadata={"unless": ("engine", "transformers")})
     """Addresses of servers that run already, one for each base of policies in the order of the team, as in
     `[http://127.0.0.1:8000]`. Empty: the run starts its own on this machine, and ends them."""
-    python: str | None = None
+    python: str | None = option(None, unless=("engine", "transformers"))
     """Path of the Python that vLLM is installed for, in an environment of its own; null takes the environment
     variable `LLM_DECPOMDP_VLLM_PYTHON`."""
-    flags: dict[str, Any] = field(default_factory=dict)
+    flags: dict[str, Any] = field(
+        default_factory=dict, metadata={"unless": ("engine", "transformers")}
+    )
     """Further flags of `vllm serve`, by their names there, as in `{gpu_memory_utilization: 0.8}`; true and false
     turn a switch on and off."""
-    exact: bool = True
+    exact: bool = option(True, unless=("engine", "transformers"))
     """Hold requests back until all of a batch are there, so that it is computed in one order: with float32 on a
     CPU a run that is resumed equals one that never stopped. Otherwise each begins as it comes, as it must with
     `cluster.rollout_workers`."""
-    timeout: float = option(600.0, gt=0)
+    timeout: float = option(600.0, gt=0, unless=("engine", "transformers"))
     """Seconds that a batch, or new weights, may take; then the server counts as dead."""
-    start_timeout: float = option(900.0, gt=0)
+    start_timeout: float = option(900.0, gt=0, unless=("engine", "transformers"))
     """Seconds that a server may take until it answers."""
-    max_restarts: int = option(3, ge=0)
+    max_restarts: int = option(3, ge=0, unless=("engine", "transformers"))
     """Most times in a row that a server which has died or hangs is started again, and asked the same; then the run
     ends."""
-    max_mismatch: float | None = option(None, gt=0)
+    max_mismatch: float | None = option(None, gt=0, unless=("engine", "transformers"))
     """Largest mean difference, in nats a token, between the log-probabilities of a server's first answer by new
     weights and the learner's own. Above it the run ends. null: 0.001 in float32 and 0.05 in half precision,
     divided by the temperature. This limit holds for the average of all first answers, from 1,000 tokens on. For a

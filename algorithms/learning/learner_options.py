@@ -59,46 +59,8 @@ class StepOptions(Options):
     0.64). Problems whose returns hardly differ then weigh as much as others. `magrpo` and `marloo` then differ by
     a factor alone, which Adam all but removes; `maremax` and `mareinforce` still differ by their shift, as nothing
     is centred again, and `mareinforce` then needs `max_grad_norm`."""
-    updates_per_batch: int = option(1, ge=1)
+    updates_per_batch: int = option(1, ge=1, key="num_iterations")
     """Steps with one batch of rollouts; from the second on `objective` says what ratios of probabilities do."""
-    objective: str = option("ppo", choices=tuple(CLIP_RANGES))
-    """Loss of several `updates_per_batch`: `ppo` clips the ratio of each token, `dapo` does so later above 1,
-    `gspo` clips that of a whole completion, and `cispo` clips a weight, so that no token loses its gradient."""
-    clip_range: float | None = option(None, gt=0, lt=1)
-    """Distance below 1 at which ratios are clipped; null for the objective's own: `ppo` and `dapo` 0.2, `gspo`
-    0.0003, `cispo` none."""
-    clip_range_high: float | None = option(None, gt=0)
-    """Distance above 1 at which ratios are clipped; null for the objective's own: `ppo` that below 1, `dapo` 0.28,
-    `gspo` 0.0004, `cispo` 4."""
-    correction: str = option("none", choices=CORRECTIONS)
-    """Weight of a token that other weights, or other numbers, have sampled: the ratio of its probability now to
-    that of its sampler, at most `correction_cap` (`truncate`), or 0 outside of 1/cap and cap (`mask`). For `lag`
-    and for servers that sample. `none` takes all samples for the policy's own."""
-    correction_cap: float = option(2.0, gt=1)
-    """Bound of `correction`."""
-    correction_level: str = option("token", choices=("token", "sequence"))
-    """Ratio of `correction`: that of each token by itself, or the product over its completion, which also weighs
-    what came before a token, and varies much more."""
-    kl_coefficient: float = option(0.0, ge=0)
-    """Weight of the divergence from the reference: the weights before training, or the model without its adapter,
-    also where that was trained before; 0 keeps none."""
-    kl: str = option("loss", choices=("loss", "reward"), refused={"k3": NO_K3, "reward_k3": NO_K3})
-    """Place of the divergence: a `loss` of its own in each step, or in the `reward` of the samples, where several
-    `updates_per_batch` weight and clip it with the rest; with one they are the same."""
-    truncated: str = option("train", choices=TRUNCATED)
-    """Treatment of completions that hit the token limit: `train` like any other, `mask` (compared with, and not
-    trained), or `penalise` (worth less by `truncation_penalty`, for the agent that wrote them)."""
-    truncation_penalty: float = option(0.0, ge=0)
-    """Deduction of `penalise`, in the units of the reward."""
-    overlong_tokens: int = option(0, ge=0)
-    """Last tokens before the limit over which the deduction of `penalise` grows from 0 in equal steps, also for
-    completions that end there (DAPO, arXiv 2503.14476); 0 deducts at the limit alone."""
-    joint_aggregation: str = option("mean", choices=AGGREGATIONS)
-    """Value of a completion that was played beside several choices of partners: the `mean` of its returns, their
-    `max` or a `quantile`, or `annealed` from `max` to `mean` over the run. All but `mean` are optimistic about
-    partners that still learn, and take luck for skill where rewards are noisy."""
-    aggregation_quantile: float | None = option(None, ge=0, le=1)
-    """Quantile of `joint_aggregation=quantile`: 1 is `max`."""
     negative_advantage_weight: float = option(1.0, ge=0, le=1)
     """Factor of advantages below 0. Less than 1 forgives answers that failed beside bad partners (leaky updates,
     arXiv 2311.01953). This is biased: the cosine between expected and exact gradient is 0.99 at 0.5 (median of
@@ -112,26 +74,6 @@ class StepOptions(Options):
     it."""
     early_termination_weight: float = option(2.0, ge=0)
     """Factor of the loss of groups that ended before the last turn, by `early_termination_threshold`."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.joint_aggregation == "quantile") != (self.aggregation_quantile is not None):
-            raise ValueError(
-                "joint_aggregation='quantile' and aggregation_quantile need each other, got "
-                f"{self.joint_aggregation!r} and {self.aggregation_quantile!r}"
-            )
-        if (self.truncated == "penalise") != (self.truncation_penalty > 0):
-            raise ValueError(
-                "truncated='penalise' and a truncation_penalty above 0 need each other, got "
-                f"{self.truncated!r} and {self.truncation_penalty!r}"
-            )
-        if self.overlong_tokens and self.truncated != "penalise":
-            raise ValueError(
-                f"overlong_tokens={self.overlong_tokens} means nothing with truncated={self.truncated}: set "
-                "truncated=penalise, or drop it"
-            )
-        self._check_ratios()
-        self._check_correction()
 
     # A critic is an optional feature: `CriticOptions` overrides these four, and nothing else here knows of it.
 
@@ -159,31 +101,22 @@ class StepOptions(Options):
     def check_rollouts(self, rollouts: RolloutOptions) -> None:
         """Raise a `ValueError` if the options do not fit the rollouts."""
 
-    def _check_ratios(self) -> None:
-        """Raise a `ValueError` if an option of several steps means nothing."""
-        several = {"objective": "ppo", "clip_range_high": None, "kl": "loss"}
-        for name, default in several.items():
-            if self.updates_per_batch == 1 and (value := getattr(self, name)) != default:
-                raise ValueError(
-                    f"{name}={value} means nothing with updates_per_batch=1, where every ratio is 1: set "
-                    "updates_per_batch to 2 or more, or drop it"
-                )
-        if self.objective == "cispo" and self.clip_range is not None:
-            raise ValueError(
-                f"clip_range={self.clip_range} means nothing with objective=cispo, which has no lower bound: set "
-                "clip_range=null, and clip_range_high"
-            )
-        if self.kl == "reward" and not self.kl_coefficient:
-            raise ValueError("kl=reward means nothing with kl_coefficient=0: set it, or drop kl")
 
-    def _check_correction(self) -> None:
-        """Raise a `ValueError` if an option of a correction has none."""
-        for name, default in {"correction_cap": 2.0, "correction_level": "token"}.items():
-            if self.correction == "none" and (value := getattr(self, name)) != default:
-                raise ValueError(
-                    f"{name}={value} means nothing with correction=none: set correction to truncate or mask, or "
-                    "drop it"
-                )
+class ObjectiveOptions(Options):
+    """The loss of several updates with one batch of rollouts."""
+
+    switch = "objective"
+    objective: str = option(
+        "ppo", choices=tuple(CLIP_RANGES), key="name", unless=("updates_per_batch", 1)
+    )
+    """Loss of several `updates_per_batch`: `ppo` clips the ratio of each token, `dapo` does so later above 1,
+    `gspo` clips that of a whole completion, and `cispo` clips a weight, so that no token loses its gradient."""
+    clip_range: float | None = option(None, gt=0, lt=1, unless=("objective", "cispo"))
+    """Distance below 1 at which ratios are clipped; null for the objective's own: `ppo` and `dapo` 0.2, `gspo`
+    0.0003, `cispo` none."""
+    clip_range_high: float | None = option(None, gt=0, unless=("updates_per_batch", 1))
+    """Distance above 1 at which ratios are clipped; null for the objective's own: `ppo` that below 1, `dapo` 0.28,
+    `gspo` 0.0004, `cispo` 4."""
 
     @property
     def clip_bounds(self) -> tuple[float, float]:
@@ -194,12 +127,110 @@ class StepOptions(Options):
         return low, high if self.clip_range_high is None else self.clip_range_high
 
 
-class UpdateOptions(PreferenceOptions, CriticOptions, StepOptions):
+class ImportanceSamplingOptions(Options):
+    """Correction of the difference between the policy and what sampled."""
+
+    switch = "correction"
+    correction: str = option("none", choices=CORRECTIONS, key="mode")
+    """Weight of a token that other weights, or other numbers, have sampled: the ratio of its probability now to
+    that of its sampler, at most `correction_cap` (`truncate`), or 0 outside of 1/cap and cap (`mask`). For `lag`
+    and for servers that sample. `none` takes all samples for the policy's own."""
+    correction_cap: float = option(2.0, gt=1, key="cap", unless=("correction", "none"))
+    """Bound of `correction`."""
+    correction_level: str = option(
+        "token", choices=("token", "sequence"), key="level", unless=("correction", "none")
+    )
+    """Ratio of `correction`: that of each token by itself, or the product over its completion, which also weighs
+    what came before a token, and varies much more."""
+
+
+class KLOptions(Options):
+    """Divergence from the reference: the weights before training, or the model without its adapter."""
+
+    switch = "kl_coefficient"
+    kl_coefficient: float = option(0.0, ge=0, key="coefficient")
+    """Weight of the divergence from the reference: the weights before training, or the model without its adapter,
+    also where that was trained before; 0 keeps none."""
+    kl: str = option(
+        "loss",
+        choices=("loss", "reward"),
+        refused={"k3": NO_K3, "reward_k3": NO_K3},
+        key="placement",
+        unless=("kl_coefficient", 0),
+    )
+    """Place of the divergence: a `loss` of its own in each step, or in the `reward` of the samples, where several
+    `updates_per_batch` weight and clip it with the rest; with one they are the same."""
+
+
+class TruncationOptions(Options):
+    """Completions that hit the token limit."""
+
+    switch = "truncated"
+    truncated: str = option("train", choices=TRUNCATED, key="mode")
+    """Treatment of completions that hit the token limit: `train` like any other, `mask` (compared with, and not
+    trained), or `penalise` (worth less by `truncation_penalty`, for the agent that wrote them)."""
+    truncation_penalty: float = option(
+        0.0, ge=0, key="overlong_penalty", unless=("truncated", "train", "mask")
+    )
+    """Deduction of `penalise`, in the units of the reward."""
+    overlong_tokens: int = option(
+        0, ge=0, key="overlong_buffer_len", unless=("truncated", "train", "mask")
+    )
+    """Last tokens before the limit over which the deduction of `penalise` grows from 0 in equal steps, also for
+    completions that end there (DAPO, arXiv 2503.14476); 0 deducts at the limit alone."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.truncated == "penalise" and not self.truncation_penalty:
+            raise ValueError(
+                "truncated='penalise' and a truncation_penalty (overlong_penalty) above 0 need each other: set it"
+            )
+
+
+class AggregationOptions(Options):
+    """Value of a completion that was played with several choices of its partners."""
+
+    switch = "joint_aggregation"
+    joint_aggregation: str = option("mean", choices=AGGREGATIONS, key="name")
+    """Value of a completion that was played beside several choices of partners: the `mean` of its returns, their
+    `max` or a `quantile`, or `annealed` from `max` to `mean` over the run. All but `mean` are optimistic about
+    partners that still learn, and take luck for skill where rewards are noisy."""
+    aggregation_quantile: float | None = option(
+        None, ge=0, le=1, key="quantile", unless=("joint_aggregation", "mean", "max", "annealed")
+    )
+    """Quantile of `joint_aggregation=quantile`: 1 is `max`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.joint_aggregation == "quantile" and self.aggregation_quantile is None:
+            raise ValueError(
+                "joint_aggregation='quantile' and aggregation_quantile need each other"
+            )
+
+
+class UpdateOptions(
+    PreferenceOptions,
+    CriticOptions,
+    AggregationOptions,
+    TruncationOptions,
+    KLOptions,
+    ImportanceSamplingOptions,
+    ObjectiveOptions,
+    StepOptions,
+):
     """Options of updates: those of the policies' steps, then those of a critic and of preferences.
 
     Raises:
         ValueError: If a value is out of its range, or two do not fit together.
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kl == "reward" and self.updates_per_batch == 1:
+            raise ValueError(
+                "kl=reward means nothing with updates_per_batch=1, where it equals kl=loss: set updates_per_batch "
+                "to 2 or more, or drop it"
+            )
 
 
 class LearnerOptions(UpdateOptions):

@@ -32,12 +32,12 @@ class PreferenceOptions(Options):
     """Most pairs of a group."""
     pairs_per_start: int | None = option(None, ge=1)
     """Most pairs of a start in an update, over all its turns; null for no limit but that of each group."""
-    comparator: str = CURRENT
+    comparator: str = option(CURRENT, key="opponent")
     """Team whose joint samples are the other side of each pair: the team itself (`current`), the same at an
     earlier visit of the start (`history`), or another one that plays beside it, by the path of its folder, as
     `output.save_final_model` writes it. Either side may be the better one. Later turns of a start, in which states
     differ, and starts that `history` does not know yet make pairs as `current` does."""
-    comparator_age: int | None = option(1, ge=1)
+    comparator_age: int | None = option(1, ge=1, key="opponent_lag")
     """Under `history`, number of visits back: 1 is the last one. Where there were fewer, and with null always, it
     is the first."""
     dpo_beta: float = option(0.1, gt=0)

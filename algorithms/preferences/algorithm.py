@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
 from llm_decpomdp.algorithms.learning.advantages import GroupValues
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.learner_options import (
-    LearnerOptions,
-    StepOptions,
-    UpdateOptions,
-)
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.learning.preference_options import CURRENT
 from llm_decpomdp.algorithms.learning.returns import Returns
 from llm_decpomdp.algorithms.preferences.pairs import MAX_JOINT_SAMPLES
@@ -88,7 +84,7 @@ class PreferenceAlgorithm(Algorithm):
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train with these options; any team will do."""
-        defaults = {declared.name: declared.default for declared in fields(StepOptions)}
+        defaults = {declared.name: declared.default for declared in fields(UpdateOptions)}
         for name, reason in MEANINGLESS.items():
             if (value := getattr(options, name)) != defaults[name]:
                 raise ValueError(

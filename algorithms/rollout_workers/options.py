@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from llm_decpomdp.options import Options, option
 
 
@@ -13,8 +11,6 @@ class RolloutWorkerError(RuntimeError):
 
 ENGINES = ("local", "ray")
 
-OF_RAY = ("address", "trusted_network", "worker_cpus", "worker_gpus")
-
 
 class ClusterOptions(Options):
     """Where the starts of updates and evaluations are played. Nothing here changes what is sampled.
@@ -23,34 +19,29 @@ class ClusterOptions(Options):
         ValueError: If a value is out of its range, or means nothing beside the others.
     """
 
+    switch = "engine"
     engine: str = option("local", choices=ENGINES)
     """What starts rollout workers: this machine (`local`), or Ray, on the nodes of a cluster (`ray`, of the extra
     `cluster`)."""
-    address: str | None = None
+    address: str | None = option(None, unless=("engine", "local"))
     """Of the Ray cluster: of its head as `host:port`, `auto` for one that runs on this machine, null to start one
     here for this run alone."""
-    trusted_network: bool = False
+    trusted_network: bool = option(False, unless=("engine", "local"))
     """Join a Ray cluster that asks for no token: all who reach it may run code on its nodes."""
-    worker_cpus: float = option(1.0, ge=0)
+    worker_cpus: float = option(1.0, ge=0, unless=("engine", "local"))
     """CPUs of a node that Ray keeps for each rollout worker."""
-    worker_gpus: float = option(0.0, ge=0)
+    worker_gpus: float = option(0.0, ge=0, unless=("engine", "local"))
     """GPUs of a node that Ray keeps for each rollout worker; its policies see these alone."""
     rollout_workers: int = option(0, ge=0)
     """Processes that play batches at the same time, each with environment, sandbox and a copy of the team on the
     same devices, but for what servers sample (`sampler.engine`); 0 plays all in the process that learns. Needs
     `algorithm.starts_per_bundle`. With several processes of a launcher each has so many of its own."""
-    max_redo: int = option(3, ge=0)
+    max_redo: int = option(3, ge=0, key="max_retries")
     """Most times that a batch is played again because the worker that played it has died; then the run ends."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.engine == "ray":
-            if not self.rollout_workers:
-                raise ValueError(
-                    "engine=ray plays in rollout workers: set rollout_workers to 1 or more"
-                )
-            return
-        for declared in fields(self):
-            value = getattr(self, declared.name)
-            if declared.name in OF_RAY and value != declared.default:
-                raise ValueError(f"{declared.name}={value} is of engine=ray: set it, or drop this")
+        if self.engine == "ray" and not self.rollout_workers:
+            raise ValueError(
+                "engine=ray plays in rollout workers: set rollout_workers to 1 or more"
+            )

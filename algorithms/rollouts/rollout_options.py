@@ -17,77 +17,36 @@ class RolloutOptions(Options):
         ValueError: If a value is out of its range, or two do not fit together.
     """
 
-    plan: str = option("chain", choices=PLANS)
+    switch = "plan"
+    plan: str = option("chain", choices=PLANS, key="mode")
     """`chain`: G joint samples a turn, of which one goes on. `tree`: all go on, at G^turns cost. `episodes`: G
     whole episodes from one start, compared turn by turn. All turns have the same weight in the expected gradient,
     also if episodes end at different turns. With `episodes` a completion is then compared with fewer completions,
     or with 0 if all other episodes have ended."""
-    joint_mode: str = option("aligned", choices=JOINT_MODES)
+    joint_mode: str = option("aligned", choices=JOINT_MODES, unless=("plan", "episodes"))
     """Completions that are played together: the g-th of all agents (`aligned`), each beside the same
     `num_partners` choices of its partners' (`common`), or each with each (`cross`)."""
-    num_partners: int = option(1, ge=1)
+    num_partners: int = option(1, ge=1, unless=("joint_mode", "aligned", "cross"))
     """With `joint_mode=common`, choices of an agent's partners that all its completions meet (K), for at most
     K (1 + agents (G - 1)) joint samples."""
-    handoff: str = option("random", choices=HANDOFFS)
+    handoff: str = option(
+        "random", choices=HANDOFFS, key="branch_selection", unless=("plan", "tree", "episodes")
+    )
     """In a chain, the joint sample that goes on to the next turn: `random` or `best`."""
-    early_termination_threshold: float | None = None
+    early_termination_threshold: float | None = option(None, unless=("plan", "episodes"))
     """Mean reward of a group from which on nothing follows it; `None` stops nothing."""
-    refill: int = option(0, ge=0)
+    refill: int = option(0, ge=0, key="max_resample_rounds")
     """Most rounds in which starts of an update whose rollouts teach nothing are replaced by others of the run's
     problems, at up to 1 + `refill` times the cost (DAPO, arXiv 2503.14476)."""
     curriculum: str | None = option(None, choices=CURRICULA)
     """Choice of each update's problems: `pass_rate` draws them by p (1 - p), where p is how often the team has
     solved a problem, among those with p from 0.1 to 0.9. Null takes each once an epoch; a curriculum keeps the
     number of updates, and takes some problems often and others never."""
-    lag: int = option(0, ge=0)
+    lag: int = option(0, ge=0, key="max_async_level")
     """Updates that rollouts wait: update u learns from what the weights after update u - 1 - `lag` have sampled
     for it, the first `lag` + 1 from the first weights. With `cluster.rollout_workers` workers then sample while
     the learner learns. See `correction`."""
-    starts_per_bundle: int | None = option(None, ge=1)
+    starts_per_bundle: int | None = option(None, ge=1, key="rollout_batch_size")
     """Starts that are played together, as one batch with random streams of their own: an update's starts are cut
     into bundles of so many. Equal runs then sample the same, however many processes and workers share the bundles;
     their number may change when a run goes on. `None` takes all starts of an update, or of a process's share."""
-    reward_model: str | None = None
-    """File of a reward model, as `reward-model` writes it, whose scores the learner is given in place of the
-    task's reward; evaluations are on the task's. It must have been trained with the model of a policy here."""
-
-    reward_model_every: int = option(0, ge=0)
-    """Updates after which the reward model is fitted anew, to pairs of what the team has said, by the task's
-    reward; 0 keeps it as it is."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.reward_model_every and self.reward_model is None:
-            raise ValueError(
-                f"reward_model_every={self.reward_model_every} means nothing without a reward_model: name its "
-                "file, or drop it"
-            )
-        if self.reward_model is not None and self.handoff == "best":
-            raise ValueError(
-                "handoff=best goes by the task's reward, and reward_model stands in its place: set "
-                "handoff=random, or drop reward_model"
-            )
-        if self.reward_model is not None and self.early_termination_threshold is not None:
-            raise ValueError(
-                "early_termination_threshold goes by the task's reward, and reward_model stands in its place: "
-                "drop one of them"
-            )
-        if self.plan != "chain" and self.handoff != "random":
-            raise ValueError(
-                f"handoff={self.handoff} means nothing with plan={self.plan}: set plan=chain, or drop it"
-            )
-        if self.joint_mode != "common" and self.num_partners != 1:
-            raise ValueError(
-                f"num_partners={self.num_partners} means nothing with joint_mode={self.joint_mode}: set "
-                "joint_mode=common, or drop it"
-            )
-        if self.plan == "episodes" and self.joint_mode != "aligned":
-            raise ValueError(
-                f"joint_mode={self.joint_mode} means nothing with plan=episodes, whose agents play each episode "
-                "together: set plan=chain or plan=tree, or drop it"
-            )
-        if self.plan == "episodes" and self.early_termination_threshold is not None:
-            raise ValueError(
-                "early_termination_threshold stops groups, and plan=episodes has one on the first turn alone: set "
-                "plan=chain or plan=tree, or drop it"
-            )

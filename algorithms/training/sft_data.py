@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +39,28 @@ class WarmStartOptions(Options):
         ValueError: If a value is out of its range, or means nothing with this `source`.
     """
 
+    switch = "source"
     source: str | None = None
     """Completions to be imitated: `gold`, the references of the environment; `passes`, what the team itself solves
     its training problems with; or the path of a JSONL file with `agent`, `prompt` and `completion` in each line,
     as `export --to jsonl` writes them. Null for no warm start."""
-    samples: int = option(8, ge=1)
+    samples: int = option(8, ge=1, unless=("source", None))
     """With `passes`, episodes of each problem in a round."""
-    rounds: int = option(1, ge=1)
+    rounds: int = option(1, ge=1, unless=("source", None))
     """With `passes`, rounds of sampling and imitating, each by the team that the one before has left."""
-    min_reward: float | None = None
+    min_reward: float | None = option(None, unless=("source", None))
     """With `passes`, the least reward of an episode's last turn that counts as a pass; null asks the environment
     whether the problem is `solved`."""
-    epochs: int = option(1, ge=1)
+    epochs: int = option(1, ge=1, unless=("source", None))
     """Times that all lessons are learned, each in an order of its own."""
-    learning_rate: float = option(1e-5, gt=0)
+    learning_rate: float = option(1e-5, gt=0, unless=("source", None))
     """Learning rate of AdamW, the same in every step; reinforcement begins with an optimizer of its own."""
-    share: float = option(1.0, gt=0, le=1)
+    share: float = option(1.0, gt=0, le=1, unless=("source", None))
     """Part of the problems, or of the lines of a file, that are learned from; the seed draws it, and a larger part
     contains a smaller one."""
-    batch_size: int = option(8, ge=1)
+    batch_size: int = option(8, ge=1, unless=("source", None))
     """Problems, passes, or lines of a file, of a step."""
-    disjoint: bool = False
+    disjoint: bool = option(False, unless=("source", None))
     """Leave the problems of this part out of reinforcement, which then learns from others alone."""
 
     def __post_init__(self) -> None:
@@ -73,13 +74,7 @@ class WarmStartOptions(Options):
                 f"disjoint=True does not know which problems the lines of source={self.source} are of: take "
                 f"{GOLD} or {PASSES}, or drop it"
             )
-        if self.source is None:
-            for field in fields(self):
-                if (value := getattr(self, field.name)) != field.default:
-                    raise ValueError(
-                        f"{field.name}={value} means nothing without a source of lessons: set source, or drop it"
-                    )
-        elif self.source != PASSES:
+        if self.source != PASSES:
             for name in OF_PASSES:
                 if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
                     raise ValueError(

@@ -10,7 +10,7 @@ from llm_decpomdp.options import Options, option
 class ShardOptions(Options):
     """How the processes of a run, which a launcher such as torchrun starts, hold what learns."""
 
-    shards: int = option(1, ge=1)
+    shards: int = option(1, ge=1, key="fsdp_size")
     """Processes that hold a part of each weight that learns, of its gradient and of its optimizer's state, by
     torch's FSDP2: as many as the run has; 1 keeps all of it in every process. Nothing but the last digits of
     weights depends on it. Not with madpo, critics, reward models or a warm start."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
+from llm_decpomdp.algorithms.rewards.options import RewardScoreOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options, option
 
@@ -26,7 +27,7 @@ class StorageOptions(Options):
     """Write the token ids and log-probabilities of every completion to `episodes.jsonl` too."""
 
 
-class TrainerOptions(RolloutOptions, StorageOptions):
+class TrainerOptions(RewardScoreOptions, RolloutOptions, StorageOptions):
     """All options of a training run.
 
     Raises:
@@ -40,6 +41,10 @@ class TrainerOptions(RolloutOptions, StorageOptions):
     seed: int = option(0, ge=0)
     """Seed of all that is drawn at random: the order of problems, new adapters' weights, and every sample."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_scores(self, self)
+
     def evaluates(self, update: int, total: int) -> bool:
         """Check whether an evaluation follows `update`, of `total`; 0 stands for before the first."""
         return update in (0, total) or bool(self.eval_every and update % self.eval_every == 0)
@@ -47,6 +52,22 @@ class TrainerOptions(RolloutOptions, StorageOptions):
     def evaluations(self, total: int) -> int:
         """Return the number of evaluations of a run of `total` updates."""
         return sum(self.evaluates(update, total) for update in range(total + 1))
+
+
+def check_scores(scores: RewardScoreOptions, rollouts: RolloutOptions) -> None:
+    """Raise a `ValueError` if rollouts go by the task's reward, and a reward model stands in its place."""
+    if scores.reward_model is None:
+        return
+    if rollouts.handoff == "best":
+        raise ValueError(
+            "handoff=best goes by the task's reward, and reward_model stands in its place: set handoff=random, or "
+            "drop reward_model"
+        )
+    if rollouts.early_termination_threshold is not None:
+        raise ValueError(
+            "early_termination_threshold goes by the task's reward, and reward_model stands in its place: drop "
+            "one of them"
+        )
 
 
 def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:

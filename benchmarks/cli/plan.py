@@ -78,7 +78,7 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
     need, devices = sum(parts.values()) / 1e9, kind if kind == "cpu" else f"{count}x{kind}"
     if need <= usable:
         return [
-            f"{config.algorithm.name}, {config.algorithm.plan}, on {config.env.id}, on {devices}",
+            f"{config.algorithm.name}, {config.algorithm.rollout.plan}, on {config.env.id}, on {devices}",
             *count_lines(counted),
             *(f"left out: {text}" for text in left_out(config)),
             f"gigabytes of each device, of {usable:.1f} that may be used:",
@@ -121,7 +121,7 @@ def count_lines(plan: MemoryPlan) -> Iterable[str]:
 
 def left_out(config: Config) -> Iterable[str]:
     """Yield what a configuration loads besides the team and its learning."""
-    algorithm, workers = config.algorithm, config.cluster.rollout_workers
+    algorithm, workers = config.algorithm.update_options, config.cluster.rollout_workers
     if config.sampler.served:
         yield "servers of vLLM, which hold keys and values instead of this process"
     if algorithm.named_comparator is not None:

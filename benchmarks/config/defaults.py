@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.schema import KEYS, SIZES, EnvConfig, type_of
+from llm_decpomdp.benchmarks.config.schema import OWNERS, SIZES, EnvConfig, type_of
 from llm_decpomdp.registry import defaults
 
 ARGUMENTS = {
-    key: "external_mode" if key == "external.mode" else key.partition(".")[2]
-    for key in KEYS
+    key: "external_mode" if key == "external.mode" else name
+    for key, (_, name) in OWNERS.items()
     if key.startswith(("env.", "external.")) and key not in ("env.id", "env.options")
 }
 """Keys that are arguments of the environment, and the arguments."""

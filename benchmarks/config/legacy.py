@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.other_libraries import KEY_OF
+from llm_decpomdp.benchmarks.config.schema import OWNERS, SECTIONS
 from llm_decpomdp.validation import LISTED, unknown
 
 ALGORITHM_SECTIONS = {
@@ -46,7 +48,7 @@ SECTION_KEYS = {
     "external_original_prompt": "external.original_prompt",
     "external_previous_response": "external.previous_response",
     "expert_model": "external.expert_model",
-    "per_device_train_batch_size": "algorithm.prompts_per_update",
+    "per_device_train_batch_size": "algorithm.train_batch_size",
     "discount": "env.discount",
     "eval_interval": "evaluation.every",
     "eval_num_samples": "evaluation.num_tasks",
@@ -68,9 +70,26 @@ ROOT_KEYS = {
 }
 """Other keys, by their whole names."""
 
+SWITCHES = {
+    section: key
+    for key, (owner, name) in OWNERS.items()
+    if (section := key.rpartition(".")[0]) and owner.switch == name
+} | {"algorithm.kl": "algorithm.kl.placement"}
+"""Keys that the bare values of sections set, as in `objective: gspo`; `kl: reward` is of earlier versions."""
+
+FLAT_KEYS = {
+    **{
+        f"{key.partition('.')[0]}.{name}": key
+        for key, (_, name) in OWNERS.items()
+        if key.rpartition(".")[2] != name or key.count(".") > 1
+    },
+    **{f"sampler.{name}": key for key, (_, name) in OWNERS.items() if key.startswith("inference.")},
+}
+"""Keys of earlier versions, where sections had no sections in them, and their keys here."""
+
 VALUES = {
-    ("algorithm.joint_mode", "align"): "aligned",
-    ("algorithm.joint_mode", "crossed"): "cross",
+    ("algorithm.rollout.joint_mode", "align"): "aligned",
+    ("algorithm.rollout.joint_mode", "crossed"): "cross",
 }
 """Older values of a key, and their names here."""
 
@@ -134,8 +153,11 @@ GONE = {
     "without a shift, or drop it",
     "algorithm.advantage_normalization": "use algorithm.normalize_advantages, which divides and does not "
     "centre again, or drop it",
-    "algorithm.rollout_buffer_size": "an update takes algorithm.prompts_per_update problems; drop it",
-    "algorithm.train_batch_size": "an update takes algorithm.prompts_per_update problems; drop it",
+    "algorithm.rollout_buffer_size": "an update takes algorithm.train_batch_size problems; drop it",
+    **{
+        f"{section}.train_batch_size": "an update takes algorithm.train_batch_size problems; drop it"
+        for section in ALGORITHM_SECTIONS
+    },
     "algorithm.eval_batch_size": "evaluations take as much at a time as updates; drop it",
     "external.external_prompt_passthrough": "later prompts are as external says; drop it",
     "output.verbose": "every episode is written to episodes.jsonl; drop it",
@@ -161,8 +183,8 @@ def canonical(
     values: dict[str, Any] = {}
     problems: dict[str, None] = {}  # a set in order
     for spelled in sorted(flat, key=_is_algorithm_key):
-        key = renamed(spelled)
-        if key in keys:
+        key = renamed(spelled, flat[spelled])
+        if key in keys or (key in SECTIONS and flat[spelled] is None):
             values[key] = _value(key, flat[spelled])
         elif key not in DATASET_KEYS and not (key in ALGORITHM_SECTIONS and flat[key] is None):
             problems[_unknown_key(spelled, key, keys)] = None
@@ -208,7 +230,7 @@ def _flatten(
     """Yield leaves by dotted keys; a mapping that is a value, such as `model.lora`, is a leaf."""
     for name, value in tree.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and key not in keys:
+        if isinstance(value, Mapping) and renamed(key, None) not in keys:
             if key in ALGORITHM_SECTIONS:
                 yield key, None  # the section itself says something
             yield from _flatten(value, keys, f"{key}.")
@@ -224,12 +246,16 @@ def _is_algorithm_key(spelled: str) -> bool:
     return spelled.partition(".")[0] in ALGORITHM_SECTIONS
 
 
-def renamed(spelled: str) -> str:
-    """Return the key that an older spelling means; any other key stays."""
+def renamed(spelled: str, value: Any = "") -> str:
+    """Return the key that an older spelling means, or that a bare value of a section sets; any other key stays."""
     section, _, rest = spelled.partition(".")
-    if section in ALGORITHM_SECTIONS and rest:
-        return SECTION_KEYS.get(rest, f"algorithm.{rest}")
-    return ROOT_KEYS.get(spelled, spelled)
+    if section in ALGORITHM_SECTIONS and rest and spelled not in GONE:
+        spelled = SECTION_KEYS.get(rest, f"algorithm.{rest}")
+    key = ROOT_KEYS.get(spelled, spelled)
+    if key == "sampler" or key in SECTIONS:
+        key = "inference" if key == "sampler" else key
+        return key if value is None or key not in SWITCHES else SWITCHES[key]
+    return FLAT_KEYS.get(key, key)
 
 
 def _value(key: str, value: Any) -> Any:
@@ -252,7 +278,7 @@ def _algorithm(
         )
     alone = {"env.num_agents": 1} if algorithm == "grpo" else {}
     grown = any(f"{section}.joint_mode" in flat for section in sections)  # where trees were grown
-    plan = {"algorithm.plan": "tree"} if grown else {}
+    plan = {"algorithm.rollout.mode": "tree"} if grown else {}
     return {"algorithm.name": algorithm, **alone, **plan}
 
 
@@ -271,7 +297,12 @@ def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
         return f"unknown configuration key {spelled!r}; did you mean {(there if there in keys else key_here)!r}?"
     elsewhere = [candidate for candidate in keys if candidate.rpartition(".")[2] == name]
     if elsewhere:
+        depth = min(candidate.count(".") for candidate in elsewhere)
+        elsewhere = [candidate for candidate in elsewhere if candidate.count(".") == depth]
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
+    near = get_close_matches(key, [*keys, *FLAT_KEYS], n=1, cutoff=0.8)
+    if near and near[0] in FLAT_KEYS:
+        return f"unknown configuration key {spelled!r}; did you mean {FLAT_KEYS[near[0]]!r}?"
     prefix = f"{spelled}: " if spelled != key else ""
     if not siblings:
         return prefix + unknown("configuration key", key, keys, LISTING)

@@ -7,7 +7,7 @@ the training scripts. `legacy` translates older spellings before layers are merg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
+from llm_decpomdp.algorithms.training.trainer_options import check_credit
 from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.gpu_placement import check_places
@@ -28,9 +29,11 @@ from llm_decpomdp.benchmarks.config.plugins import require_origins
 from llm_decpomdp.benchmarks.config.samplers import check_sampler
 from llm_decpomdp.benchmarks.config.schema import (
     KEYS,
+    SECTIONS,
     SIZES,
     Config,
     ScheduleConfig,
+    by_key,
     holds_text,
 )
 from llm_decpomdp.benchmarks.config.sharding import check_shards
@@ -89,13 +92,15 @@ def read_config(
     """
     if path:
         require_origins(path.with_name("manifest.json"))
-    base = {"algorithm.name": ScheduleConfig.name, **(defaults or {})}
+    replaced = {renamed(key, value): value for key, value in (defaults or {}).items()}
+    base = {"algorithm.name": ScheduleConfig.name, **replaced}
     folder = folder or Path.cwd()
     tree = _read(path) if path else {}
     file = placed(canonical(tree, KEYS), _start_of_paths(path) if path else folder)
     items = parse_overrides(overrides, lambda key: holds_text(renamed(key)))
     items = placed(canonical(items, KEYS, {**base, **file}["algorithm.name"]), folder)
-    layers = [base, older_defaults(tree), file, items, placed(flags or {}, folder)]
+    options = {renamed(key, value): value for key, value in (flags or {}).items()}
+    layers = [base, older_defaults(tree), file, items, placed(options, folder)]
     return _build(_merge(above_defaults(layers)))
 
 
@@ -140,7 +145,8 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             node = tree
             for section in sections:
                 node = node.setdefault(section, {})
-            node[last] = merged(node.get(last), value)
+            # A section of null is off: it holds no keys, unless a later layer sets some.
+            node[last] = {} if value is None and key in SECTIONS else merged(node.get(last), value)
     return tree
 
 
@@ -156,9 +162,9 @@ def _resolved(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """Replace references such as `${model.name}` by the values that they lead to."""
     if "${" not in str(tree):
         return tree
-    known = OmegaConf.merge(OmegaConf.create(asdict(Config())), OmegaConf.create(dict(tree)))
-    values: Any = OmegaConf.to_container(known, resolve=True)
-    return {section: _within(values[section], part) for section, part in tree.items()}
+    whole = OmegaConf.merge(OmegaConf.create(by_key(Config())), OmegaConf.create(dict(tree)))
+    values: Any = OmegaConf.to_container(whole, resolve=True)
+    return {key: _within(values[key], part) for key, part in tree.items()}
 
 
 def _within(values: Any, tree: Any) -> Any:
@@ -212,10 +218,10 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
     workers = config.cluster.rollout_workers
-    if workers and config.algorithm.starts_per_bundle is None:
+    if workers and config.algorithm.rollout.starts_per_bundle is None:
         raise ConfigError(
             f"cluster.rollout_workers={workers}: workers share the bundles of an update, and without "
-            "algorithm.starts_per_bundle there is one: set it, or drop cluster.rollout_workers"
+            "algorithm.rollout.rollout_batch_size there is one: set it, or drop cluster.rollout_workers"
         )
     team = team_spec(config, env.possible_agents)
     check_sampler(config, team.policies)
@@ -225,10 +231,11 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
     except (KeyError, ImportError) as error:
         raise ConfigError(f"algorithm.name: {error.args[0]}") from None
     try:
-        algorithm.check(env.possible_agents, config.algorithm)
+        updates, rollouts = config.algorithm.update_options, config.algorithm.rollout
+        algorithm.check(env.possible_agents, updates)
         agents, size = env.possible_agents, config.algorithm.num_generations
         if config.algorithm.pairs_source is None:
-            algorithm.check_rollouts(agents, config.algorithm, config.algorithm, size)
+            algorithm.check_rollouts(agents, updates, rollouts, size)
         elif not algorithm.supports_stored_pairs:
             raise ValueError(
                 f"pairs_source means nothing with {algorithm.name}, which learns from its own samples: set "
@@ -238,6 +245,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
             raise ValueError(
                 "pairs_source learns from stored pairs, of whatever problems: drop warm_start.disjoint"
             )
+        check_credit(rollouts, algorithm.complete_options(updates))
         start_cost(config)
         learner = learner_options(config, 1, team.policies.values())
         learner.check_horizon(config.horizon)
@@ -265,7 +273,7 @@ def learner_options(
     weights = config.algorithm.turn_gradient_weights
     return pick(
         LearnerOptions,
-        config.algorithm,
+        config.algorithm.update_options,
         discount=config.env.discount,
         total_updates=total_updates,
         fixed_length=max(lengths, default=1),
@@ -281,5 +289,8 @@ def start_cost(config: Config) -> Cost:
     """
     algorithm, env = config.algorithm, config.env
     agents = 1 if env.centralised else env.num_agents
-    comparator = algorithm.named_comparator is not None
-    return cost(algorithm, algorithm.num_generations, agents, config.horizon, comparator=comparator)
+    pairs = algorithm.preferences
+    comparator = pairs is not None and pairs.named_comparator is not None
+    return cost(
+        algorithm.rollout, algorithm.num_generations, agents, config.horizon, comparator=comparator
+    )

@@ -19,9 +19,11 @@ DATA_KEYS = (
     "dataset.train_source",
     "dataset.eval_source",
     "warm_start.source",
-    "algorithm.pairs_source",
-    "algorithm.reward_model",
+    "algorithm.preferences.source",
+    "algorithm.reward_model.path",
 )
+
+OPPONENT = "algorithm.preferences.opponent"
 
 PREFIXES = ("./", "../", "~/", "/")
 """Beginnings of texts that only paths have."""
@@ -38,8 +40,9 @@ def placed(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     for key in DATA_KEYS:
         if key in values:
             values[key] = data_place(values[key], folder)
-    if values.get("algorithm.comparator", CURRENT) not in (CURRENT, HISTORY):
-        values["algorithm.comparator"] = _place(values["algorithm.comparator"], folder, Path.is_dir)
+    opponent = values.get(OPPONENT, CURRENT)
+    if opponent not in (CURRENT, HISTORY):
+        values[OPPONENT] = _place(opponent, folder, Path.is_dir)
     if "model.name" in values:
         values["model.name"] = model_place(values["model.name"], folder)
     if isinstance(policies := values.get("policies"), dict):

@@ -6,16 +6,29 @@ them over and add those of a run. An option that is declared there is a key here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import Field, asdict, field, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import Field as DataclassField
+from dataclasses import asdict, field, fields
+from types import SimpleNamespace
 from typing import Any
 
-from omegaconf import OmegaConf
+import yaml
 
 from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.remote.options import SamplerOptions
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
+from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.learning.learner_options import (
+    AggregationOptions,
+    ImportanceSamplingOptions,
+    KLOptions,
+    LearnerOptions,
+    ObjectiveOptions,
+    StepOptions,
+    TruncationOptions,
+    UpdateOptions,
+)
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
+from llm_decpomdp.algorithms.rewards.options import RewardScoreOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
@@ -23,11 +36,22 @@ from llm_decpomdp.algorithms.training.shard_options import ShardOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
     StorageOptions,
     TrainerOptions,
-    check_credit,
+    check_scores,
 )
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.options import CodeOptions
-from llm_decpomdp.options import Options, option, option_of, sections_of, type_in_words
+from llm_decpomdp.options import (
+    Options,
+    default_of,
+    fields_by_key,
+    key_of,
+    names,
+    option,
+    option_of,
+    pick,
+    sections_of,
+    type_in_words,
+)
 from llm_decpomdp.registry import accepts_argument, make
 
 ENV_ID = "coophumaneval-v0"
@@ -46,7 +70,7 @@ class EnvConfig(Options):
     reward: str | None = None
     """A reward of your own in place of the environment's: `module:NAME` of a function from that one to yours, or
     the name of one that an installed package announces. An `external.mode` of your own is named likewise."""
-    centralised: bool = False
+    centralised: bool = option(False, key="centralized")
     """Let one policy, `team_0`, read the prompts of all agents and write all their parts in one completion: an
     upper bound for communication. `num_agents` counts the agents whose parts it writes."""
     channel: dict[str, Any] = field(default_factory=dict)
@@ -117,37 +141,88 @@ class ScheduleConfig(Options):
     agent's other answers as a critic sees it (`coma`). Choose with open eyes: the first two baselines differ by
     the factor G / (G - 1) alone, which Adam all but removes; and had advantages a mean of 0 and a deviation of 1
     (z-scores), all would be one algorithm. None here ever centres them again."""
-    pairs_source: str | None = None
-    """With `madpo`, pairs to learn from in place of samples of the run's own: the path of a JSONL file that
-    `export --pairs --to jsonl` has written; null samples. The problems of an epoch are then its pairs, and
-    `pairs_per_start` is the most pairs of a task in it."""
     num_train_epochs: int = option(10, ge=1)
     """Passes over the training problems, each in an order of its own."""
     max_updates: int | None = option(None, ge=1)
     """Ends the run early; null runs all epochs."""
-    prompts_per_update: int = option(1, ge=1)
+    prompts_per_update: int = option(1, ge=1, key="train_batch_size")
     """Problems of an update, each with a group or, over several turns, with several."""
-    num_generations: int = option_of(TrainerOptions, "group_size")
+    num_generations: int = option_of(TrainerOptions, "group_size", key="group_size")
 
 
 CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "comparator")
 """Options by which pairs are chosen among those of a group; stored pairs were chosen before."""
 
 
-class AlgorithmConfig(UpdateOptions, RolloutOptions, ScheduleConfig):
-    """Algorithm, rollouts, loss and steps of the team."""
+class PreferenceConfig(PreferenceOptions):
+    """Preference pairs of `madpo`, and their loss."""
+
+    switch = "pairs_source"
+    pairs_source: str | None = option(None, key="source")
+    """Pairs to learn from in place of samples of the run's own: the path of a JSONL file that
+    `export --pairs --to jsonl` has written; null samples. The problems of an epoch are then its pairs, and
+    `pairs_per_start` is the most pairs of a task in it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_credit(self, self)
         if self.pairs_source is not None:
-            choosing = [f for f in fields(PreferenceOptions) if f.name in CHOOSING]
-            for declared in (*fields(RolloutOptions), *choosing):
-                if (value := getattr(self, declared.name)) != declared.default:
-                    raise ValueError(
-                        f"{declared.name}={value} means nothing with pairs_source, as nothing is sampled: set "
-                        f"{declared.name}={declared.default}, or drop pairs_source"
-                    )
+            refuse_changes(self, CHOOSING)
+
+
+class AlgorithmConfig(StepOptions, ScheduleConfig):
+    """Algorithm, rollouts, loss and steps of the team. Sections of features that are off are null."""
+
+    objective: ObjectiveOptions | None = None
+    importance_sampling: ImportanceSamplingOptions | None = None
+    kl: KLOptions | None = None
+    truncation: TruncationOptions | None = None
+    joint_aggregation: AggregationOptions | None = None
+    critic: CriticOptions | None = None
+    preferences: PreferenceConfig | None = None
+    rollout: RolloutOptions = field(default_factory=RolloutOptions)
+    reward_model: RewardScoreOptions | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of an algorithm of its own, such as `decay` of `rae`. They may also stand beside the keys above."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for declared in fields(self):
+            value = getattr(self, declared.name)
+            if declared.default is None and isinstance(value, Options) and value == type(value)():
+                object.__setattr__(self, declared.name, None)  # off, as if it were not there
+        if self.pairs_source is not None:
+            refuse_changes(self.rollout, names(RolloutOptions))
+        if self.reward_model is not None:
+            check_scores(self.reward_model, self.rollout)
+
+    @property
+    def pairs_source(self) -> str | None:
+        """File of stored pairs to learn from, if the run samples none."""
+        return None if self.preferences is None else self.preferences.pairs_source
+
+    @property
+    def update_options(self) -> UpdateOptions:
+        """The options of updates, as Python's learners take them."""
+        return pick(UpdateOptions, SimpleNamespace(**self.flat()))
+
+    def flat(self) -> dict[str, Any]:
+        """Return all options by the names of Python's `LearnerOptions` and `TrainerOptions`."""
+        values = dict(vars(self))
+        for declared in fields(self):
+            for section in sections_of(AlgorithmConfig, declared.name):
+                values |= vars(values.pop(declared.name) or section())
+        return values
+
+
+def refuse_changes(options: Options, keys: Iterable[str]) -> None:
+    """Raise a `ValueError` if options that choose samples are set, where pairs are stored."""
+    for name in keys:
+        declared, value = options.__dataclass_fields__[name], getattr(options, name)
+        if value != declared.default:
+            raise ValueError(
+                f"{name}={value} means nothing with pairs_source, as nothing is sampled: set "
+                f"{name}={declared.default}, or drop pairs_source"
+            )
 
 
 class EvaluationConfig(Options):
@@ -197,14 +272,22 @@ class Config(Options):
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     learner: ShardOptions = field(default_factory=ShardOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
-    sampler: SamplerOptions = field(default_factory=SamplerOptions)
+    sampler: SamplerOptions = field(default_factory=SamplerOptions, metadata={"key": "inference"})
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     seed: int = option_of(TrainerOptions, "seed")
 
     def to_yaml(self) -> str:
         """Write the whole configuration, as `load_config` reads it."""
-        return OmegaConf.to_yaml(OmegaConf.create(asdict(self)))
+        return str(yaml.safe_dump(by_key(self), sort_keys=False, allow_unicode=True))
+
+    def flat(self) -> dict[str, Any]:
+        """Return the configuration as earlier versions stored it: without sections in sections.
+
+        Suites compare it with that of a job that goes on.
+        """
+        algorithm = {k: v for k, v in self.algorithm.flat().items() if v or k != "options"}
+        return {**asdict(self), "algorithm": algorithm}
 
     @property
     def horizon(self) -> int:
@@ -280,28 +363,55 @@ NO_CHOICE = (None, "auto", "bundled", DatasetConfig.train_split, DatasetConfig.e
 ROOT_KEYS = ("team", "policies", "seed")
 """Keys of no section."""
 
-SECTIONS = tuple(name for name in Config.__dataclass_fields__ if name not in ROOT_KEYS)
 
-
-def _owners() -> Iterator[tuple[str, tuple[type[Options], str]]]:
-    for part in fields(Config):
-        sections = sections_of(Config, part.name)
-        if not sections:
-            yield part.name, (Config, part.name)
+def _owners(
+    owner: type[Options] = Config, prefix: str = ""
+) -> Iterator[tuple[str, tuple[type[Options], str]]]:
+    for key, declared in fields_by_key(owner).items():
+        sections = sections_of(owner, declared.name)
         for section in sections:
-            for key in fields(section):
-                yield f"{part.name}.{key.name}", (section, key.name)
+            yield from _owners(section, f"{prefix}{key}.")
+        if not sections:
+            yield prefix + key, (owner, declared.name)
 
 
 OWNERS = dict(_owners())
 """Class and name of the option behind each dotted key."""
 
-FIELDS: dict[str, Field[Any]] = {
+FIELDS: dict[str, DataclassField[Any]] = {
     key: owner.__dataclass_fields__[name] for key, (owner, name) in OWNERS.items()
 }
 """Declaration of each dotted key."""
 
 KEYS = tuple(FIELDS)
+
+SECTIONS = tuple(dict.fromkeys(key.rpartition(".")[0] for key in KEYS if "." in key))
+"""Dotted names of all sections."""
+
+
+def by_key(options: Options) -> dict[str, Any]:
+    """Return the values of options by their keys, nested as in a file."""
+    values = {key_of(declared): getattr(options, declared.name) for declared in fields(options)}
+    return {
+        key: by_key(value) if isinstance(value, Options) else plain(value)
+        for key, value in values.items()
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a value with lists in place of tuples, as YAML knows them."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def value_of(config: Config, key: str) -> Any:
+    """Return the value of a dotted key; that of a section that is off is its default."""
+    node: Any = config
+    name = OWNERS[key][1]
+    for part in key.split(".")[:-1]:
+        node = node and getattr(node, fields_by_key(type(node))[part].name)
+    return default_of(FIELDS[key]) if node is None else getattr(node, name)
 
 
 def type_of(key: str) -> str:

@@ -29,9 +29,10 @@ def check_shards(
     Raises:
         ConfigError: If it cannot; names the key.
     """
+    scores = config.algorithm.reward_model
     completed, warm = algorithm.complete_options(learner), config.warm_start.source is not None
     try:
-        check_sharded(algorithm, completed, config.algorithm.reward_model, warm)
+        check_sharded(algorithm, completed, None if scores is None else scores.reward_model, warm)
     except ValueError as error:
         raise ConfigError(f"section algorithm: {error}") from None
     if config.sampler.served:

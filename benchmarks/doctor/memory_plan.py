@@ -347,8 +347,11 @@ def plan_memory(
         raise ConfigError(
             f"{config.env.id} does not tell its horizon (num_turns), so nothing can be planned"
         )
-    joint, turns = joint_samples(algorithm, size, len(env.possible_agents)), range(env.num_turns)
-    episodes, tree = algorithm.plan == "episodes", algorithm.plan == "tree"
+    joint, turns = (
+        joint_samples(algorithm.rollout, size, len(env.possible_agents)),
+        range(env.num_turns),
+    )
+    episodes, tree = algorithm.rollout.plan == "episodes", algorithm.rollout.plan == "tree"
     return MemoryPlan(
         starts=max(map(len, run.batches)),
         # Whole episodes part after the first turn; every joint sample of a tree leads to a group.

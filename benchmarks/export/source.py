@@ -154,7 +154,7 @@ def _advantages(
     if (
         config is None
         or algorithm is None
-        or not algorithm.can_recompute_advantages(config.algorithm)
+        or not algorithm.can_recompute_advantages(config.algorithm.update_options)
     ):
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages

@@ -82,7 +82,7 @@ def make_training(
     from llm_decpomdp.algorithms.training.trainer import Trainer
 
     algorithm, env = run.config.algorithm, run.config.env
-    if algorithm.plan == "chain" and env.discount < 1 and env.num_turns > 1:
+    if algorithm.rollout.plan == "chain" and env.discount < 1 and env.num_turns > 1:
         logger.warning(
             "env.discount=%s has no effect on learning in a chain, which credits each turn with its own "
             "reward; set algorithm.plan=tree for returns over turns",
@@ -195,7 +195,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
         from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 
         return AsyncServerRollouts(WorkerState(run.train_env, run.eval_env, team), samplers)
-    rollout_batches = -(-algorithm.prompts_per_update // (algorithm.starts_per_bundle or 1))
+    rollout_batches = -(-algorithm.prompts_per_update // (algorithm.rollout.starts_per_bundle or 1))
     if rollout_batches < cluster.rollout_workers:
         logger.warning(
             "%d rollout workers share updates of %d bundles, so some of them always wait: take more starts an "

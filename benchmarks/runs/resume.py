@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import fields
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.differences import differences, in_short
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
-from llm_decpomdp.benchmarks.config.schema import KEYS, Config
+from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
 from llm_decpomdp.benchmarks.runs.build import make_training
 from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 from llm_decpomdp.benchmarks.runs.manifest import (
@@ -40,20 +38,21 @@ from llm_decpomdp.benchmarks.runs.train import (
     has_results,
     shard,
 )
+from llm_decpomdp.options import fields_by_key
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
 
 CHANGEABLE = (
     "algorithm.num_train_epochs",
     "algorithm.max_updates",
-    *(f"cluster.{declared.name}" for declared in fields(ClusterOptions)),
-    "learner.shards",
-    "sampler.urls",
-    "sampler.python",
-    "sampler.flags",
-    "sampler.timeout",
-    "sampler.start_timeout",
-    "sampler.max_restarts",
-    "sampler.max_mismatch",
+    *(f"cluster.{key}" for key in fields_by_key(ClusterOptions)),
+    "learner.fsdp_size",
+    "inference.urls",
+    "inference.python",
+    "inference.flags",
+    "inference.timeout",
+    "inference.start_timeout",
+    "inference.max_restarts",
+    "inference.max_mismatch",
     "output.checkpoint_every",
     "output.checkpoint_minutes",
     "output.keep_checkpoints",
@@ -206,9 +205,9 @@ def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], upd
         )
     falling = {
         "lr_schedule": algorithm.lr_schedule != "constant",
-        "joint_aggregation": algorithm.joint_aggregation == "annealed",
+        "joint_aggregation": algorithm.update_options.joint_aggregation == "annealed",
     }
-    lag = algorithm.lag
+    lag = algorithm.rollout.lag
     if lag and len(old) < min(len(new), updates + 1 + lag):
         logger.warning(
             "with algorithm.lag=%d a run samples ahead, and this one was to end after update %d: the next ones "
@@ -219,7 +218,7 @@ def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], upd
         logger.warning(
             "algorithm.%s=%s now falls to the end of %d updates and fell to that of %d before: the run "
             "will not equal one that was this long from the start",
-            *(key, getattr(algorithm, key), len(new), len(old)),
+            *(key, getattr(algorithm.update_options, key), len(new), len(old)),
         )
 
 
@@ -264,7 +263,7 @@ def _refuse_others(before: Config, now: Config) -> None:
 
 def _find_changes(before: Config, now: Config) -> Iterator[str]:
     for key in KEYS:
-        old, new = attrgetter(key)(before), attrgetter(key)(now)
+        old, new = value_of(before, key), value_of(now, key)
         if key != "policies":
             if old != new:
                 yield key

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from llm_decpomdp.agents.saved_team import read_manifest
@@ -123,10 +124,11 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
             package of a tracker is missing.
         RunError: If the data cannot be loaded, or there is nothing to train on.
     """
-    judge = config.algorithm.reward_model
+    scores = config.algorithm.reward_model
+    judge = None if scores is None else scores.reward_model
     if judge is not None and not Path(judge).is_file():
         raise ConfigError(
-            f"algorithm.reward_model: there is no file {judge}; `reward-model` writes it"
+            f"algorithm.reward_model.path: there is no file {judge}; `reward-model` writes it"
         )
     train_env = build_train_env(config, before)
     config, team, learner = fit(config, train_env)
@@ -178,15 +180,16 @@ def read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
     Raises:
         ConfigError: If there are none, or the file has another form.
     """
+    preferences = config.algorithm.preferences
     source = config.algorithm.pairs_source
-    if source is None:
+    if preferences is None or source is None:
         return []
     models = {agent: team.policies[name].name for agent, name in team.agents.items()}
     try:
         # Imported here, because only runs that learn from stored pairs need it.
         from llm_decpomdp.algorithms.preferences.stored import stored_pairs
 
-        return stored_pairs(Path(source), models, config.algorithm.pairs_per_start, config.env.id)
+        return stored_pairs(Path(source), models, preferences.pairs_per_start, config.env.id)
     except ValueError as error:
         raise ConfigError(f"algorithm.pairs_source: {error}") from None
 
@@ -229,7 +232,7 @@ def trainer_options(config: Config) -> TrainerOptions:
     """Build the options of the trainer."""
     return pick(
         TrainerOptions,
-        config.algorithm,
+        SimpleNamespace(**config.algorithm.flat()),
         config.output,
         group_size=config.algorithm.num_generations,
         eval_every=config.evaluation.every,
@@ -292,7 +295,7 @@ def skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
     """
     tasks = run.train_env.tasks.tasks
     run = run.skip_tasks(left_out(run.train_env, team, _most_text_first(tasks)))
-    played = [*run.batches, run.problems if run.config.algorithm.refill else []]
+    played = [*run.batches, run.problems if run.config.algorithm.rollout.refill else []]
     in_batches = {start.task_id for batch in played for start in batch}
     held_out = _most_text_first(run.eval_env.tasks.tasks[: run.config.evaluation.num_tasks])
     trained = _most_text_first(task for task in tasks if task.task_id in in_batches)

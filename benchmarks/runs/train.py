@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.gpu_placement import check_room
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.samplers import check_interpreter
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import Config, by_key
 from llm_decpomdp.benchmarks.runs.build import TrainingParts, make_training
 from llm_decpomdp.benchmarks.runs.failures import FAILURES, format_message, open_folder
 from llm_decpomdp.benchmarks.runs.manifest import manifest
@@ -137,7 +137,7 @@ def finish(run: ResolvedRun, training: TrainingParts, folder: RunFolder) -> Resu
             if config.output.trackers and processes.rank() == 0:
                 from llm_decpomdp.benchmarks.runs.trackers import tracking
 
-                callbacks = tracking(config.output.trackers, folder, asdict(config))
+                callbacks = tracking(config.output.trackers, folder, by_key(config))
                 trainer.callbacks.extend(stack.enter_context(callbacks))
             trainer.train()
     except FAILURES as error:
@@ -294,14 +294,14 @@ def dry_run(config: Config, name: str) -> Iterator[str]:
     check_machine(run)
     folder = new_folder(config, name)
     updates = len(run.batches)
-    starts = (1 + config.algorithm.refill) * sum(map(len, run.batches))
+    starts = (1 + config.algorithm.rollout.refill) * sum(map(len, run.batches))
     training = start_cost(config).times(0 if run.pairs else starts)
     lessons = run.lessons()
     evaluations = run.trainer.evaluations(updates) + (lessons is not None)
     episodes = len(run.eval_starts) * evaluations
     players = [specs[policy] for policy in run.team.agents.values()]
     tokens = sum(spec.max_new_tokens for spec in players if spec.name)
-    yield f"{config.algorithm.name}, {config.algorithm.plan}, on {config.env.id}: {run.team.models}"
+    yield f"{config.algorithm.name}, {config.algorithm.rollout.plan}, on {config.env.id}: {run.team.models}"
     yield f"training: {f'{len(run.pairs):,} stored pairs' if run.pairs else _data(run.train_env)}"
     yield f"evaluations: {_data(run.eval_env)}"
     if lessons is not None:

@@ -93,7 +93,7 @@ def job_cost(job: Job) -> JobCost:
         same_source(config, env)
     )  # from where the data of `env` is
     batches = schedule(config, [task.task_id for task in training_env.tasks.tasks])
-    starts = (1 + config.algorithm.refill) * sum(map(len, batches))
+    starts = (1 + config.algorithm.rollout.refill) * sum(map(len, batches))
     training: Cost = start_cost(config).times(starts)
     # The evaluations during a training sample too.
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])

@@ -50,7 +50,7 @@ class Job:
 
         How a run learns does not matter to an arm that trains nothing.
         """
-        config = asdict(self.config)
+        config = self.config.flat()
         # The seed names the folder, and the output is that folder.
         ignored = ["seed", "output", *([] if self.arm.trains else ["algorithm", "evaluation"])]
         settings = {key: value for key, value in config.items() if key not in ignored}
@@ -83,7 +83,7 @@ class Job:
         # A job that runs again has not ended.
         (self.folder / "status.json").unlink(missing_ok=True)
         content = {"cell": asdict(self.arm), "seed": self.seed, "identity": self.identity}
-        content |= {"config": asdict(self.config)}
+        content |= {"config": self.config.flat()}
         write_atomically(self.folder / "job.json", json.dumps(content, indent=2) + "\n")
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from operator import attrgetter
 from typing import Any
 
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.legacy import renamed
+from llm_decpomdp.benchmarks.config.schema import Config, value_of
 
 
 def require(config: Config, promised: str) -> None:
     """Check a configuration against items such as `env.num_turns=2 model.top_k=null`."""
     wanted = {key: _value(text) for key, _, text in (x.partition("=") for x in promised.split())}
-    assert {key: attrgetter(key)(config) for key in wanted} == wanted
+    assert {key: value_of(config, renamed(key)) for key in wanted} == wanted
 
 
 def _value(text: str) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, fields
+from dataclasses import Field, fields
 from typing import Any
 
 from llm_decpomdp.agents.specs import KINDS, OWN, PolicySpec
@@ -18,60 +19,110 @@ from llm_decpomdp.benchmarks.cli.scripts import FLAGS
 from llm_decpomdp.benchmarks.config import catalogue as shipped
 from llm_decpomdp.benchmarks.config import legacy, overrides, teams
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
-from llm_decpomdp.benchmarks.config.schema import FIELDS, OWNERS, ROOT_KEYS, SECTIONS, Config
-from llm_decpomdp.options import documentation, limits_in_words, type_in_words
+from llm_decpomdp.benchmarks.config.schema import FIELDS, OWNERS, SECTIONS
+from llm_decpomdp.options import default_of, documentation, limits_in_words, type_in_words
 
 COMMAND = "python -m tools.quality.config_docs > docs/configuration.md"
+
+LONGEST_CELL = 160
+"""Most characters of a table's cell: longer ones make rows that do not fit a screen."""
+
+EVERYDAY = (
+    "env.id",
+    "env.num_agents",
+    "env.num_turns",
+    "dataset.source",
+    "dataset.train_split",
+    "dataset.eval_split",
+    "model.name",
+    "model.temperature",
+    "model.max_new_tokens",
+    "model.lora",
+    "algorithm.name",
+    "algorithm.group_size",
+    "algorithm.train_batch_size",
+    "algorithm.num_train_epochs",
+    "algorithm.max_updates",
+    "algorithm.learning_rate",
+    "algorithm.rollout.mode",
+    "evaluation.every",
+    "output.name",
+    "seed",
+)
+"""Keys that most configurations set."""
 
 INTRODUCTION = f"""\
 # Configuration
 
 <!-- Made by `{COMMAND}`: change the options, not this page. -->
 
-A configuration is a YAML file. `llm-decpomdp train --config NAME_OR_PATH` takes one that comes with the package
-or one of yours; `--override KEY=VALUE ...` sets keys for one run, and the flags of the training scripts set a few
-more. Later layers win: the defaults below, the file, the overrides, the flags. What a run was made with stands in
-full in its folder's `config.yaml`, which is a configuration too.
+A configuration is a YAML file. `llm-decpomdp train --config NAME_OR_PATH` takes one that comes with the
+package or one of yours. `--override KEY=VALUE ...` sets keys for one run, and the flags of the training
+scripts set a few more. Later layers win: the defaults below, the file, the overrides, the flags. A run stores
+its whole configuration in its folder as `config.yaml`, which is a configuration too.
 
-Where the default is "its own", it is the environment's: a configuration that leaves the key out plays what
-`llm_decpomdp.make(ID)` plays.
-
-A key that is unknown, and a value of another type or out of its range, ends the command before anything is loaded,
-with the nearest key or the range in the error. Options of learners, trainers and models are those of Python's
+An optional feature has a section of its own, such as `algorithm.kl`. Without the section, or with `null`, it
+is off. The main key of a section may stand for the section: `objective: gspo` means `objective: {{name:
+gspo}}`. A key without an effect is an error, as is an unknown key or a value out of its range. The error
+names the nearest key or the range, before anything is loaded. In Python the same options are those of
 `LearnerOptions`, `TrainerOptions` and `PolicySpec`, with the same defaults and ranges.
+
+## Everyday keys
 """
 
 SPELLINGS = """\
 ## Older spellings
 
-Files and overrides of the training scripts that this package replaces keep their meaning. A section that is named
-after an algorithm, `A` below, holds the keys of `algorithm` and some of other sections; it sets `algorithm.name`,
-`grpo` also `env.num_agents=1`, and `joint_mode` in it `algorithm.plan=tree`. Where a value stands twice, that of
-the algorithm's section holds. What a file with such a section leaves out is as in the replaced scripts for
-`num_turns` (1), `temperature` (0.7) and `top_p` (0.9). Other keys take the defaults above, where those scripts
-had others: `early_termination_threshold` 4.0 (2.1 for one agent), `top_k` 50, `original_prompt` true, and an
-evaluation of 4 problems every 4 updates.
+Files and overrides of earlier versions, and of the training scripts that this package replaces, keep their
+meaning. A section that is named after an algorithm, `A` below, holds the keys of `algorithm` and some of
+other sections. It sets `algorithm.name`, and `grpo` sets `env.num_agents=1`. `joint_mode` in it sets
+`algorithm.rollout.mode=tree`. If a value stands twice, the one of the algorithm's section holds. A file with
+such a section has the defaults of those scripts for `num_turns` (1), `temperature` (0.7) and `top_p` (0.9).
+All other keys have the defaults above. Those scripts had others for these: `early_termination_threshold` 4.0
+(2.1 for one agent), `top_k` 50, `original_prompt` true, and an evaluation of 4 problems every 4 updates.
 """
 
 NAMES = """\
 ## Configurations that come with the package
 
-Hyperparameters are those of their authors; where one differs, comments at the top of the file say so, and call
-"ours" what the authors do not have. Of HumanEval and CoopHumanEval, names without a date are as of September 2025.
-The plain files for TLDR and arXiv are as of August 2025, those for MBPP and ClassEval as of January 2026.
+Hyperparameters are those of their authors. Comments at the top of a file say which ones differ, and call
+"ours" what the authors do not have. Names of HumanEval and CoopHumanEval without a date are as of September
+2025. The plain files for TLDR and arXiv are as of August 2025, those for MBPP and ClassEval as of January
+2026.
 """
 
 
 def page() -> str:
     """Return the whole page."""
-    parts = [INTRODUCTION, _overrides(), *map(_section, SECTIONS), _root()]
-    parts += [_teams(), _policies(), SPELLINGS, _spellings(), NAMES, _names()]
-    return "\n".join(parts)
+    keys = (key for key in FIELDS if "." not in key)
+    parts = [
+        INTRODUCTION,
+        _everyday(),
+        *map(_section, SECTIONS),
+        "## Keys of no section\n",
+        _keys(keys),
+    ]
+    about = inspect.cleandoc(overrides.__doc__ or "").partition("\n\n")[2]
+    parts += ["## Values of overrides\n", about, "", _policies()]
+    return "\n".join([*parts, SPELLINGS, _spellings(), NAMES, _names()])
 
 
-def _teams() -> str:
-    """Return the docstring of `llm_decpomdp.benchmarks.config.teams`, but for its first line."""
-    return f"## Policies\n\n{inspect.cleandoc(str(teams.__doc__)).partition(chr(10))[2].strip()}\n"
+def _everyday() -> str:
+    rows = ((f"`{key}`", _default(FIELDS[key], key), _summary(key)) for key in EVERYDAY)
+    return _table(("key", "default", "meaning"), rows)
+
+
+def _summary(key: str) -> str:
+    """Return the first sentence of a key's meaning, without parentheses, cut at a clause if it is long."""
+    text = re.sub(r" \([^)]*\)", "", re.split(r"(?<=[^.][.;]) ", _meaning(key))[0]).rstrip(".;")
+    while len(text) > LONGEST_CELL - 1:
+        text = text.rpartition(",")[0]
+    return f"{text}."
+
+
+def _meaning(key: str) -> str:
+    owner, name = OWNERS[key]
+    return " ".join(document(owner).get(name, "").split())
 
 
 def document(owner: type) -> dict[str, str]:
@@ -79,56 +130,42 @@ def document(owner: type) -> dict[str, str]:
     return {name: text.replace("`None`", "`null`") for name, text in documentation(owner).items()}
 
 
-def _overrides() -> str:
-    """Return the part about values of the docstring of `overrides`; it is Markdown."""
-    _, _, about = inspect.cleandoc(overrides.__doc__ or "").partition("\n\n")
-    return f"## Values of overrides\n\n{about}\n"
-
-
 def _section(name: str) -> str:
-    owner: Any = Config.__dataclass_fields__[name].default_factory
-    keys = (f"{name}.{field.name}" for field in fields(owner))
-    return f"## `{name}`\n\n{inspect.getdoc(owner)}\n\n{_keys(keys, document(owner))}"
+    keys = [key for key in FIELDS if key.rpartition(".")[0] == name]
+    about = (inspect.getdoc(OWNERS[keys[0]][0]) or "").partition("\n\n")[0]
+    level = "##" + "#" * name.count(".")
+    return f"{level} `{name}`\n\n{about}\n\n{_keys(keys)}"
 
 
-def _root() -> str:
-    return f"## Keys of no section\n\n{_keys(ROOT_KEYS, document(Config))}"
-
-
-def _keys(keys: Iterable[str], about: dict[str, str]) -> str:
-    rows = (
-        (f"`{key}`", _type(*OWNERS[key]), _default(FIELDS[key], key), about[FIELDS[key].name])
+def _keys(keys: Iterable[str]) -> str:
+    """Return a list of keys: a list, as meanings of several sentences are too long for a table."""
+    lines = (
+        f"- `{key}` ({_type(*OWNERS[key])}; default {_default(FIELDS[key], key)}): {_meaning(key)}\n"
         for key in keys
     )
-    return _table(("key", "type", "default", "meaning"), rows)
+    return "".join(lines)
 
 
 def _policies() -> str:
-    about = document(PolicySpec)
-    kinds = {**KINDS, "module:NAME": OWN}
-    rows = []
+    about, kinds = document(PolicySpec), {**KINDS, "module:NAME": OWN}
+    lines = []
     for field in fields(PolicySpec):
         key = f"model.{field.name}"
         of = ", ".join(f"`{kind}`" for kind, keys in kinds.items() if field.name in keys)
         if key in FIELDS:
-            rows.append((f"`{field.name}`", of, _type(*OWNERS[key]), f"`{key}`", f"As `{key}`."))
+            lines.append(f"- `{field.name}` (of {of}): as `{key}`.\n")
         elif of:
-            rows.append(
-                (
-                    f"`{field.name}`",
-                    of,
-                    _type(PolicySpec, field.name),
-                    _default(field),
-                    about[field.name],
-                )
-            )
+            text = " ".join(about[field.name].split())
+            kind = f"{_type(PolicySpec, field.name)}; default {_default(field)}"
+            lines.append(f"- `{field.name}` (of {of}; {kind}): {text}\n")
+    intro = inspect.cleandoc(str(teams.__doc__)).partition("\n")[2].strip()
     meanings = (inspect.getdoc(PolicySpec) or "").split("\n\n")[1]
-    return f"{meanings}\n\n{_table(('key', 'kinds', 'type', 'default', 'meaning'), rows)}"
+    return f"## Policies\n\n{intro}\n\n{meanings}\n\n{''.join(lines)}"
 
 
 def _spellings() -> str:
     old = {f"A.{key}": new for key, new in legacy.SECTION_KEYS.items()} | legacy.ROOT_KEYS
-    old |= {f"--{flag}": key for flag, key in FLAGS.items()}
+    old |= {f"--{flag}": key for flag, key in FLAGS.items()} | legacy.FLAT_KEYS
     keys = _table(("older", "here"), ((f"`{a}`", f"`{b}`") for a, b in old.items()))
     sections = ", ".join(f"`{name}`" for name in legacy.ALGORITHM_SECTIONS)
     values = [(f"`{key}={a}`", f"`{key}={b}`") for (key, a), b in legacy.VALUES.items()]
@@ -137,10 +174,10 @@ def _spellings() -> str:
         for a, b in legacy.ENVIRONMENTS.items()
     ]
     values.append(("the section `wandb`", "`output.trackers.wandb`"))
-    obsolete = ((f"`{key}`", advice) for key, advice in legacy.GONE.items())
+    gone = "".join(f"- `{key}`: {advice}.\n" for key, advice in legacy.GONE.items())
     return (
         f"`A` is one of {sections}.\n\n{keys}\n{_table(('older', 'here'), values)}\n"
-        f"These keys are refused, those of `algorithm` in `A` too:\n\n{_table(('older', 'instead'), obsolete)}"
+        f"These keys are refused, those of `algorithm` in `A` too:\n\n{gone}"
     )
 
 
@@ -171,19 +208,15 @@ def _type(owner: type[Any], name: str) -> str:
 def _default(field: Field[Any], key: str = "") -> str:
     if key in ARGUMENTS:
         return "its own"
-    value = field.default_factory() if field.default_factory is not MISSING else field.default
+    value = default_of(field)
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = (head, ("---",) * len(head), *rows)
-    return "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in lines)
-
-
-def _cell(text: str) -> str:
-    """Join the lines of a text; paragraphs stay apart."""
-    paragraphs = text.replace("|", "\\|").split("\n\n")
-    return "<br><br>".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in lines
+    )
 
 
 if __name__ == "__main__":

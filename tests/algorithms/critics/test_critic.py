@@ -262,7 +262,7 @@ def test_plans_whose_returns_need_no_critic_refuse_one(plan: str) -> None:
     "options", [{"critic_lambda": 0.5}, {"critic_gate": False}, {"critic_input": "prompts"}]
 )
 def test_options_of_a_critic_mean_nothing_without_one(options: dict[str, Any]) -> None:
-    message = f"{next(iter(options))}=.* means nothing without"
+    message = f"{next(iter(options))}=.* means nothing with critic=none"
     with pytest.raises(ValueError, match=message):
         learner(**options)
     with pytest.raises(ValueError, match=message):

@@ -129,7 +129,7 @@ def test_what_has_no_trunk_to_train_is_refused(base: Path) -> None:
         learner(team(base), features=HashedParts())
     with pytest.raises(ValueError, match=r"coma learns .* set critic_trunk=frozen, got lora"):
         learner(team(base), "coma", critic=None)
-    with pytest.raises(ValueError, match="critic_trunk=lora means nothing without a critic"):
+    with pytest.raises(ValueError, match="critic_trunk=lora means nothing with critic=none"):
         learner(team(base), critic="none")
     mixed = {"x": tiny_causal_lm("ab"), "y": team(base)["y"]}
     assert learner(mixed).critic is not None  # the one that stays as it is reads

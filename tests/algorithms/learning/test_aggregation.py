@@ -18,7 +18,8 @@ from llm_decpomdp.algorithms.learning.returns import (
 from llm_decpomdp.algorithms.maremax import MAREMAX
 from llm_decpomdp.algorithms.rollouts.joint import cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
-from llm_decpomdp.benchmarks.config.schema import AlgorithmConfig
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.training.trainer_options import check_credit
 from llm_decpomdp.policy import Completion
 
 VALUES = np.array([[11.0, -30.0, 0.0], [0.0, 7.0, 6.0]])
@@ -128,7 +129,9 @@ def test_a_second_advantage_compares_completions_for_equal_joint_prompts() -> No
 def test_options_that_need_each_other_are_refused_apart() -> None:
     with pytest.raises(ValueError, match="'quantile' and aggregation_quantile need each other"):
         LearnerOptions(joint_aggregation="quantile")
-    with pytest.raises(ValueError, match=r"need each other, got 'max' and 0\.5"):
+    with pytest.raises(
+        ValueError, match=r"aggregation_quantile=0\.5 means nothing with joint_aggregation=max"
+    ):
         LearnerOptions(joint_aggregation="max", aggregation_quantile=0.5)
     with pytest.raises(ValueError, match="'annealed' needs total_updates"):
         LearnerOptions(joint_aggregation="annealed")
@@ -137,13 +140,19 @@ def test_options_that_need_each_other_are_refused_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "remedy"),
+    ("options", "rollouts", "remedy"),
     [
-        ({"joint_aggregation": "max"}, "set joint_mode=cross, or joint_mode=common with num_par"),
-        ({"joint_aggregation": "max", "joint_mode": "common"}, "with num_partners of 2 or more"),
-        ({"step_advantage_weight": 1.0, "plan": "tree"}, "set plan=episodes, or drop it"),
+        (
+            {"joint_aggregation": "max"},
+            {},
+            "set joint_mode=cross, or joint_mode=common with num_par",
+        ),
+        ({"joint_aggregation": "max"}, {"joint_mode": "common"}, "with num_partners of 2 or more"),
+        ({"step_advantage_weight": 1.0}, {"plan": "tree"}, "set plan=episodes, or drop it"),
     ],
 )
-def test_credit_that_the_joint_samples_do_not_have_is_refused(options: Any, remedy: str) -> None:
+def test_credit_that_the_joint_samples_do_not_have_is_refused(
+    options: Any, rollouts: Any, remedy: str
+) -> None:
     with pytest.raises(ValueError, match=remedy):
-        AlgorithmConfig(**options)
+        check_credit(RolloutOptions(**rollouts), LearnerOptions(**options))

@@ -178,7 +178,7 @@ def test_a_team_without_a_trainable_policy_is_refused(policy: Any) -> None:
         ({"loss": "fixed_length"}, "needs fixed_length"),
         ({"lr_schedule": "cosine"}, "needs total_updates"),
         ({"truncated": "penalise"}, "need each other"),
-        ({"truncation_penalty": 0.1}, "need each other"),
+        ({"truncation_penalty": 0.1}, "truncation_penalty=0.1 means nothing with truncated=train"),
         ({"discount": 1.1}, "discount must be at most 1, got 1.1"),
         ({"clip_range": 1.0}, "clip_range must be below 1, got 1.0"),
         ({"updates_per_batch": 0}, "updates_per_batch must be at least 1"),

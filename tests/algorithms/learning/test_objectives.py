@@ -184,7 +184,7 @@ def test_the_divergence_in_the_reward_is_that_of_the_samples_and_is_clipped_with
         ({"objective": "grpo", "updates_per_batch": 2}, "unknown objective 'grpo'"),
         (
             {"objective": "cispo", "updates_per_batch": 2, "clip_range": 0.2},
-            "clip_range=0.2 means nothing with objective=cispo, which has no lower bound",
+            "clip_range=0.2 means nothing with objective=cispo: set objective to ppo or dapo or gspo",
         ),
         ({"overlong_tokens": 9}, "overlong_tokens=9 means nothing with truncated=train"),
     ],

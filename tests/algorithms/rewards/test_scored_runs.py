@@ -24,6 +24,7 @@ from llm_decpomdp.algorithms.rewards.scores import use_scores_as_rewards
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.rewards.reward_models import (
@@ -130,7 +131,7 @@ def test_a_judged_run_resumes_exactly_and_refills_by_scores(tmp_path: Path, judg
 def test_what_goes_by_the_reward_of_the_task_is_refused() -> None:
     for values in ({"handoff": "best"}, {"early_termination_threshold": 1.0}):
         with pytest.raises(ValueError, match="goes by the task's reward"):
-            RolloutOptions(reward_model="judge.pt", **values)  # type: ignore[arg-type]
+            TrainerOptions(reward_model="judge.pt", **values)  # type: ignore[arg-type]
 
 
 def test_the_best_samples_of_a_group_are_compared_with_its_worst(
@@ -191,5 +192,7 @@ def test_a_model_that_is_fitted_anew_resumes_exactly(
         assert again.resume() == updates
         again.run_updates()
         require_equal(again, straight)
-    with pytest.raises(ValueError, match="reward_model_every=2 means nothing without"):
-        RolloutOptions(reward_model_every=2)
+    with pytest.raises(
+        ValueError, match="reward_model_every=2 means nothing with reward_model=None"
+    ):
+        TrainerOptions(reward_model_every=2)

@@ -160,7 +160,9 @@ def test_bad_partners_are_refused_with_what_to_do_before_anything_is_sampled() -
         common(4, 2, 5, np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"from 1 to 2, .* got 3"):
         cost(RolloutOptions(joint_mode="common", num_partners=3), 2, 2, 1)
-    with pytest.raises(ValueError, match="means nothing with joint_mode=aligned: set joint_mode=c"):
+    with pytest.raises(
+        ValueError, match="means nothing with joint_mode=aligned: set joint_mode to c"
+    ):
         RolloutOptions(num_partners=2)
     with pytest.raises(ValueError, match="joint_mode=common means nothing with plan=episodes"):
         RolloutOptions(plan="episodes", joint_mode="common")

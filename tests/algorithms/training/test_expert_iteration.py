@@ -113,7 +113,7 @@ def test_options_of_passes_are_refused_with_other_sources() -> None:
     for values in ({"samples": 2}, {"rounds": 2}, {"min_reward": 0.0}):
         with pytest.raises(ValueError, match="which samples nothing: set source=passes"):
             WarmStartOptions(source="gold", **values)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="means nothing without a source"):
+        with pytest.raises(ValueError, match="means nothing with source=None"):
             WarmStartOptions(**values)  # type: ignore[arg-type]
 
 

@@ -195,7 +195,7 @@ def test_lines_of_a_file_are_texts_or_messages(tmp_path: Path) -> None:
 
 def test_options_without_a_source_are_refused() -> None:
     for values in ({"epochs": 2}, {"share": 0.5}, {"learning_rate": 1e-3}, {"batch_size": 1}):
-        with pytest.raises(ValueError, match="means nothing without a source"):
+        with pytest.raises(ValueError, match="means nothing with source=None"):
             WarmStartOptions(**values)
 
 

@@ -194,11 +194,11 @@ def test_a_policy_without_a_seed_may_be_a_partner(tmp_path: Path) -> None:
         ({"joint_mode": "crossed"}, "did you mean 'cross'"),
         (
             {"num_partners": 2},
-            "num_partners=2 means nothing with joint_mode=aligned: set joint_mode=common",
+            "num_partners=2 means nothing with joint_mode=aligned: set joint_mode to common",
         ),
         (
             {"handoff": "best", "plan": "tree"},
-            "handoff=best means nothing with plan=tree: set plan=chain",
+            "handoff=best means nothing with plan=tree: set plan to chain",
         ),
         ({"eval_every": -1}, "eval_every must be at least 0, got -1"),
         ({"keep_checkpoints": 0}, "keep_checkpoints"),

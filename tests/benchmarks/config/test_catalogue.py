@@ -160,4 +160,4 @@ def test_a_configuration_is_found_by_name_and_by_path(spelled: str) -> None:
 @pytest.mark.parametrize("name", [n for n in shipped() if ".2025-08" not in n])
 def test_trees_give_groups_that_stop_early_no_other_weight(name: str) -> None:
     algorithm = load_config(find_config(name)).algorithm
-    assert algorithm.plan == "chain" or algorithm.early_termination_weight == 1.0
+    assert algorithm.rollout.plan == "chain" or algorithm.early_termination_weight == 1.0

@@ -7,6 +7,7 @@ import pytest
 
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import NAMES
+from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import learner_options, load_config, start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
@@ -117,7 +118,7 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("model.compute_dtype=float16", "unknown model.compute_dtype 'float16'"),
         ("algorithm.name=grop", "did you mean 'grpo'"),
         ("algorithm.name=grpo", "grpo trains one agent, and the team has 2: .*num_agents=1"),
-        ("algorithm.num_generations=0", "algorithm.num_generations must be at least 1, got 0"),
+        ("algorithm.num_generations=0", "algorithm.group_size must be at least 1, got 0"),
         (
             "algorithm.num_generations=1",
             "magrpo compares completions .* must be at least 2, got 1: raise it, or use iac",
@@ -126,25 +127,28 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
             "algorithm.learning_rate=nan",
             "algorithm.learning_rate must be a finite number, got 'nan'",
         ),
-        ("algorithm.handoff=worst", "unknown algorithm.handoff 'worst'"),
-        ("algorithm.plan=trees", "unknown algorithm.plan 'trees'; did you mean 'tree'"),
+        ("algorithm.handoff=worst", "unknown algorithm.rollout.branch_selection 'worst'"),
+        ("algorithm.plan=trees", "unknown algorithm.rollout.mode 'trees'; did you mean 'tree'"),
         ("algorithm.joint_mode=cros", "joint_mode 'cros'; did you mean 'cross'"),
         (
             "algorithm.num_partners=2",
-            "num_partners=2 means nothing with joint_mode=aligned: .*=common",
+            "num_partners=2 means nothing with joint_mode=aligned: set joint_mode to common",
         ),
         ("algorithm.loss=mean", "unknown algorithm.loss 'mean'"),
         ("algorithm.lr_schedule=cosin", "did you mean 'cosine'"),
-        ("algorithm.truncated=drop", "unknown algorithm.truncated 'drop'"),
-        ("algorithm.truncation_penalty=1", "algorithm: truncated='penalise' and"),
-        ("algorithm.truncated=penalise", "algorithm: truncated='penalise' and"),
-        ("algorithm.updates_per_batch=0", "algorithm.updates_per_batch must be at least 1"),
-        ("algorithm.clip_range=0", "algorithm.clip_range must be above 0"),
-        ("algorithm.clip_range=1", "algorithm.clip_range must be below 1, got 1"),
-        ("algorithm.kl_coefficient=-1", "algorithm.kl_coefficient must be at least 0"),
+        ("algorithm.truncated=drop", "unknown algorithm.truncation.mode 'drop'"),
+        (
+            "algorithm.truncation_penalty=1",
+            "truncation: overlong_penalty=1.0 means nothing with mode=train",
+        ),
+        ("algorithm.truncated=penalise", "algorithm.truncation: truncated='penalise' and"),
+        ("algorithm.updates_per_batch=0", "algorithm.num_iterations must be at least 1"),
+        ("algorithm.clip_range=0", "algorithm.objective.clip_range must be above 0"),
+        ("algorithm.clip_range=1", "algorithm.objective.clip_range must be below 1, got 1"),
+        ("algorithm.kl_coefficient=-1", "algorithm.kl.coefficient must be at least 0"),
         (
             "algorithm.kl=k3",
-            "algorithm.kl=k3 is refused: as a reward k3 has the gradient of another",
+            "algorithm.kl.placement=k3 is refused: as a reward k3 has the gradient of another",
         ),
         ("algorithm.objective=gspo", "objective=gspo means nothing with updates_per_batch=1"),
         ("algorithm.warmup_updates=-1", "algorithm.warmup_updates must be at least 0"),
@@ -155,7 +159,7 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
             r"turn_gradient_weights\[0\] must be a number, got 'a'",
         ),
         ("algorithm.learning_rate=true", "algorithm.learning_rate must be a number, got True"),
-        ("algorithm.num_generations=4.5", "num_generations must be a whole number, got 4.5"),
+        ("algorithm.num_generations=4.5", "group_size must be a whole number, got 4.5"),
         ("seed=null", "seed must be a whole number, got None"),
         ("model.name=[a]", r"model.name must be text, got \['a'\]"),
         ("output.name=${model.nam}", "model.nam"),
@@ -199,7 +203,7 @@ def test_an_environment_that_is_named_wins_over_a_data_sets_name() -> None:
 
 def test_what_means_nothing_in_a_tree_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"handoff=best means nothing with plan=tree: .*plan=chain"
+        ConfigError, match=r"branch_selection=best means nothing with mode=tree: set mode to chain"
     ):
         load_config(None, ["algorithm.plan=tree", "algorithm.handoff=best"])
 
@@ -245,10 +249,15 @@ def test_what_contradicts_the_critic_of_an_algorithm_is_refused(others: str, mes
 
 
 def test_options_of_a_critic_need_one_and_actor_critics_take_single_completions() -> None:
-    with pytest.raises(ConfigError, match=r"critic_lambda=0\.5 means nothing without a critic"):
+    with pytest.raises(
+        ConfigError,
+        match=r"critic_lambda=0\.5 means nothing with critic=none: set critic to joint or own",
+    ):
         load_config(None, ["algorithm.critic_lambda=0.5"])
     single = ["algorithm.critic_lambda=0.5", "algorithm.num_generations=1"]
-    assert load_config(None, ["algorithm.name=maac", *single]).algorithm.critic is None
+    assert load_config(None, ["algorithm.name=maac", *single]).algorithm.critic == CriticOptions(
+        critic_lambda=0.5
+    )
 
 
 def test_the_fixed_length_is_that_of_the_longest_completion_that_is_trained() -> None:

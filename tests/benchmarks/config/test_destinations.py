@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict, fields
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
+from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import learner_options, load_config
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import Config, value_of
 from llm_decpomdp.benchmarks.runs.setup import trainer_options
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.options import pick
@@ -35,7 +35,7 @@ ENV: dict[str, Any] = {
     "env.discount": 0.5,
     "env.isolation": "require",
     "env.reward": "tests.support.packages:same",
-    "env.centralised": True,
+    "env.centralized": True,
     "external.mode": "expert_edits",
     "external.sandbox_slice": -2,
     "external.original_prompt": True,
@@ -78,6 +78,8 @@ RUN: dict[str, Any] = {
     "algorithm.truncated": "penalise",
     "algorithm.truncation_penalty": 0.5,
     "algorithm.overlong_tokens": 2,
+    "algorithm.correction": "truncate",
+    "algorithm.correction_cap": 3.0,
     "algorithm.refill": 1,
     "algorithm.curriculum": "pass_rate",
     "algorithm.turn_gradient_weights": [1.5, 0.5, 2.0],
@@ -137,7 +139,7 @@ def test_arguments_of_an_environment_arrive(monkeypatch: pytest.MonkeyPatch) -> 
     config = load_config(None, [*items(ENV), *more, "dataset.train_split=all[:9]"])
     env = config.make_train_env()
     for key, value in ENV.items():
-        assert attrgetter(key)(Config()) != value, f"{key} is tested with its default"
+        assert value_of(Config(), renamed(key)) != value, f"{key} is tested with its default"
         argument = OLD_ARGUMENTS.get(ARGUMENTS[key], ARGUMENTS[key])
         assert env.spec_kwargs[argument] == value, key
     assert env.spec_id == "mbpp-v0" and env.spec_kwargs["exclude_known_issues"]
@@ -160,7 +162,7 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     (policy, *_) = team.values()
     assert isinstance(policy, CausalLM)
     for key, value in MODEL.items():
-        assert attrgetter(key)(Config()) != value or key == "model.device", key
+        assert value_of(Config(), renamed(key)) != value or key == "model.device", key
     assert policy.sampling == pick(Sampling, config.model)
     assert policy.encoder.prompting == pick(Prompting, config.model)
     assert str(policy.compute_dtype) == "torch.bfloat16"

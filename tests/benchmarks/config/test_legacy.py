@@ -119,7 +119,7 @@ def test_a_key_without_a_meaning_here_is_refused_with_advice(gone: str) -> None:
         ({"learning_rate": 1}, "or 'algorithm.learning_rate'"),
         ({"env": {"temperature": 1}}, "did you mean 'model.temperature'"),
         ({"algorithm": {"lr": 1}}, "'algorithm.lr'; did you mean 'algorithm.learning_rate'"),
-        ({"algorithmus": {"handof": 1}}, "did you mean 'algorithm.handoff'"),
+        ({"algorithmus": {"handof": 1}}, "did you mean 'algorithm.rollout.branch_selection'"),
         ({"env": 3}, "'env' is a section: set env.id"),
         ({"magrpo": 3}, "unknown configuration key 'magrpo'"),
     ],
@@ -138,13 +138,15 @@ def test_older_joint_modes_are_translated_with_the_plan_that_they_are_of(
     found = canonical({"magrpo": {"joint_mode": old, "discount": 0.9}}, KEYS)
     assert found == {
         "algorithm.name": "magrpo",
-        "algorithm.plan": "tree",
-        "algorithm.joint_mode": new,
+        "algorithm.rollout.mode": "tree",
+        "algorithm.rollout.joint_mode": new,
         "env.discount": 0.9,
     }
     kept = {"algorithm": {"plan": "chain"}, "magrpo": {"joint_mode": old}}
-    assert canonical(kept, KEYS)["algorithm.plan"] == "chain"
-    assert canonical({"algorithm": {"joint_mode": old}}, KEYS) == {"algorithm.joint_mode": new}
+    assert canonical(kept, KEYS)["algorithm.rollout.mode"] == "chain"
+    assert canonical({"algorithm": {"joint_mode": old}}, KEYS) == {
+        "algorithm.rollout.joint_mode": new
+    }
 
 
 def test_all_unknown_keys_are_told_at_once_and_a_section_once() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.algorithms.learning.learner_options import KLOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.suites.suite import load_suite
@@ -62,7 +63,7 @@ dataset: {train_split: "test[1:30]"}
             "test[1:30]",
         )
         assert config.algorithm.learning_rate == 1e-5
-        assert config.algorithm.kl_coefficient == 0.5
+        assert config.algorithm.kl == KLOptions(kl_coefficient=0.5)
 
 
 @pytest.mark.parametrize(

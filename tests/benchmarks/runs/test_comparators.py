@@ -54,7 +54,7 @@ def test_a_run_compares_with_a_saved_team_and_goes_on_where_it_stopped(
     assert samples[1] == 2 * samples[0]
     assert call(*line, "output.name=whole") == 0
     config = yaml.safe_load((tmp_path / "whole" / "config.yaml").read_text())
-    assert config["algorithm"]["comparator"] == str(tmp_path / "first" / "final_model")
+    assert config["algorithm"]["preferences"]["opponent"] == str(tmp_path / "first" / "final_model")
     train_rows = [row for row in rows_of(tmp_path / "whole") if row["kind"] == "train"]
     assert all(row["comparator_tokens"] > 0 for row in train_rows)
     parts = ["output.name=parts", "output.checkpoint_every=1", "algorithm.max_updates=1"]

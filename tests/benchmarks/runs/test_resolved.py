@@ -76,7 +76,7 @@ WRONG = {
     "dataset.train_split=train[": "split must look like",
     "dataset.eval_split=tset": "tset",
     "team={nobody: a}": "nobody",
-    "algorithm.handoff=best algorithm.plan=tree": "means nothing with plan=tree",
+    "algorithm.handoff=best algorithm.plan=tree": "means nothing with mode=tree",
     "output.trackers={nothing: true}": "unknown tracker",
     "algorithm.truncated=penalise": "truncation_penalty",
 }

@@ -69,7 +69,7 @@ def test_files_and_models_that_do_not_fit_are_refused(
     override, pairs = [*quick, *HALVES], tmp_path / "train.jsonl"
     missing = f"algorithm.reward_model={tmp_path / 'none.pt'}"
     assert call("train", "--config", "demo", "--override", *override, missing) != 0
-    assert "algorithm.reward_model: there is no file" in error(capsys)
+    assert "algorithm.reward_model.path: there is no file" in error(capsys)
     write_pairs(pairs, ("player_0",))
     assert learn(pairs, tmp_path / "judge", override) != 0
     assert "is of the agents player_0, and the environment has player_0, player_1" in error(capsys)

@@ -223,7 +223,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (["sampler.exact=false"], "sampler.exact means nothing without a server"),
+        (["sampler.exact=false"], "inference: exact=False means nothing with engine=transformers"),
         (["sampler.engine=vllm"], "an environment of its own"),
         (
             ["sampler.engine=vllm", "sampler.python=/p", "sampler.urls=[http://x]"],
