@@ -21,15 +21,3 @@ class RewardModelOptions(Options):
     longer one is left out."""
     seed: int = option(0, ge=0)
     """Draws what is held out."""
-
-
-class RewardScoreOptions(Options):
-    """A reward model whose scores the learner sees instead of the task's reward."""
-
-    switch = "reward_model"
-    reward_model: str | None = option(None, key="path")
-    """File of a reward model, as `reward-model` writes it, whose scores the learner is given in place of the
-    task's reward; evaluations are on the task's. It must have been trained with the model of a policy here."""
-    reward_model_every: int = option(0, ge=0, key="update_interval", unless=("reward_model", None))
-    """Updates after which the reward model is fitted anew, to pairs of what the team has said, by the task's
-    reward; 0 keeps it as it is."""

@@ -28,12 +28,12 @@ from llm_decpomdp.algorithms.learning.learner_options import (
     UpdateOptions,
 )
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
-from llm_decpomdp.algorithms.rewards.options import RewardScoreOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
 from llm_decpomdp.algorithms.training.shard_options import ShardOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
+    RewardScoreOptions,
     StorageOptions,
     TrainerOptions,
     check_scores,
