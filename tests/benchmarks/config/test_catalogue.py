@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from llm_decpomdp.benchmarks.config.catalogue import FOLDER, description, find_config, shipped
-from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.load import load_config, read_config
 from tests.benchmarks.promises import require
 
 TREE = "env.num_turns=2 env.discount=0.9 algorithm.plan=tree algorithm.joint_mode=aligned"
@@ -161,3 +162,17 @@ def test_a_configuration_is_found_by_name_and_by_path(spelled: str) -> None:
 def test_trees_give_groups_that_stop_early_no_other_weight(name: str) -> None:
     algorithm = load_config(find_config(name)).algorithm
     assert algorithm.rollout.plan == "chain" or algorithm.early_termination_weight == 1.0
+
+
+FLAT = yaml.safe_load((Path(__file__).parent / "flat_configurations.yaml").read_text())
+
+
+def test_every_shipped_configuration_has_a_flat_spelling() -> None:
+    assert set(FLAT) == set(shipped())
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_a_flat_spelling_means_what_the_nested_one_does(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "flat.yaml"
+    path.write_text(yaml.safe_dump(FLAT[name]))
+    assert read_config(path) == read_config(find_config(name))
