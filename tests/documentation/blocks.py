@@ -53,9 +53,9 @@ NOT_RUN = {
     "llm-decpomdp play coophumaneval-v0 --agent main_0 --source bundled": "waits for a person",
     "llm-decpomdp play coophumaneval-v0 --policy my-model": SERVER,
     "llm-decpomdp serve": "needs OpenEnv, and runs until it is ended: `make openenv`",
-    "llm-decpomdp train --config demo --override sampler.engine=vllm": GPUS,
-    "llm-decpomdp train --config demo_tldr --override algorithm.prompts_per_update=8 "
-    "algorithm.starts_per_bundle=2 cluster.engine=ray": "needs Ray",
+    "llm-decpomdp train --config demo --override inference.engine=vllm": GPUS,
+    "llm-decpomdp train --config demo_tldr --override algorithm.train_batch_size=8 "
+    "algorithm.rollout.rollout_batch_size=2 cluster.engine=ray": "needs Ray",
     "llm-decpomdp train --config demo --override algorithm.reward_model": "needs the reward model's own model",
     "make": ENVIRONMENT,
     "pip install": ENVIRONMENT,
