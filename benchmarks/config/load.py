@@ -228,8 +228,11 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
     check_places(config, team.policies)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]
+        algorithm = algorithm.configure(**config.algorithm.options)
     except (KeyError, ImportError) as error:
         raise ConfigError(f"algorithm.name: {error.args[0]}") from None
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"algorithm.options: {error}") from None
     try:
         updates, rollouts = config.algorithm.update_options, config.algorithm.rollout
         algorithm.check(env.possible_agents, updates)

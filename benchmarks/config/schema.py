@@ -182,7 +182,7 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
     rollout: RolloutOptions = field(default_factory=RolloutOptions)
     reward_model: RewardScoreOptions | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of an algorithm of its own, such as `decay` of `rae`. They may also stand beside the keys above."""
+    """Options that only this algorithm has, as in `{decay: 0.9}` for `rae`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -150,7 +150,11 @@ def _advantages(
     By the scores of a reward model if there is one. None without a configuration, nor with a critic or running
     baselines, which are no part of an episode, nor where pairs are learned.
     """
-    algorithm = None if config is None else ALGORITHMS[config.algorithm.name]
+    algorithm = (
+        None
+        if config is None
+        else ALGORITHMS[config.algorithm.name].configure(**config.algorithm.options)
+    )
     if (
         config is None
         or algorithm is None

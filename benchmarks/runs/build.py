@@ -90,7 +90,8 @@ def make_training(
         )
     try:
         phase = None if demonstrations is None else _sft_phase(run, team, demonstrations)
-        learner = ALGORITHMS[algorithm.name].make_learner(team, run.learner, run.config.seed)
+        declared = ALGORITHMS[algorithm.name].configure(**algorithm.options)
+        learner = declared.make_learner(team, run.learner, run.config.seed)
         rollout_worker = make_rollout_worker(run, team)
         workers = WeightSync(
             rollout_worker or LocalRolloutWorker(WorkerState(run.train_env, run.eval_env, team)),

@@ -269,3 +269,12 @@ def test_the_fixed_length_is_that_of_the_longest_completion_that_is_trained() ->
     assert learner_options(config, 1, specs(config)).fixed_length == 60
     frozen = load_config(None, [*team, "policies.a.trainable=false"])
     assert learner_options(frozen, 1, specs(frozen)).fixed_length == 40
+
+
+def test_options_of_one_algorithm_are_checked_by_its_class() -> None:
+    config = load_config(None, ["algorithm.name=rae", "algorithm.options={decay: 0.9}"])
+    assert config.algorithm.options == {"decay": 0.9}
+    with pytest.raises(ConfigError, match=r"algorithm\.options: decay must be below 1, got 2"):
+        load_config(None, ["algorithm.name=rae", "algorithm.options.decay=2"])
+    with pytest.raises(ConfigError, match=r"algorithm\.options: magrpo has no options of its own"):
+        load_config(None, ["algorithm.options.decay=0.9"])
