@@ -9,6 +9,8 @@ import ast
 import sys
 from collections.abc import Iterator
 
+import pytest
+
 from tests.support.processes import ROOT
 
 SOURCE = ("llm_decpomdp", "envs", "agents", "algorithms", "integrations", "benchmarks")
@@ -30,7 +32,12 @@ PARTICIPLES = set(
 )
 """Without the terms of the field: a test has `passed`, a task is `solved`, an episode `truncated`."""
 
+PREPOSITIONS = set("as among at behind beside by for from in of on to under with without".split())
+VERBS = set("embed exceed feed need reset seed shed speed spread".split())
+"""Verbs that end as participles do."""
+
 MAX_RELATIVE = 0.03
+MAX_ODD_FUNCTIONS = 0.02
 MAX_NAMES = 0.01
 
 
@@ -89,6 +96,44 @@ def test_names_are_nouns():
     names = [name for top in SOURCE for _, tree in modules(top) for _, name in stored_names(tree)]
     others = [name for name in names if name in PRONOUNS | PARTICIPLES]
     assert len(others) < MAX_NAMES * len(names), f"{len(others)} of {len(names)}"
+
+
+def is_odd(name: str) -> bool:
+    """Whether the name of a function is a participle, or begins or ends with a preposition."""
+    words = name.strip("_").split("_")
+    if len(words) > 1 and words[-1] in PREPOSITIONS - {"as", "under"}:
+        return True
+    if words[0] in PREPOSITIONS - {"for", "from", "on", "to"}:
+        return True
+    is_participle = words[0].endswith("ed") and words[0] not in VERBS
+    return len(words) == 1 and (is_participle or words[0] in {"told", "drawn", "shown", "kept"})
+
+
+def test_functions_have_the_names_of_the_field() -> None:
+    names = [
+        node.name
+        for top in SOURCE
+        for _, tree in modules(top)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    odd = [name for name in names if is_odd(name)]
+    assert len(odd) < MAX_ODD_FUNCTIONS * len(names), odd
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    places: dict[str, set[str]] = {}
+    for top in SOURCE:
+        for path, tree in modules(top):
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, set()).add(path)
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+@pytest.mark.parametrize("name", ["costs_of", "_told", "_with_hidden", "merged", "by_key"])
+def test_an_odd_name_is_found(name: str) -> None:
+    assert is_odd(name) and not is_odd("seed") and not is_odd("from_text")
 
 
 def test_a_relative_clause_and_a_pronoun_are_found():
