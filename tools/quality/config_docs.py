@@ -140,7 +140,7 @@ def _section(name: str) -> str:
 def _keys(keys: Iterable[str]) -> str:
     """Return a list of keys: a list, as meanings of several sentences are too long for a table."""
     lines = (
-        f"- `{key}` ({_type(*OWNERS[key])}; default {_default(FIELDS[key], key)}): {_meaning(key)}\n"
+        f"* `{key}` ({_type(*OWNERS[key])}; default {_default(FIELDS[key], key)}). {_meaning(key)}\n"
         for key in keys
     )
     return "".join(lines)
@@ -153,11 +153,11 @@ def _policies() -> str:
         key = f"model.{field.name}"
         of = ", ".join(f"`{kind}`" for kind, keys in kinds.items() if field.name in keys)
         if key in FIELDS:
-            lines.append(f"- `{field.name}` (of {of}): as `{key}`.\n")
+            lines.append(f"* `{field.name}` (of {of}). See `{key}`.\n")
         elif of:
             text = " ".join(about[field.name].split())
             kind = f"{_type(PolicySpec, field.name)}; default {_default(field)}"
-            lines.append(f"- `{field.name}` (of {of}; {kind}): {text}\n")
+            lines.append(f"* `{field.name}` (of {of}; {kind}). {text}\n")
     intro = inspect.cleandoc(str(teams.__doc__)).partition("\n")[2].strip()
     meanings = (inspect.getdoc(PolicySpec) or "").split("\n\n")[1]
     return f"## Policies\n\n{intro}\n\n{meanings}\n\n{''.join(lines)}"
@@ -174,7 +174,7 @@ def _spellings() -> str:
         for a, b in legacy.ENVIRONMENTS.items()
     ]
     values.append(("the section `wandb`", "`output.trackers.wandb`"))
-    gone = "".join(f"- `{key}`: {advice}.\n" for key, advice in legacy.GONE.items())
+    gone = "".join(f"* `{key}`: {advice}.\n" for key, advice in legacy.GONE.items())
     return (
         f"`A` is one of {sections}.\n\n{keys}\n{_table(('older', 'here'), values)}\n"
         f"These keys are refused, those of `algorithm` in `A` too:\n\n{gone}"
