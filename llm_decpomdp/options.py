@@ -172,6 +172,9 @@ def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, str):
         for section in sections_of(cls, name):
             return {section.switch: value} if section.switch else value
+    if info.context != FROM_TEXT and list[str] in [*_alternatives(annotation_of(cls, name))]:
+        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+            raise PydanticCustomError("type", "wrong type")  # pydantic would make "3" of 3
     kinds = {bool, int, float, str} & {*_alternatives(annotation_of(cls, name))}
     if not kinds or value is None:
         return value

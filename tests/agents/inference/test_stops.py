@@ -154,7 +154,7 @@ def test_a_text_that_the_policy_cannot_write_is_no_completion(make_policy: Make)
 
 @pytest.mark.parametrize("stop", [[""], [3]])
 def test_stop_strings_are_texts(stop: list[Any]) -> None:
-    with pytest.raises(ValueError, match="texts that are not empty"):
+    with pytest.raises(ValueError, match="must be a list of texts"):
         Sampling(stop=stop)
 
 
