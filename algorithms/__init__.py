@@ -20,11 +20,24 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.losses import LossOutputs as LossOutputs
     from llm_decpomdp.algorithms.learning.returns import BASELINES as BASELINES
     from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner as PreferenceLearner
+    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+        LocalRolloutWorker as LocalRolloutWorker,
+    )
+    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync as WeightSync
+    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState as WorkerState
     from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts as collect_rollouts
     from llm_decpomdp.algorithms.rollouts.environment import TextEnv as TextEnv
     from llm_decpomdp.algorithms.rollouts.rollout import Group as Group
     from llm_decpomdp.algorithms.rollouts.rollout import Rollout as Rollout
     from llm_decpomdp.algorithms.rollouts.rollout import Start as Start
+    from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions as RolloutOptions
+    from llm_decpomdp.algorithms.training.callbacks import PeriodicEvaluation as PeriodicEvaluation
+    from llm_decpomdp.algorithms.training.callbacks import TrainerCallback as TrainerCallback
+    from llm_decpomdp.algorithms.training.checkpoint_manager import (
+        CheckpointManager as CheckpointManager,
+    )
+    from llm_decpomdp.algorithms.training.rollout_source import SampledSource as SampledSource
+    from llm_decpomdp.algorithms.training.run_log import RunLog as RunLog
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
     from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions as TrainerOptions
     from llm_decpomdp.utils.storage import RunFolder as RunFolder
@@ -41,6 +54,16 @@ else:
             "llm_decpomdp.algorithms.rollouts.environment": ["TextEnv"],
             "llm_decpomdp.algorithms.rollouts.collection": ["collect_rollouts"],
             "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start"],
+            "llm_decpomdp.algorithms.rollout_workers.rollout_worker": [
+                "LocalRolloutWorker",
+                "WeightSync",
+                "WorkerState",
+            ],
+            "llm_decpomdp.algorithms.rollouts.rollout_options": ["RolloutOptions"],
+            "llm_decpomdp.algorithms.training.callbacks": ["PeriodicEvaluation", "TrainerCallback"],
+            "llm_decpomdp.algorithms.training.checkpoint_manager": ["CheckpointManager"],
+            "llm_decpomdp.algorithms.training.rollout_source": ["SampledSource"],
+            "llm_decpomdp.algorithms.training.run_log": ["RunLog"],
             "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
             "llm_decpomdp.algorithms.training.trainer_options": ["TrainerOptions"],
             "llm_decpomdp.utils.storage": ["RunFolder"],
