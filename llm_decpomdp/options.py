@@ -278,7 +278,7 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
         return f"{key} must be a finite number, got {value!r}"
     for bound, words in BOUNDS.items():
         if bound in context:
-            return f"{key} must be {words} {context[bound]:g}, got {value!r}"
+            return f"{key} must be {words} {context[bound]:.12g}, got {value!r}"
     item = ITEMS.get(kind.partition("_")[0]) if key.endswith("]") else None
     return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"
 

@@ -301,6 +301,8 @@ def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
         elsewhere = [candidate for candidate in elsewhere if candidate.count(".") == depth]
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
     near = get_close_matches(key, [*keys, *FLAT_KEYS], n=1, cutoff=0.8)
+    if near and siblings:  # a long section makes all of its keys alike: compare the last parts too
+        near = [k for k in near if get_close_matches(name, [k.rpartition(".")[2]], cutoff=0.6)]
     if near and near[0] in FLAT_KEYS:
         return f"unknown configuration key {spelled!r}; did you mean {FLAT_KEYS[near[0]]!r}?"
     prefix = f"{spelled}: " if spelled != key else ""

@@ -21,29 +21,29 @@ _NAMES = {
     "model.lora": "lora_config peft_config use_peft lora_r lora_rank lora_alpha",
     "model.device": "device_map",
     "algorithm.name": "adv_estimator advantage_estimator algo",
-    "algorithm.num_generations": "group_size n num_samples n_samples n_samples_per_prompt num_return_sequences "
+    "algorithm.group_size": "n num_samples n_samples n_samples_per_prompt num_return_sequences "
     "samples_per_prompt num_rollouts rollouts_per_example",
     "algorithm.learning_rate": "lr actor_lr policy_lr actor_learning_rate step_size",
-    "algorithm.critic_learning_rate": "critic_lr vf_lr value_lr",
+    "algorithm.critic.learning_rate": "critic_lr vf_lr value_lr",
     "algorithm.num_train_epochs": "epochs num_epochs total_epochs n_epochs max_epochs",
     "algorithm.max_updates": "max_steps total_steps total_training_steps num_updates total_updates "
     "training_iteration",
-    "algorithm.updates_per_batch": "ppo_epochs num_ppo_epochs num_sgd_iter num_iterations",
-    "algorithm.prompts_per_update": "batch_size train_batch_size rollout_batch_size per_device_train_batch_size "
+    "algorithm.num_iterations": "ppo_epochs num_ppo_epochs num_sgd_iter",
+    "algorithm.train_batch_size": "batch_size rollout_batch_size per_device_train_batch_size "
     "train_batch_size_per_learner num_prompts prompts_per_batch micro_batch_size mini_batch_size minibatch_size "
     "ppo_mini_batch_size micro_train_batch_size sgd_minibatch_size gradient_accumulation_steps",
-    "algorithm.kl_coefficient": "kl_coef kl_coeff init_kl_coef kl_loss_coef kl_beta kl_penalty_coef beta",
-    "algorithm.clip_range": "eps epsilon clip_eps eps_clip cliprange clip_ratio clip_param clip_epsilon "
+    "algorithm.kl.coefficient": "kl_coef kl_coeff init_kl_coef kl_loss_coef kl_beta kl_penalty_coef beta",
+    "algorithm.objective.clip_range": "eps epsilon clip_eps eps_clip cliprange clip_ratio clip_param clip_epsilon "
     "epsilon_low clip_ratio_low",
-    "algorithm.clip_range_high": "epsilon_high clip_eps_high clip_ratio_high eps_clip_high",
-    "algorithm.critic_lambda": "lam lambda lambda_ gae_lambda lambd",
+    "algorithm.objective.clip_range_high": "epsilon_high clip_eps_high clip_ratio_high eps_clip_high",
+    "algorithm.critic.td_lambda": "lam lambda lambda_ gae_lambda lambd",
     "algorithm.max_grad_norm": "grad_clip clip_grad clip_grad_norm grad_clip_norm max_norm",
     "algorithm.lr_schedule": "lr_scheduler lr_scheduler_type scheduler",
     "algorithm.warmup_updates": "warmup_steps lr_warmup_steps num_warmup_steps warmup_ratio",
     "algorithm.loss": "loss_type loss_agg_mode",
     "algorithm.normalize_advantages": "scale_rewards norm_adv_by_std_in_grpo whiten_advantages",
-    "algorithm.truncated": "mask_truncated_completions overlong_filter",
-    "sampler.engine": "use_vllm rollout_engine vllm_mode",
+    "algorithm.truncation.mode": "mask_truncated_completions overlong_filter",
+    "inference.engine": "use_vllm rollout_engine vllm_mode",
     "cluster.rollout_workers": "num_workers num_env_runners num_rollout_workers",
     "evaluation.every": "eval_steps eval_freq eval_every evaluation_interval test_freq",
     "output.checkpoint_every": "save_steps save_freq save_interval checkpoint_freq",
