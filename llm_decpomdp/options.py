@@ -283,6 +283,11 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
     return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"
 
 
+def _plain(value: Any) -> Any:
+    """Return a value as users write it: 1 for 1.0."""
+    return f"{value:.12g}" if isinstance(value, float) else value
+
+
 def _without_effect(owner: type[Any], context: Mapping[str, Any], is_nested: bool) -> str:
     """Describe an option that has no effect with the value of another one."""
     name, other = context["name"], context["other"]
@@ -292,8 +297,8 @@ def _without_effect(owner: type[Any], context: Mapping[str, Any], is_nested: boo
     choices = [c for c in options[other].metadata.get("choices", ()) if c not in excluded]
     remedy = f"set {words[other]}" + (f" to {' or '.join(choices)}" if choices else "")
     return (
-        f"{words[name]}={context['value']} means nothing with {words[other]}={context['without']}: {remedy}, or "
-        "drop it"
+        f"{words[name]}={_plain(context['value'])} means nothing with {words[other]}={context['without']}: {remedy}, "
+        "or drop it"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.algorithms.rollout_workers import ray_workers as ray_crew
+from llm_decpomdp.algorithms.rollout_workers import ray_workers
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions, RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.ray_workers import (
     AUTH_MODE,
@@ -142,10 +142,12 @@ def test_an_old_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_options_of_ray_are_refused_where_they_mean_nothing() -> None:
     with pytest.raises(ValueError, match="engine=ray plays in rollout workers"):
         ClusterOptions(engine="ray")
-    with pytest.raises(ValueError, match="worker_gpus=1 is of engine=ray"):
+    with pytest.raises(
+        ValueError, match="worker_gpus=1 means nothing with engine=local: set engine to ray"
+    ):
         ClusterOptions(rollout_workers=1, worker_gpus=1)
 
 
 def test_actors_get_the_variables_that_decide_what_is_read_and_no_keys() -> None:
-    assert "LLM_DECPOMDP_DATA" in ray_crew.SHARED_VARIABLES
-    assert not {"RAY_AUTH_TOKEN", "HF_TOKEN", "HF_HUB_TOKEN"} & {*ray_crew.SHARED_VARIABLES}
+    assert "LLM_DECPOMDP_DATA" in ray_workers.SHARED_VARIABLES
+    assert not {"RAY_AUTH_TOKEN", "HF_TOKEN", "HF_HUB_TOKEN"} & {*ray_workers.SHARED_VARIABLES}

@@ -139,7 +139,7 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
         ("algorithm.truncated=drop", "unknown algorithm.truncation.mode 'drop'"),
         (
             "algorithm.truncation_penalty=1",
-            "truncation: overlong_penalty=1.0 means nothing with mode=train",
+            "truncation: overlong_penalty=1 means nothing with mode=train",
         ),
         ("algorithm.truncated=penalise", "algorithm.truncation: truncated='penalise' and"),
         ("algorithm.updates_per_batch=0", "algorithm.num_iterations must be at least 1"),
