@@ -297,8 +297,8 @@ def _without_effect(owner: type[Any], context: Mapping[str, Any], is_nested: boo
     choices = [c for c in options[other].metadata.get("choices", ()) if c not in excluded]
     remedy = f"set {words[other]}" + (f" to {' or '.join(choices)}" if choices else "")
     return (
-        f"{words[name]}={_plain(context['value'])} means nothing with {words[other]}={context['without']}: {remedy}, "
-        "or drop it"
+        f"{words[name]}={_plain(context['value'])} means nothing with "
+        f"{words[other]}={context['without']}: {remedy}, or drop it"
     )
 
 
