@@ -54,10 +54,10 @@ types: $(VENV)/test-installed  ## mypy --strict, as in CI
 	$(BIN)/mypy -p llm_decpomdp -p tools -p studies
 
 docs: $(VENV)/docs-installed  ## the documentation site, strictly, into build/site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 docs-serve: $(VENV)/docs-installed  ## the site, while pages are edited
-	$(BIN)/mkdocs serve
+	$(BIN)/python -m mkdocs serve
 
 # `make release-check PYTHON=python3.12` tries another Python, without learners.
 release-check: build/release/installed  ## build what would be uploaded, check it, and use it in a fresh environment
