@@ -99,7 +99,7 @@ def test_a_stored_rollout_is_read_as_it_was(options: RolloutOptions) -> None:
 
 def test_what_episodes_cannot_do_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"early_termination_threshold=1\.0 means nothing with plan=episodes"
+        ValueError, match=r"early_termination_threshold=1 means nothing with plan=episodes"
     ):
         RolloutOptions(plan="episodes", early_termination_threshold=1.0)
     with pytest.raises(ValueError, match="handoff=best means nothing with plan=episodes"):
