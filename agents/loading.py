@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.local_models import model_source, saved_adapter
+from llm_decpomdp.agents.models.local_models import (
+    OFFLINE_MODEL,
+    ModelError,
+    model_source,
+    saved_adapter,
+)
 from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
@@ -17,24 +23,12 @@ from llm_decpomdp.options import pick
 from llm_decpomdp.plugins import find
 from llm_decpomdp.policy import Policy, Seedable, TrainablePolicy
 from llm_decpomdp.seeding import stream
+from llm_decpomdp.utils.extras import MODEL_PACKAGES, install_command
+from llm_decpomdp.utils.hub import hub_address, hub_answers
 from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.causal_lm import CausalLM
-
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, ModelError
-from llm_decpomdp.utils.extras import MODEL_PACKAGES, install_command
-from llm_decpomdp.utils.hub import hub_address, hub_answers
-
-if TYPE_CHECKING:
-    from llm_decpomdp.agents.inference.options import Sampling
-    from llm_decpomdp.agents.models.causal_lm import CausalLM
-    from llm_decpomdp.agents.models.prompting import Prompting
 
 POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
 """Names of policies are those of adapters and folders too."""

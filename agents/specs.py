@@ -67,7 +67,7 @@ class PolicySpec(ModelOptions, PolicyKind):
     trainable: bool = True
     """Let learners change the weights; otherwise the policy is a frozen partner."""
     sample_on: list[int] | None = None
-    """GPUs of its server (`sampler.engine=vllm`), the same for all policies of one server, or the one of each
+    """GPUs of its server (`inference.engine=vllm`), the same for all policies of one server, or the one of each
     rollout worker; it learns on `device`. Counted among those that are visible, from 0; null leaves a server the
     first ones, and a worker `device`."""
     base_url: str | None = option_of(Endpoint, "base_url")

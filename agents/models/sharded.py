@@ -209,8 +209,8 @@ def shard_team(team: Team, shards: int) -> None:
         return
     if shards != processes:
         raise ValueError(
-            f"learner.shards={shards} needs {shards} processes, and the run has {processes}: start it by "
-            f"torchrun --nproc-per-node {shards}, or set learner.shards to 1 or to the number of processes"
+            f"learner.fsdp_size={shards} needs {shards} processes, and the run has {processes}: start it by "
+            f"torchrun --nproc-per-node {shards}, or set learner.fsdp_size to 1 or to the number of processes"
         )
     engines: dict[int, ShardedEngine] = {}
     learning = [policy for policy in _models(team) if _learns(policy)]
@@ -259,7 +259,7 @@ def require_shardable(model: Any) -> list[GradientCheckpointingLayer]:
     Raises:
         ValueError: If it is quantised, has experts or is spread over devices, or its layers are not found.
     """
-    config, remedy = model.config.get_text_config(), "set learner.shards=1"
+    config, remedy = model.config.get_text_config(), "set learner.fsdp_size=1"
     if getattr(model, "is_quantized", False) or hasattr(config, "quantization_config"):
         raise ValueError(f"a quantised model cannot be cut into shards: {remedy}")
     for name in EXPERTS:

@@ -73,9 +73,9 @@ class SamplerOptions(Options):
         python = self.python or os.environ.get(PYTHON_VARIABLE)
         if not python:
             raise ValueError(
-                "vLLM needs an environment of its own (docs/cluster.md says how to make one): set sampler.python, "
-                f"or the environment variable {PYTHON_VARIABLE}, to the path of its Python, or sampler.urls to "
-                "servers that run"
+                "vLLM needs an environment of its own (docs/cluster.md says how to make one): set "
+                f"inference.python, or the environment variable {PYTHON_VARIABLE}, to the path of its Python, "
+                "or inference.urls to running servers"
             )
         return python
 

@@ -285,7 +285,7 @@ class RemoteSampler:
             raise SamplerError(
                 f"the server's log-probabilities differ from the learner's by {mismatch:.3g} nats a token, more "
                 f"than {limit:g}, in {of_one} by {self._names()[prompt.adapter]}: the server has other weights, "
-                "another model, or another number format than compute_dtype; sampler.max_mismatch sets the limit"
+                "another model, or another number format than compute_dtype; inference.max_mismatch sets the limit"
             )
 
 

@@ -180,8 +180,8 @@ class StartedServer:
                 words = self.last_words()
                 self.stop()
                 raise SamplerError(
-                    f"a server that samples is not ready after {self.timeout:g} s (raise sampler.start_timeout if "
-                    f"it loads a large model); the end of its log:\n{words}"
+                    f"a server that samples is not ready after {self.timeout:g} s (raise "
+                    f"inference.start_timeout if it loads a large model); the end of its log:\n{words}"
                 )
             time.sleep(PAUSE)
         return url

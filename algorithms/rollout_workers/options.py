@@ -34,8 +34,8 @@ class ClusterOptions(Options):
     """GPUs of a node that Ray keeps for each rollout worker; its policies see these alone."""
     rollout_workers: int = option(0, ge=0)
     """Processes that play batches at the same time, each with environment, sandbox and a copy of the team on the
-    same devices, but for what servers sample (`sampler.engine`); 0 plays all in the process that learns. Needs
-    `algorithm.starts_per_bundle`. With several processes of a launcher each has so many of its own."""
+    same devices, but for what servers sample (`inference.engine`); 0 plays all in the process that learns. Needs
+    `algorithm.rollout.rollout_batch_size`. With several processes of a launcher each has so many of its own."""
     max_redo: int = option(3, ge=0, key="max_retries")
     """Most times that a batch is played again because the worker that played it has died; then the run ends."""
 

@@ -39,6 +39,6 @@ def check_sharded(
     for what, is_set in wrong.items():
         if is_set:
             raise ValueError(
-                f"{what} does not work with learner.shards: all processes make the passes of a model in shards "
-                "together, and there each makes as many as it has texts. Drop it, or set learner.shards=1"
+                f"{what} does not work with learner.fsdp_size: all processes make the passes of a model in shards "
+                "together, and there each makes as many as it has texts. Drop it, or set learner.fsdp_size=1"
             )

@@ -68,8 +68,8 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
     count, kind = read_devices(gpus)
     if config.learner.shards > 1:
         raise ConfigError(
-            f"plan covers runs that hold whole models, and learner.shards={config.learner.shards} cuts them: give "
-            "--override learner.shards=1 for the memory of whole models"
+            f"plan covers runs that hold whole models, and learner.fsdp_size={config.learner.shards} cuts them: "
+            "give --override learner.fsdp_size=1 for the memory of whole models"
         )
     assumed = {**ASSUMED, "memory": device_memory(kind), **numbers}
     dtype, usable = compute_dtype(kind), assumed["memory"] * assumed["usable_memory"]
@@ -99,7 +99,7 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
         if less <= usable:
             lines.append(f"  --override {text} needs {less:.1f} GB of a device")
     if len(lines) == 1:
-        lines.append("  take a smaller model, or cut weights with learner.shards (not covered)")
+        lines.append("  take a smaller model, or cut weights with learner.fsdp_size (not covered)")
     raise ConfigError("\n".join(lines))
 
 

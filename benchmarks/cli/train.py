@@ -101,7 +101,7 @@ def train_(
         typer.Option(
             metavar="FILE",
             help="Learn from stored pairs, as export --pairs --to jsonl writes them, with madpo; the key "
-            "algorithm.pairs_source.",
+            "algorithm.preferences.source.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -131,7 +131,7 @@ def train_(
     if warm_start is not None:
         flags["warm_start.source"] = warm_start
     if pairs is not None:
-        flags |= {"algorithm.pairs_source": str(pairs), "algorithm.name": "madpo"}
+        flags |= {"algorithm.preferences.source": str(pairs), "algorithm.name": "madpo"}
     if output is not None:
         flags |= {"output.base_dir": str(output.parent), "output.name": output.name}
     if from_ is not None:

@@ -2,7 +2,7 @@
 
 A policy learns on its `device`. Where it is sampled is said by `policies.<name>.sample_on`:
 
-- `sampler.engine=vllm`: the GPUs of this machine that its server gets, each a part of the model, whoever asks it.
+- `inference.engine=vllm`: the GPUs of the server on this machine. Each holds a part of the model.
 - `cluster.rollout_workers`: the GPU of each worker, of this machine or, with Ray, of those kept for the worker.
 - otherwise nothing: the process that learns samples on `device`.
 """
@@ -48,12 +48,12 @@ def check_places(config: Config, policies: Mapping[str, PolicySpec]) -> None:
         key = _key(name, spec)
         if config.sampler.urls:
             raise ConfigError(
-                f"{key} is for a server that the run starts, and sampler.urls names ones that run: drop either"
+                f"{key} is for a server that the run starts, and inference.urls names ones that run: drop either"
             )
         if not config.sampler.served and not config.cluster.rollout_workers:
             raise ConfigError(
                 f"{key} means nothing where the process that learns samples: set policies.{name}.device to "
-                f"cuda:{spec.sample_on[0]}, or sampler.engine=vllm, or cluster.rollout_workers"
+                f"cuda:{spec.sample_on[0]}, or inference.engine=vllm, or cluster.rollout_workers"
             )
         if config.cluster.rollout_workers and not config.sampler.served:
             _check_worker(config, key, spec.sample_on)
@@ -96,7 +96,7 @@ def _check_servers(config: Config, policies: Mapping[str, PolicySpec]) -> None:
         number = parts(config.sampler.flags)
         if number not in (None, len(gpus)):
             raise ConfigError(
-                f"{_key(group[0], policies[group[0]])} names {len(gpus)} GPUs, and sampler.flags spread each "
+                f"{_key(group[0], policies[group[0]])} names {len(gpus)} GPUs, and inference.flags spread each "
                 f"server over {number} ({', '.join(PARTS)}): make both equal, or drop these flags"
             )
 
@@ -138,7 +138,7 @@ def _add_up(config: Config, policies: Mapping[str, PolicySpec], gpu: int) -> Non
     if len(servers) * share > 1 + 1e-9:
         raise ConfigError(
             f"GPU {gpu} is promised to {len(servers)} servers (of {'; '.join(servers)}), which take {share:g} of "
-            f"its memory each: give them others (policies.<name>.sample_on), or set sampler.flags.{SHARE} to at "
+            f"its memory each: give them others (policies.<name>.sample_on), or set inference.flags.{SHARE} to at "
             f"most {math.floor(100 / len(servers)) / 100:g}"
         )
     holders = [name for name, spec in policies.items() if _home(spec) == gpu]
@@ -146,7 +146,7 @@ def _add_up(config: Config, policies: Mapping[str, PolicySpec], gpu: int) -> Non
         raise ConfigError(
             f"GPU {gpu} is promised to a server (of {'; '.join(servers)}), which takes {share:g} of its memory, "
             f"and holds {', '.join(holders)} as well (policies.<name>.device): place them apart, or say what the "
-            f"server may take, as in sampler.flags.{SHARE}=0.4"
+            f"server may take, as in inference.flags.{SHARE}=0.4"
         )
 
 
@@ -185,7 +185,9 @@ def parts(flags: Mapping[str, Any]) -> int | None:
     sizes = {name: value for name, value in flags.items() if name.replace("-", "_") in PARTS}
     for name, value in sizes.items():
         if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"sampler.flags.{name} must be a whole number above 0, got {value!r}")
+            raise ConfigError(
+                f"inference.flags.{name} must be a whole number above 0, got {value!r}"
+            )
     return math.prod(sizes.values()) if sizes else None
 
 

@@ -7,41 +7,34 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from llm_decpomdp.agents.remote.options import SamplerOptions, check_untruncated
+from llm_decpomdp.agents.remote.options import check_untruncated
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.training.sft_data import PASSES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.gpu_placement import served
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.options import names
 
 
 def check_sampler(config: Config, policies: Mapping[str, PolicySpec]) -> None:
-    """Check the section `sampler` against the others.
+    """Check the section `inference` against the others.
 
     Raises:
         ConfigError: If a key means nothing, is missing, or does not go with sampling at servers.
     """
     sampler = config.sampler
     if not sampler.served:
-        defaults = SamplerOptions()
-        for name in names(SamplerOptions):
-            if name != "engine" and getattr(sampler, name) != getattr(defaults, name):
-                raise ConfigError(
-                    f"sampler.{name} means nothing without a server: set sampler.engine=vllm, or drop it"
-                )
         return
     for key in ("python", "flags") if sampler.urls else ():
         if getattr(sampler, key):
             raise ConfigError(
-                f"sampler.{key} is for a server that the run starts, and sampler.urls names ones that run: drop "
-                "either"
+                f"inference.{key} is for a server that the run starts, and inference.urls names running "
+                "servers: drop either"
             )
     _check_workers(config)
     if config.warm_start.source == PASSES:
         raise ConfigError(
             "warm_start.source=passes samples in the process that learns: warm up in a run without "
-            "sampler.engine=vllm, and begin this one with --from"
+            "inference.engine=vllm, and begin this one with --from"
         )
     try:
         if not sampler.urls:
@@ -64,7 +57,7 @@ def check_interpreter(config: Config) -> None:
     if shutil.which(python) is None:
         problem = "cannot be executed" if Path(python).exists() else "does not exist"
         raise ConfigError(
-            f"sampler.python: {python} {problem}; it must be the Python of an environment with vLLM "
+            f"inference.python: {python} {problem}; it must be the Python of an environment with vLLM "
             "(docs/cluster.md says how to make one)"
         )
 
@@ -74,16 +67,16 @@ def _check_workers(config: Config) -> None:
     cluster, sampler = config.cluster, config.sampler
     if cluster.rollout_workers and sampler.exact:
         raise ConfigError(
-            f"sampler.exact=true holds a batch back until it is complete, and the {cluster.rollout_workers} of "
-            "cluster.rollout_workers ask at the same time, each for a batch of its own: set sampler.exact=false, "
-            "or cluster.rollout_workers=0"
+            f"inference.exact=true holds a batch back until it is complete, and the {cluster.rollout_workers} of "
+            "cluster.rollout_workers ask at the same time, each for a batch of its own: set "
+            "inference.exact=false, or cluster.rollout_workers=0"
         )
     if cluster.address and not (sampler.urls and all(map(_reaches_further, sampler.urls))):
         where = ", ".join(sampler.urls) or "those that a run starts"
         raise ConfigError(
             f"servers that listen on this machine alone ({where}) are out of reach for workers of "
             f"cluster.address={cluster.address} on others: start servers where all nodes reach them, and name "
-            "them so in sampler.urls"
+            "them so in inference.urls"
         )
 
 
@@ -96,18 +89,18 @@ def _check_urls(urls: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
     for url in urls:
         if not _is_address(url):
             raise ConfigError(
-                f"sampler.urls needs addresses such as http://127.0.0.1:8000, without a path, got {url!r}"
+                f"inference.urls needs addresses such as http://127.0.0.1:8000, without a path, got {url!r}"
             )
     places = [url.rstrip("/") for url in urls]
     if len(set(places)) < len(places):
         raise ConfigError(
-            f"sampler.urls names a server twice ({', '.join(urls)}): each serves one base of policies, so name "
+            f"inference.urls names a server twice ({', '.join(urls)}): each serves one base of policies, so name "
             "different ones"
         )
     if len(urls) != len(groups):
         bases = "; ".join(", ".join(group) for group in groups)
         raise ConfigError(
-            f"sampler.urls names {len(urls)} servers, and the policies that learn have {len(groups)} bases "
+            f"inference.urls names {len(urls)} servers, and the policies that learn have {len(groups)} bases "
             f"({bases}): name one for each, or give policies adapters on one base (model.lora)"
         )
 

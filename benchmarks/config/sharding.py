@@ -1,4 +1,4 @@
-"""Checks of `learner.shards` against the other sections."""
+"""Checks of `learner.fsdp_size` against the other sections."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def check_shards(
         raise ConfigError(f"section algorithm: {error}") from None
     if config.sampler.served:
         raise ConfigError(
-            "learner.shards has as many processes, and sampler.engine=vllm works with one: set learner.shards=1, "
-            "or sampler.engine=transformers"
+            "learner.fsdp_size has as many processes, and inference.engine=vllm works with one: set "
+            "learner.fsdp_size=1, or inference.engine=transformers"
         )
     for name, spec in policies.items():
         if spec.can_be_trained and ":" in spec.device:
             raise ConfigError(
-                f"policy {name!r} has device={spec.device}, and with learner.shards each process has a GPU of its "
-                "own: drop device"
+                f"policy {name!r} has device={spec.device}, and with learner.fsdp_size each process has its own "
+                "GPU: drop device"
             )
     if not config.output.checkpoint_every:
         raise ConfigError(
-            "a run with learner.shards saves nothing on the way out, as that takes all processes at the same "
+            "a run with learner.fsdp_size saves nothing on the way out, as that takes all processes at the same "
             "time: set output.checkpoint_every to 1 or more"
         )

@@ -170,7 +170,7 @@ def _spec(config: Config, name: str) -> PolicySpec:
         if key == "learn_on":
             raise ConfigError(
                 f"{where}.learn_on: a policy learns on its device: set {where}.device, as in cuda:2; over several "
-                "GPUs learner.shards cuts all that learn"
+                "GPUs learner.fsdp_size cuts all that learn"
             )
         if key not in ("kind", *read):
             raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *read)))

@@ -15,7 +15,7 @@ DEMO = 3.0
 
 LESS = (
     "learn from fewer samples at a time, which learns less: llm-decpomdp demo --override "
-    "algorithm.prompts_per_update=1 algorithm.num_generations=4 warm_start.batch_size=4"
+    "algorithm.train_batch_size=1 algorithm.group_size=4 warm_start.batch_size=4"
 )
 """The way out where that is too much."""
 

@@ -339,7 +339,7 @@ def plan_memory(
     algorithm, env, size = run.config.algorithm, run.train_env, run.config.algorithm.num_generations
     if run.pairs:
         raise ConfigError(
-            "with algorithm.pairs_source nothing is sampled, and a plan covers runs that sample"
+            "with algorithm.preferences.source nothing is sampled, and a plan covers runs that sample"
         )
     evaluated = len(run.eval_starts) * run.trainer.evaluations(len(run.batches))
     costs = run_cost(env, run.eval_env, run.trainer, size, run.batches, evaluated)

@@ -85,7 +85,7 @@ def make_training(
     if algorithm.rollout.plan == "chain" and env.discount < 1 and env.num_turns > 1:
         logger.warning(
             "env.discount=%s has no effect on learning in a chain, which credits each turn with its own "
-            "reward; set algorithm.plan=tree for returns over turns",
+            "reward; set algorithm.rollout.mode=tree for returns over turns",
             env.discount,
         )
     try:
@@ -244,7 +244,7 @@ def attach_samplers(run: ResolvedRun, team: Team) -> dict[str, RemoteSampler]:
 
     if processes.world_size() > 1:
         raise ValueError(
-            f"sampler.engine=vllm works with one process that learns, and there are {processes.world_size()}: "
+            f"inference.engine=vllm works with one process that learns, and there are {processes.world_size()}: "
             "start the run without a launcher"
         )
     options, groups = run.config.sampler, _on_one_base(run, team)

@@ -210,8 +210,9 @@ def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], upd
     lag = algorithm.rollout.lag
     if lag and len(old) < min(len(new), updates + 1 + lag):
         logger.warning(
-            "with algorithm.lag=%d a run samples ahead, and this one was to end after update %d: the next ones "
-            "learn from present weights, and the run will not equal one that was this long from the start",
+            "with algorithm.rollout.max_async_level=%d a run samples ahead, and this run was to end after "
+            "update %d: the next updates learn from current weights, so the run differs from one that was planned "
+            "with this length",
             *(lag, len(old)),
         )
     for key in (key for key, falls in falling.items() if falls and len(new) != len(old)):

@@ -157,20 +157,20 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
 
 
 def check_comparator(folder: str | None, agents: Collection[str]) -> None:
-    """Raise a `ConfigError` unless a folder that `algorithm.comparator` names holds a team of these agents."""
+    """Raise a `ConfigError` unless the folder of `algorithm.preferences.opponent` holds a team of these agents."""
     if folder is None:
         return
     try:
         plays = read_manifest(Path(folder))["agents"]
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"algorithm.comparator={folder} is neither current, nor history, nor a team that "
+            f"algorithm.preferences.opponent={folder} is neither current, nor history, nor a team that "
             f"output.save_final_model has written: {error}"
         ) from None
     if set(plays) != set(agents):
         raise ConfigError(
-            f"algorithm.comparator: the team in {folder} plays {', '.join(plays)}, and the environment has "
-            f"{', '.join(agents)}"
+            f"algorithm.preferences.opponent: the team in {folder} plays {', '.join(plays)}, and the environment "
+            f"has {', '.join(agents)}"
         )
 
 
@@ -191,7 +191,7 @@ def read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
 
         return stored_pairs(Path(source), models, preferences.pairs_per_start, config.env.id)
     except ValueError as error:
-        raise ConfigError(f"algorithm.pairs_source: {error}") from None
+        raise ConfigError(f"algorithm.preferences.source: {error}") from None
 
 
 def reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:

@@ -7,7 +7,7 @@ seeds: [0, 1, 2]
 samples: 4
 arms:
   - {method: [untrained, train]}
-  - {name: wide, method: train, override: [algorithm.num_generations=16]}
+  - {name: wide, method: train, override: [algorithm.group_size=16]}
   - {method: gold, seeds: [0]}
 ```
 

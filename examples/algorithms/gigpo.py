@@ -1,7 +1,7 @@
 """GiGPO's step advantage (arXiv 2505.10978): a second comparison among completions for the same prompts.
 
 llm-decpomdp train --config demo_tldr --override algorithm.name=examples.algorithms.gigpo:GIGPO \
-    algorithm.plan=episodes model.name=tiny-random
+    algorithm.rollout.mode=episodes model.name=tiny-random
 """
 
 import numpy as np
