@@ -52,12 +52,12 @@ def test_policies_share_in_a_worker_what_they_share_where_they_learn(
         ),
         (
             [*SERVED, *APART, "sampler.flags={tensor_parallel_size: 2}"],
-            r"aux_0\.sample_on=\[1\] names 1 GPUs, and sampler.flags spread each server over 2",
+            r"aux_0\.sample_on=\[1\] names 1 GPUs, and inference.flags spread each server over 2",
         ),
         ([*SERVED, *APART, "sampler.flags={data-parallel-size: all}"], "above 0, got 'all'"),
         (
             [*SERVED[::2], "sampler.urls=[http://a:1,http://b:1]", *APART],
-            "sampler.urls names ones that run: drop either",
+            "inference.urls names ones that run: drop either",
         ),
         ([*LOCAL, "policies.aux_0.sample_on=[0,1]"], "one GPU; name one"),
         (

@@ -26,7 +26,7 @@ def test_the_demo_says_what_is_free_and_what_it_needs(
     assert call("demo") == 1
     told = capsys.readouterr().err
     assert told.startswith("error: the demo needs 3.0 GiB of memory, and 2.2 of ")
-    assert "--override algorithm.prompts_per_update=1" in told
+    assert "--override algorithm.train_batch_size=1" in told
 
 
 def test_doctor_compares_too(meminfo: Path, capsys: pytest.CaptureFixture[str]) -> None:

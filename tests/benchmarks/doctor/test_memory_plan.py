@@ -202,7 +202,7 @@ def test_what_a_plan_leaves_out_is_told() -> None:
     text = lines("1xh100", LORA, *bundled, *critic)
     assert "2 copies of the team" in text and "the critic's adapter" in text
     assert "comparator" not in text
-    with pytest.raises(ConfigError, match=r"learner.shards=4 cuts them: .*learner.shards=1"):
+    with pytest.raises(ConfigError, match=r"learner.fsdp_size=4 cuts them: .*learner.fsdp_size=1"):
         lines("4xh100", "learner.shards=4", "output.checkpoint_every=1")
 
 

@@ -67,8 +67,10 @@ def test_a_run_with_a_lag_warns_where_it_is_to_last_longer_than_it_sampled_for(
     begin(quick, "algorithm.lag=1", "algorithm.correction=mask", "algorithm.max_updates=2")
     with caplog.at_level(logging.WARNING):
         resume(tmp_path / "run", ["algorithm.max_updates=4"])
-    (message,) = [record.message for record in caplog.records if "algorithm.lag" in record.message]
-    assert "was to end after update 2: the next ones learn from present weights" in message
+    (message,) = [
+        record.message for record in caplog.records if "max_async_level" in record.message
+    ]
+    assert "was to end after update 2: the next updates learn from current weights" in message
     trained = [row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "train"]
     assert [row["lag"] for row in trained] == [0, 1, 0, 1]
     assert all(row["ratio/aux_0"] > 0 for row in trained)
@@ -240,8 +242,8 @@ def test_a_folder_or_a_device_that_cannot_be_used_is_told_before_models_are_load
     for wrong, message in {
         f"output.base_dir={tmp_path}/file": f"{tmp_path}/file is a file",
         "model.device=cuda:7": "model.device",
-        f"sampler.python={tmp_path}/file": f"sampler.python: {tmp_path}/file cannot be executed",
-        f"sampler.python={tmp_path}/no": f"sampler.python: {tmp_path}/no does not exist",
+        f"sampler.python={tmp_path}/file": f"inference.python: {tmp_path}/file cannot be executed",
+        f"sampler.python={tmp_path}/no": f"inference.python: {tmp_path}/no does not exist",
     }.items():
         engine = ["sampler.engine=vllm"] if "sampler" in wrong else []
         with pytest.raises(ConfigError, match=message):

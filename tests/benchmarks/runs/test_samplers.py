@@ -227,7 +227,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
         (["sampler.engine=vllm"], "an environment of its own"),
         (
             ["sampler.engine=vllm", "sampler.python=/p", "sampler.urls=[http://x]"],
-            "sampler.python is for a server that the run starts",
+            "inference.python is for a server that the run starts",
         ),
         (["sampler.engine=vllm", "sampler.urls=[http://x]", "model.top_p=0.9"], "set top_p=1"),
         (["sampler.engine=vllm", "sampler.urls=[http://x]", "model.top_k=4"], "set top_k=0"),
@@ -240,7 +240,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
                 *("sampler.engine=vllm", "sampler.urls=[http://x]"),
                 *("cluster.rollout_workers=1", "algorithm.starts_per_bundle=1"),
             ],
-            "set sampler.exact=false, or cluster.rollout_workers=0",
+            "set inference.exact=false, or cluster.rollout_workers=0",
         ),
         (
             [

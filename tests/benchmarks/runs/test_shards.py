@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.runs.train import train
 )
 def test_what_makes_other_passes_is_refused(quick: list[str], override: str, what: str) -> None:
     load_config(None, [*quick, override])
-    with pytest.raises(ConfigError, match=f"{what} does not work with learner.shards"):
+    with pytest.raises(ConfigError, match=f"{what} does not work with learner.fsdp_size"):
         load_config(None, [*quick, override, "learner.shards=2"])
 
 
@@ -32,7 +32,7 @@ def test_what_makes_other_passes_is_refused(quick: list[str], override: str, wha
         (["policies.aux_0.device=cuda:1"], r"'aux_0' has device=cuda:1.*drop device"),
         (
             ["sampler.engine=vllm", "sampler.python=/p", "model.top_p=1"],
-            r"sampler\.engine=vllm works with one",
+            r"inference\.engine=vllm works with one",
         ),
     ],
 )
