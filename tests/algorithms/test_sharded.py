@@ -208,7 +208,9 @@ def test_runs_with_a_lag_or_rounded_weights_are_those_of_one_process(
 
 
 def test_what_cannot_be_cut_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"learner.fsdp_size=2 needs 2 processes, and the run has 1"):
+    with pytest.raises(
+        ValueError, match=r"learner.fsdp_size=2 needs 2 processes, and the run has 1"
+    ):
         shard_team(runs.make_team(), 2)
     team = runs.make_team()
     team["x"].model.config.num_experts = 8
