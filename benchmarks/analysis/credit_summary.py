@@ -16,11 +16,11 @@ from rich.progress import track
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.analysis.credit import Credit, credits
-from llm_decpomdp.benchmarks.analysis.regrade import find_differences
 from llm_decpomdp.benchmarks.analysis.replay import (
     Replayed,
     StoredEpisodes,
     Unreached,
+    find_differences,
     open_episodes,
     replay,
 )
@@ -167,7 +167,7 @@ def write(
     return points
 
 
-def read(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
+def read_credit(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
     """Read what `write` has written into a folder; empty if there is nothing, or it is of other episodes."""
     path = folder / f"{NAMES[phase]}.json"
     if not path.is_file():

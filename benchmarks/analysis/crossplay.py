@@ -203,7 +203,7 @@ def write(result: CrossPlay, folder: Path) -> None:
     write_csv(folder / "matrix.csv", head, lines)
 
 
-def read(folder: Path) -> CrossPlay | None:
+def read_crossplay(folder: Path) -> CrossPlay | None:
     """Read `matrix.json` of a folder; `None` if there is none."""
     path = folder / FILE
     if not path.is_file():

@@ -86,7 +86,7 @@ def necessity(team: EvaluationResult, single: EvaluationResult) -> Necessity:
     gains = {"pass@1": _gain(_flags(single), _flags(team))}
     if "tests_passed" in single.values and "tests_passed" in team.values:
         gains["tests_passed"] = _gain(single.values["tests_passed"], team.values["tests_passed"])
-    points = credit_summary.read(team.folder)
+    points = credit_summary.read_credit(team.folder)
     agents = points[-1].agents if points else {}
     return Necessity(
         matched=find_baseline_name(single.manifest["identity"]["about"])

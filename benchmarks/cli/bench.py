@@ -110,8 +110,11 @@ def show_leaderboard(folder: Path) -> None:
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.report.suites import write_suite_report
-    from llm_decpomdp.benchmarks.suites.leaderboard import read_leaderboard
-    from llm_decpomdp.benchmarks.suites.leaderboard_files import to_tables, write_leaderboard
+    from llm_decpomdp.benchmarks.suites.leaderboard import (
+        read_leaderboard,
+        to_tables,
+        write_leaderboard,
+    )
 
     leaderboard = read_leaderboard(folder)
     write_leaderboard(leaderboard, folder)

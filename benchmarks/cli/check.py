@@ -82,7 +82,7 @@ def rewards(
 
     The exit code is 1 if anything does, or if the last line is incomplete.
     """
-    from llm_decpomdp.benchmarks.analysis.regrade import regrade
+    from llm_decpomdp.benchmarks.analysis.replay import regrade
     from llm_decpomdp.utils.text import visible
 
     result = regrade(folder, output)

@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+import logging
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
+from llm_decpomdp.benchmarks.config.extras import installed
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, experiments
-from llm_decpomdp.benchmarks.report.elements.page import page, render, tag
-from llm_decpomdp.benchmarks.report.files import write_files
-from llm_decpomdp.benchmarks.report.panels import PANELS, Panel
-from llm_decpomdp.benchmarks.report.panels.overview import about
-from llm_decpomdp.benchmarks.report.panels.provenance import origins
-from llm_decpomdp.benchmarks.runs.results import data_sets, read_results
-from llm_decpomdp.utils.storage import RunFolder, write_atomically
+from llm_decpomdp.benchmarks.report.analysis import credit, crossplay, story
+from llm_decpomdp.benchmarks.report.charts import (
+    component_charts,
+    component_lists,
+    learning_curve,
+    save,
+    task_map,
+)
+from llm_decpomdp.benchmarks.report.page import (
+    definitions,
+    details_block,
+    listing,
+    page,
+    plain,
+    render,
+    table,
+    tag,
+)
+from llm_decpomdp.benchmarks.report.summary import about, outcome
+from llm_decpomdp.benchmarks.report.training import (
+    components,
+    cooperation,
+    costs,
+    learning,
+    rewards_by_task,
+    tasks,
+)
+from llm_decpomdp.benchmarks.report.transcripts import transcripts
+from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, data_sets, read_results
+from llm_decpomdp.utils.storage import RunFolder, write_atomically, write_csv
 
 MANY = 4
 """Number of experiments that have room side by side in the width of the text."""
@@ -150,3 +177,163 @@ def opening(experiments: Sequence[Experiment]) -> Iterator[str]:
             "No number here compares with a published one."
         )
         yield tag("p", text, "banner")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of the page."""
+
+    anchor: str
+    title: str
+    """Its heading."""
+    short: str
+    """Its name in the navigation."""
+    draw: Callable[[Sequence[Experiment]], str]
+    """Its markup; a panel without any is left out."""
+    place: str = ""
+    """On wide screens: the `left` or `right` half, or `wide` for more than the width of the text."""
+
+
+PANELS = (
+    Panel("together", "Did they learn to work together?", "Together", story),
+    Panel("summary", "Summary", "Summary", outcome),
+    Panel("learning", "Learning", "Learning", learning),
+    Panel("components", "Where the reward comes from", "Reward", components),
+    Panel("tasks", "Task by task", "Tasks", tasks, "left"),
+    Panel("cooperation", "How the agents work together", "Cooperation", cooperation, "right"),
+    Panel("costs", "What it cost", "Cost", costs, "right"),
+    Panel("credit", "Who earned the reward", "Credit", credit),
+    Panel("crossplay", "Agents of different runs together", "Cross-play", crossplay),
+    Panel("transcripts", "Transcripts", "Transcripts", transcripts, "wide"),
+)
+
+
+SHOWN_ELSEWHERE = ("data", "description", "first_prompts")
+"""Keys of a manifest that have a place of their own on the page."""
+
+
+def origins(experiments: Sequence[Experiment]) -> Iterator[str]:
+    """Yield the data, the commands that reproduce the runs, and their details."""
+    yield from data_table(experiments[0].runs[0])
+    alone = sum(len(experiment.runs) for experiment in experiments) == 1
+    yield tag("h3", "Commands")
+    place = "this folder" if alone else "the folders of the runs"
+    yield tag("p", f"With the configuration in {place}:", "small")
+    for experiment in experiments:
+        if len(experiments) > 1:
+            yield tag("h4", experiment.name)
+        yield from _commands(experiment, alone=alone)
+    for run in (run for experiment in experiments for run in experiment.runs):
+        yield from details(run)
+
+
+def data_table(run: Results) -> Iterator[str]:
+    """Yield the data of a run or evaluation."""
+    data = dict(data_sets(run.manifest))
+    if data:
+        yield tag("h3", "Data")
+        keys = dict.fromkeys(key for about in data.values() for key in about)
+        rows = [(plain(k), *(_format_value(about.get(k)) for about in data.values())) for k in keys]
+        yield table("data", ("", *data), rows)
+        for key in keys:
+            listed = {
+                f"{name}": about[key] for name, about in data.items() if _lists(about.get(key))
+            }
+            if listed:
+                yield details_block(plain(key).capitalize(), definitions(listed))
+
+
+def _commands(experiment: Experiment, *, alone: bool) -> Iterator[str]:
+    for run in experiment.runs[:1]:
+        if not run.config_text:
+            continue
+        git = run.manifest.get("git")
+        seeds = [member.manifest.get("seed") for member in experiment.runs]
+        config = "config.yaml" if alone else shlex.quote(f"{run.path.name}/config.yaml")
+        lines = [
+            f"llm-decpomdp train --config {config} --override output.name=reproduction"
+            + (f"-{seed} seed={seed}" if len(seeds) > 1 else "")
+            for seed in seeds
+        ]
+        yield from reproduction(git, lines)
+
+
+def reproduction(git: Mapping[str, Any] | None, lines: Sequence[str]) -> Iterator[str]:
+    """Yield the commands that compute results again, at the commit of a manifest if it has one."""
+    git = git or {}
+    checkout = [f"git checkout {git['commit']}"] if git.get("commit") else []
+    yield listing("\n".join([*checkout, *lines]))
+    if git.get("dirty"):
+        yield tag("p", "Files differed from this commit when the run began.", "small")
+
+
+def details(run: Results) -> Iterator[str]:
+    """Yield the configuration and the versions of a run or evaluation."""
+    name = run.path.name
+    if run.config_text:
+        yield details_block("Configuration", listing(run.config_text), note=f"{name}/config.yaml")
+    rest = {key: value for key, value in run.manifest.items() if key not in SHOWN_ELSEWHERE}
+    if rest:
+        yield details_block("Versions and machine", definitions(rest), note=f"{name}/manifest.json")
+
+
+def _lists(value: object) -> bool:
+    return isinstance(value, Mapping) and bool(value)
+
+
+def _format_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return f"{len(value)}, listed below" if value else "none"
+    return "—" if value in (None, "") else str(value)
+
+
+logger = logging.getLogger(__name__)
+
+
+def write_files(experiments: Sequence[Experiment], folder: Path) -> None:
+    """Write everything into a folder.
+
+    - `metrics.csv`: every row of `metrics.jsonl`, with its run, seed and configuration.
+    - `episodes.csv`: one line for each row of `episodes.jsonl`, in numbers.
+    - `learning`, `components`, `tasks`: the figures, `.svg` and `.png`; those that have something to show.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = [(experiment, run) for experiment in experiments for run in experiment.runs]
+    metrics = [
+        _run_identity(*of) | row for of in runs for row in (*of[1].train, *of[1].evaluations)
+    ]
+    _write_rows(folder / "metrics.csv", metrics)
+    scores = [_run_identity(*of) | _numbers(score) for of in runs for score in of[1].scores]
+    _write_rows(folder / "episodes.csv", scores)
+    if installed("matplotlib") is None:
+        logger.warning(
+            "only the tables are written: figures need matplotlib, which is not installed"
+        )
+        return
+    save(learning_curve(experiments), folder)
+    if component_lists(experiments)[0]:
+        save(component_charts(experiments), folder)
+    columns = rewards_by_task(experiments)
+    if columns:
+        save(task_map(columns), folder)
+
+
+def _write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write a line for each row, under all their keys."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    write_csv(path, columns, ([row.get(key) for key in columns] for row in rows))
+
+
+def _run_identity(experiment: Experiment, run: Results) -> Row:
+    seed = run.manifest.get("seed")
+    return {"configuration": experiment.name, "run": run.path.name, "seed": seed}
+
+
+def _numbers(score: Score) -> Row:
+    return {
+        **{key: getattr(score, key) for key in ("phase", "update", "task", "reward", "solved")},
+        **{f"reward/{name}": value for name, value in score.points.items()},
+        **{f"turn_{k}": value for k, value in enumerate(score.turns, 1)},
+    }

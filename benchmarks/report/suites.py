@@ -9,8 +9,15 @@ from typing import Any
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.evaluation.play import REWARD
-from llm_decpomdp.benchmarks.report.document import opening, sections
-from llm_decpomdp.benchmarks.report.elements.page import (
+from llm_decpomdp.benchmarks.report.document import (
+    PANELS,
+    Panel,
+    data_table,
+    details,
+    opening,
+    sections,
+)
+from llm_decpomdp.benchmarks.report.page import (
     box,
     details_block,
     listing,
@@ -18,8 +25,6 @@ from llm_decpomdp.benchmarks.report.elements.page import (
     table,
     tag,
 )
-from llm_decpomdp.benchmarks.report.panels import PANELS, Panel
-from llm_decpomdp.benchmarks.report.panels.provenance import data_table, details
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.benchmarks.suites.job import is_done, read_status
 from llm_decpomdp.benchmarks.suites.leaderboard import (
@@ -28,8 +33,6 @@ from llm_decpomdp.benchmarks.suites.leaderboard import (
     job_folders,
     read_leaderboard,
     read_suite,
-)
-from llm_decpomdp.benchmarks.suites.leaderboard_files import (
     table_cells,
     table_notes,
     table_title,

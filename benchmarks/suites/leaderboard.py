@@ -1,8 +1,4 @@
-"""The result of a suite in numbers: every arm with intervals, and compared with the untrained team.
-
-Arms are compared where they played the same problems of one environment, so a suite has a table for each set of
-problems. Rewards are compared between teams of the same agents only: a single agent's task has another maximum.
-"""
+"""The result of a suite: every arm with intervals and comparisons, as leaderboard.csv, as leaderboard.md and for a terminal."""
 
 from __future__ import annotations
 
@@ -15,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rich.table import Table
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation import experiments
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult, read_evaluation
 from llm_decpomdp.benchmarks.evaluation.play import REWARD, estimate_measure
 from llm_decpomdp.benchmarks.evaluation.statistics import (
@@ -26,6 +24,8 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
 )
 from llm_decpomdp.benchmarks.suites.job import FAILED, is_done, read_status
 from llm_decpomdp.benchmarks.suites.suite import UNTRAINED
+from llm_decpomdp.utils.storage import write_atomically, write_csv
+from llm_decpomdp.utils.text import number
 
 PASS = "pass@1"
 
@@ -186,13 +186,13 @@ def read_leaderboard(output: Path) -> Leaderboard:
     groups: dict[tuple[Any, ...], list[_Measured]] = {}
     for entry in arms:
         groups.setdefault(entry.key(), []).append(entry)
-    tables = tuple(_table(group, command) for group in groups.values())
+    tables = tuple(_make_table(group, command) for group in groups.values())
     return Leaderboard(
         suite["name"], suite["description"], command, tables, tuple(failed), tuple(missing)
     )
 
 
-def _table(group: Sequence[_Measured], command: str) -> LeaderboardTable:
+def _make_table(group: Sequence[_Measured], command: str) -> LeaderboardTable:
     # The untrained team of the same environment is the natural reference; else the first arm.
     untrained = [entry for entry in group if entry.arm["method"] == UNTRAINED]
     reference = (untrained or group)[0]
@@ -201,7 +201,7 @@ def _table(group: Sequence[_Measured], command: str) -> LeaderboardTable:
     for name, entry in by_name.items():
         alike = (candidate for candidate in untrained if candidate.environment == entry.environment)
         choice = by_name.get(entry.arm.get("against"))
-        lines[name] = _line(entry, choice or next(alike, reference), command)
+        lines[name] = _make_row(entry, choice or next(alike, reference), command)
     teams = {entry.arm["name"]: entry.team == reference.team for entry in group}
     ranked = sorted(
         lines.values(), key=lambda line: (not teams[line.name], -line.estimates[REWARD].value)
@@ -217,7 +217,7 @@ def _table(group: Sequence[_Measured], command: str) -> LeaderboardTable:
     )
 
 
-def _line(entry: _Measured, reference: _Measured, command: str) -> LeaderboardRow:
+def _make_row(entry: _Measured, reference: _Measured, command: str) -> LeaderboardRow:
     scores = {measure: entry.scores(measure) for measure in MEASURES}
     comparisons = {}
     for measure, values in scores.items():
@@ -242,3 +242,189 @@ def _line(entry: _Measured, reference: _Measured, command: str) -> LeaderboardRo
         comparisons,
         None if entry is reference else reference.arm["name"],
     )
+
+
+CSV_COLUMNS = (
+    *("environment", "data", "stand_in", "tasks", "arm", "method", "seeds", "samples", "measure"),
+    *("value", "low", "high", "against", "difference", "difference_low", "difference_high"),
+    *("improvement", "improvement_low", "improvement_high", "seeds_needed", "command"),
+)
+
+NONE = "—"
+
+AGAINST = "against "
+
+AT_THE_END = "reward at the end"
+"""Name of the reward where there are several turns."""
+
+IN_TERMINALS = ("arm", "seeds", "reward", AT_THE_END, MEASURES["tests_passed"])
+"""Columns that a terminal has room for, beside the difference."""
+
+
+def write_leaderboard(leaderboard: Leaderboard, output: Path) -> None:
+    """Write `leaderboard.csv` and `leaderboard.md` into the suite's folder."""
+    write_csv(output / "leaderboard.csv", CSV_COLUMNS, _csv_lines(leaderboard))
+    write_atomically(output / "leaderboard.md", to_markdown(leaderboard))
+
+
+def _csv_lines(leaderboard: Leaderboard) -> Iterator[list[Any]]:
+    """Yield a line for each arm and measure."""
+    for table in leaderboard.tables:
+        data = f"{table.data['name']} {table.data['split']}"
+        about = [table.environment, data, table.data["stand_in"], table.tasks]
+        for line in table.lines:
+            for measure, estimate in line.estimates.items():
+                comparison = line.comparisons.get(measure)
+                yield [
+                    *about,
+                    *(line.name, line.method, len(line.seeds), line.samples, measure),
+                    *_numbers(estimate),
+                    *(
+                        [line.against, *_comparison_numbers(comparison)]
+                        if comparison
+                        else [None] * 8
+                    ),
+                    line.command,
+                ]
+
+
+def _numbers(estimate: Estimate) -> list[float | None]:
+    return [estimate.value, estimate.low, estimate.high]
+
+
+def _comparison_numbers(comparison: MethodComparison) -> list[Any]:
+    return [
+        *_numbers(comparison.difference),
+        *_numbers(comparison.improvement),
+        comparison.seeds_needed,
+    ]
+
+
+def to_markdown(leaderboard: Leaderboard) -> str:
+    """Return a table for each set of problems, with the command that made it."""
+    parts = []
+    for table in leaderboard.tables:
+        head, rows = table_cells(table)
+        lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+        grid = "\n".join(f"| {' | '.join(row)} |" for row in lines)
+        parts.append(f"**{table_title(table)}**\n\n{grid}")
+    notes = [*dict.fromkeys(note for table in leaderboard.tables for note in table_notes(table))]
+    notes += unfinished_lines(leaderboard)
+    parts.append(
+        "\n".join([*notes, f"Made by `{leaderboard.command}`; a row alone with `--only NAME`."])
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+NOTES = (
+    "In brackets: 95 % intervals over tasks and seeds.",
+    "Differences are paired by task; P(better) is how likely a seed beats one of the other on a task.",
+)
+
+
+def table_notes(table: LeaderboardTable) -> list[str]:
+    """Return the notes below a table."""
+    notes = list(NOTES)
+    if table.several_turns:
+        notes.append("The reward at the end is that of an episode's last turn.")
+    if "seeds needed" in table_cells(table)[0]:
+        notes.append(experiments.NEEDED)
+    return notes
+
+
+def unfinished_lines(leaderboard: Leaderboard) -> list[str]:
+    """Return the jobs that are in no table, failed or not run yet, in words."""
+    return [
+        f"{word}: {'; '.join(job.name for job in jobs)}."
+        for word, jobs in (
+            ("Failed", leaderboard.failed),
+            ("Not measured yet", leaderboard.missing),
+        )
+        if jobs
+    ]
+
+
+def table_title(table: LeaderboardTable) -> str:
+    """Describe the problems of a table."""
+    data = table.data
+    text = f"{table.environment}, {table.tasks} problems ({data['name']} {data['split']}"
+    samples = {line.samples for line in table.lines}
+    times = (
+        "one episode" if samples == {1} else f"{' or '.join(map(str, sorted(samples)))} episodes"
+    )
+    return f"{text}{', bundled stand-in' * data['stand_in']}), {times} of each and seed"
+
+
+def table_cells(table: LeaderboardTable) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of a table as text, without empty columns."""
+    differences, improvements, seeds = zip(
+        *(_compared_cells(line, table.against) for line in table.lines), strict=True
+    )
+    columns: dict[str, Sequence[str]] = {
+        "arm": [line.name for line in table.lines],
+        "seeds": [_seeds_cell(line) for line in table.lines],
+        AT_THE_END if table.several_turns else MEASURES[REWARD]: [
+            _value_cell(line, REWARD) for line in table.lines
+        ],
+        f"{AGAINST}{table.against}": differences,
+        "P(better)": improvements,
+        "seeds needed": seeds,
+        **{
+            words: [_value_cell(line, measure) for line in table.lines]
+            for measure, words in MEASURES.items()
+            if measure != REWARD
+        },
+    }
+    nonempty = {name: cells for name, cells in columns.items() if set(cells) != {NONE}}
+    return list(nonempty), [list(row) for row in zip(*nonempty.values(), strict=True)]
+
+
+def format_estimate(estimate: Estimate, *, sign: bool = False) -> str:
+    """Format an estimate, as in "1.39 (1.21 to 1.57)", or say that there was nothing to resample."""
+    if estimate.low is not None and estimate.low == estimate.high:
+        return f"{number(estimate.value, sign=sign)} (all equal)"
+    return experiments.format_estimate(estimate, sign=sign)
+
+
+def _seeds_cell(line: LeaderboardRow) -> str:
+    count = len(line.seeds)
+    return str(count) if count == line.planned else f"{count} of {line.planned}"
+
+
+def _value_cell(line: LeaderboardRow, measure: str) -> str:
+    estimate = line.estimates.get(measure)
+    return NONE if estimate is None else format_estimate(estimate)
+
+
+def _compared_cells(line: LeaderboardRow, usual: str) -> tuple[str, str, str]:
+    """Format the difference of the reward, with the line that it is against unless that is the usual one.
+
+    Returns:
+        The difference, the probability of improvement, and the number of seeds needed.
+    """
+    comparison = line.comparisons.get(REWARD)
+    if comparison is None:
+        return NONE, NONE, NONE
+    suffix = "" if line.against == usual else f" {AGAINST}{line.against}"
+    return (
+        f"{format_estimate(comparison.difference, sign=True)}{suffix}",
+        experiments.format_estimate(comparison.improvement),
+        experiments.seeds_needed(comparison),
+    )
+
+
+def to_tables(leaderboard: Leaderboard) -> Sequence[Table]:
+    """Return the tables for a terminal, which has no room for all columns."""
+    tables = []
+    for table in leaderboard.tables:
+        head, rows = table_cells(table)
+        indices = [
+            i for i, name in enumerate(head) if name in IN_TERMINALS or name.startswith(AGAINST)
+        ]
+        grid = Table(title=table_title(table), title_justify="left")
+        for i in indices:
+            grid.add_column(head[i], justify="right" if i else "left")
+        for row in rows:
+            grid.add_row(*(row[i] for i in indices))
+        tables.append(grid)
+    return tables

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llm_decpomdp.benchmarks.report.elements.charts import Chart, Palette, inline
-from llm_decpomdp.benchmarks.report.elements.page import box, page, prose, table, tag
-from llm_decpomdp.benchmarks.report.panels.provenance import reproduction
+from llm_decpomdp.benchmarks.report.charts import Chart, Palette, inline
+from llm_decpomdp.benchmarks.report.document import reproduction
+from llm_decpomdp.benchmarks.report.page import box, page, prose, table, tag
 from llm_decpomdp.utils.storage import write_atomically
 from studies.hypotheses.hypothesis import FIRST_SEED
 from studies.hypotheses.suite import DECLARATION, HYPOTHESES, RULE

@@ -20,7 +20,7 @@ from llm_decpomdp.benchmarks.analysis.credit import Credit, credits
 from llm_decpomdp.benchmarks.analysis.credit_summary import (
     MEASURES,
     measurement_points,
-    read,
+    read_credit,
     task_means,
 )
 from llm_decpomdp.benchmarks.analysis.replay import Replayed, replay
@@ -249,7 +249,7 @@ def test_the_command_writes_what_it_tells(
     evaluate(env, dict.fromkeys(env.possible_agents, Gold()), starts, folder=tmp_path)
     assert call("credit", str(tmp_path)) == 0
     assert "2.900" in capsys.readouterr().out
-    (moment,) = read(tmp_path)
+    (moment,) = read_credit(tmp_path)
     content = json.loads((tmp_path / "credit.json").read_text(encoding="utf-8"))
     assert (content["episodes"], content["changed_groups"]) == (3, 0)
     assert moment.agents["aux_0"]["shapley"].value == pytest.approx(1.65)
@@ -260,7 +260,7 @@ def test_the_command_writes_what_it_tells(
     assert len(rows) == 6
     assert {row["lazy"] for row in rows} == {"0.0"}
     evaluate(env, dict.fromkeys(env.possible_agents, Gold()), starts, samples=2, folder=tmp_path)
-    assert read(tmp_path) == []  # of other episodes than there are now
+    assert read_credit(tmp_path) == []  # of other episodes than there are now
 
 
 def test_a_run_is_told_from_its_evaluations_or_if_asked_from_its_training(
@@ -268,11 +268,11 @@ def test_a_run_is_told_from_its_evaluations_or_if_asked_from_its_training(
 ) -> None:
     run = run_of(tmp_path, "tree").path
     assert call("credit", str(run)) == 0
-    (held_out,) = read(run)
+    (held_out,) = read_credit(run)
     assert (held_out.phase, held_out.tasks) == ("eval", 2)
     assert call("credit", str(run), "--phase", "train") == 0
-    (trained,) = read(run, "train")
-    assert trained.phase == "train" and read(run) == [held_out]
+    (trained,) = read_credit(run, "train")
+    assert trained.phase == "train" and read_credit(run) == [held_out]
     assert "choice" in trained.agents["aux_0"] and "choice" not in held_out.agents["aux_0"]
     capsys.readouterr()
     assert call("credit", str(run), "--phase", "test") == 2
@@ -287,4 +287,4 @@ def test_of_episodes_that_are_not_as_stored_the_command_says_so(
     assert call("credit", str(run)) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "1 groups, the first in line 3, are not as they are stored" in shown
-    assert read(run)[0].team["reward"].value < 5.0
+    assert read_credit(run)[0].team["reward"].value < 5.0

@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.analysis.crossplay import (
     cross_play,
     matrix,
-    read,
+    read_crossplay,
 )
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -56,7 +56,7 @@ def test_teams_with_conventions_of_their_own_fail_with_each_other(tmp_path: Path
     assert of.difference.high == -1.0
     assert values(found.matrices["pass@1"]) == np.eye(3).tolist()
     assert "tests_passed" not in found.matrices
-    assert read(tmp_path) == found
+    assert read_crossplay(tmp_path) == found
     with (tmp_path / "matrix.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["value"] for row in rows[:3]] == ["1.0", "0.0", "0.0"]
@@ -156,7 +156,7 @@ def test_the_command_plays_saved_teams_of_gold_and_noise(
     with pytest.raises(SystemExit) as stop:
         main(["crossplay", *teams, *options, *output])
     assert stop.value.code == 0
-    found = read(tmp_path / "out")
+    found = read_crossplay(tmp_path / "out")
     assert found is not None
     assert values(found.matrices["last/reward_mean"]) == pytest.approx(
         np.array([[4.0, 0.4], [1.1, 0.0]])

@@ -26,8 +26,8 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
+from llm_decpomdp.benchmarks.report import analysis as story_panel
 from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.benchmarks.report.panels import cooperation_summary as story_panel
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder
@@ -141,7 +141,7 @@ def drawn_story(monkeypatch: pytest.MonkeyPatch, **run: Any) -> str:
     scores = {0: [], **run.pop("scores", {})}
     at = lambda kind, update: scores[update]  # noqa: E731
     results = SimpleNamespace(**{"lessons": (), "config_text": "", "select_scores": at, **run})
-    return "".join(story_panel._blocks(results, evaluations))  # type: ignore[arg-type]
+    return "".join(story_panel._partner_blocks(results, evaluations))  # type: ignore[arg-type]
 
 
 def test_no_more_than_the_gain_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,13 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Gold
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.analysis.regrade import Difference, regrade
-from llm_decpomdp.benchmarks.analysis.replay import Replayed, open_episodes, replay
+from llm_decpomdp.benchmarks.analysis.replay import (
+    Difference,
+    Replayed,
+    open_episodes,
+    regrade,
+    replay,
+)
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import act_after_discussion
 from llm_decpomdp.benchmarks.evaluation.run import evaluate

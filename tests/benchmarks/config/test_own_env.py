@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import registry
-from llm_decpomdp.benchmarks.analysis.regrade import regrade
+from llm_decpomdp.benchmarks.analysis.replay import regrade
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.report.elements.page import prose
+from llm_decpomdp.benchmarks.report.page import prose
 from llm_decpomdp.envs.coding.reward import COMPONENTS
 from llm_decpomdp.interfaces import describe_reward
 from llm_decpomdp.registry import make

@@ -13,7 +13,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.evaluation.experiments import experiments, mean_gain
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
-from llm_decpomdp.benchmarks.report.panels.headline import significant
+from llm_decpomdp.benchmarks.report.summary import significant
 from llm_decpomdp.benchmarks.runs.results import pairs, read_results
 from llm_decpomdp.utils.storage import RunFolder, append_json_line
 from tests.benchmarks.report_runs import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.benchmarks.report.panels.transcripts import Pack
+from llm_decpomdp.benchmarks.report.transcripts import Pack
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import HOSTILE, chain, evaluate, finished, tree, write
 

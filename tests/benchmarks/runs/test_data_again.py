@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
-from llm_decpomdp.benchmarks.analysis.regrade import regrade
-from llm_decpomdp.benchmarks.analysis.replay import open_episodes
+from llm_decpomdp.benchmarks.analysis.replay import open_episodes, regrade
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team

@@ -21,8 +21,9 @@ from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import student_quantile
 from llm_decpomdp.benchmarks.report.document import report
 from llm_decpomdp.benchmarks.report.suites import write_suite_report
-from llm_decpomdp.benchmarks.suites.leaderboard import LeaderboardRow, read_leaderboard
-from llm_decpomdp.benchmarks.suites.leaderboard_files import (
+from llm_decpomdp.benchmarks.suites.leaderboard import (
+    LeaderboardRow,
+    read_leaderboard,
     table_cells,
     to_markdown,
     to_tables,

@@ -1,9 +1,11 @@
-"""The panel of the result: in words and numbers, with its uncertainty."""
+"""Panel of the summary: claims that the data supports, with their uncertainty, and the head of the page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from markupsafe import Markup
 
@@ -11,35 +13,265 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     NEEDED,
     Experiment,
     compare_experiments,
+    component_gain,
     evaluation_mean,
     format_estimate,
+    format_interval,
     headings,
     interval_units,
     mean_gain,
     seeds_needed,
 )
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, MethodComparison
-from llm_decpomdp.benchmarks.report.elements.charts import window
-from llm_decpomdp.benchmarks.report.elements.page import (
+from llm_decpomdp.benchmarks.report.charts import window
+from llm_decpomdp.benchmarks.report.page import (
     Heading,
+    definitions,
     details_block,
     link,
     plain,
+    prose,
+    render,
     table,
     tag,
 )
-from llm_decpomdp.benchmarks.report.panels.headline import (
-    ENOUGH_TASKS,
-    facts,
-    headline,
-    moment,
-    parts,
-    solved_count,
-    solved_sentence,
-)
-from llm_decpomdp.benchmarks.report.panels.overview import maximum_reward
 from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, pairs
 from llm_decpomdp.utils.text import number
+
+DOCS = (
+    "In the documentation of llm_decpomdp: how to read this page in `docs/evaluation.md`, every measure in "
+    "`docs/metrics.md`, the algorithms in `docs/learners.md`."
+)
+
+
+def about(experiments: Sequence[Experiment]) -> Iterator[str]:
+    """Yield descriptions of tasks, algorithms and highest rewards, and pointers into the documentation."""
+    places = {
+        (str(r.manifest.get("environment")), _description(r.manifest).get("environment")): None
+        for r in _runs(experiments)
+    }
+    several_places = len({name for name, _ in places}) > 1
+    for name, text in places:
+        if text:
+            yield prose(f"`{name}`: {text}" if several_places else text)
+    for text in dict.fromkeys(
+        description.get("algorithm") for description in _descriptions(experiments)
+    ):
+        if text:
+            yield prose(text)
+    if most := _maxima(experiments):
+        yield prose(f"Every turn is rewarded, the whole team alike, with {most}.")
+    yield prose(DOCS, "small")
+
+
+def _maxima(experiments: Sequence[Experiment]) -> str:
+    """Return the highest rewards, as in "4.0 at most, 2.1 for single_agent"; empty where they are unknown."""
+    names: dict[str, dict[str, None]] = {}
+    for experiment in experiments:
+        if most := maximum_reward([experiment]):
+            names.setdefault(most, {})[experiment.name] = None
+    if not names:
+        return ""
+    usual = max(names, key=lambda most: len(names[most]))
+    exceptions = [f", {most} for {', '.join(of)}" for most, of in names.items() if most != usual]
+    return f"{usual} at most{''.join(exceptions)}"
+
+
+def maximum_reward(experiments: Sequence[Experiment]) -> str:
+    """Return the most that a turn can earn, such as "4.0"; empty where the runs do not say it, or differ."""
+    most = {_reward(description).get("maximum") for description in _descriptions(experiments)}
+    (value,) = most if len(most) == 1 else (None,)
+    return "" if value is None else str(round(float(value), 2))
+
+
+def declared_components(experiment: Experiment) -> dict[str, Mapping[str, Any]]:
+    """Return descriptions of the reward's components by name, without those that have none."""
+    return {
+        name: component
+        for description in _descriptions([experiment])
+        for name, component in _reward(description).get("components", {}).items()
+        if component["text"]
+    }
+
+
+def glossary(experiments: Sequence[Experiment], names: Sequence[str]) -> str:
+    """Return the descriptions of components as markup; empty where the environments have none."""
+    texts: dict[str, dict[str, None]] = {name: {} for name in names}
+    for experiment in experiments:
+        for name, component in declared_components(experiment).items():
+            if name in texts:
+                texts[name][component["text"]] = None
+    meanings = {plain(name): " Or: ".join(of) for name, of in texts.items() if of}
+    return definitions(meanings) if meanings else ""
+
+
+def _runs(experiments: Sequence[Experiment]) -> list[Any]:
+    return [run for experiment in experiments for run in experiment.runs]
+
+
+def _descriptions(experiments: Sequence[Experiment]) -> list[Mapping[str, Any]]:
+    return [_description(run.manifest) for run in _runs(experiments)]
+
+
+def _description(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    description: Mapping[str, Any] = manifest.get("description", {})  # older manifests have none
+    return description
+
+
+def _reward(description: Mapping[str, Any]) -> Mapping[str, Any]:
+    reward: Mapping[str, Any] = description.get("reward", {})
+    return reward
+
+
+ENOUGH_TASKS = 6
+"""Least number of tasks: with fewer, even a gain on every task has p > 0.05 (two-sided sign test)."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """Number of episodes of an evaluation that were solved in some turn."""
+
+    solved: int
+    episodes: int
+
+    def __str__(self) -> str:
+        return f"{self.solved} of {self.episodes}"
+
+
+def solved_count(experiment: Experiment, position: int) -> Count | None:
+    """Return the count of the first (0) or last (-1) evaluation over all runs; `None` where it is unknown."""
+    scores = [
+        score.solved
+        for run in experiment.runs
+        for score in run.select_scores("eval", run.evaluations[position]["update"])
+    ]
+    if not scores or None in scores:
+        return None
+    return Count(sum(bool(share) for share in scores), len(scores))
+
+
+def units(experiment: Experiment) -> str:
+    """Return the unit of `solved` in words: tasks, unless some were played several times."""
+    (run, *more) = experiment.runs
+    tasks = [s.task for s in run.select_scores("eval", run.evaluations[-1]["update"])]
+    return "tasks" if not more and len(set(tasks)) == len(tasks) else "episodes"
+
+
+def headline(experiment: Experiment) -> str:
+    """Return the result of training in one line that claims no more than was measured."""
+    gain, counts = (
+        mean_gain(experiment),
+        [solved_count(experiment, position) for position in (0, -1)],
+    )
+    if not significant(gain, len(experiment.runs)):
+        return "What training changed cannot be told from chance."
+    if gain.value < 0:
+        return f"The team earns less than {beginning(experiment)}."
+    before, after = counts
+    if before is None or after is None:
+        return f"The team earns more than {beginning(experiment)}."
+    lead = "Training taught form" if is_form_only(experiment) else "The team earns more"
+    # A gain without solved tasks must not read like success.
+    if not after.solved:
+        return f"{lead}; no task is solved."
+    return f"{lead}; {units(experiment)} solved: {_change(experiment, before, after)}."
+
+
+def beginning(experiment: Experiment) -> str:
+    """Return the point of the first evaluation in words: what training changed is told from there on."""
+    return "after imitation" if any(run.lessons for run in experiment.runs) else "before training"
+
+
+def _change(experiment: Experiment, before: Count, after: Count) -> str:
+    start = beginning(experiment)
+    return f"{before} {start}, {after} after{' training' * start.startswith('after')}"
+
+
+def significant(gain: Estimate, runs: int) -> bool:
+    """Check that the interval of a gain leaves out 0, over enough tasks or several runs."""
+    # With few tasks an interval is narrow by chance.
+    if gain.low is None or (runs == 1 and gain.units < ENOUGH_TASKS):
+        return False
+    return gain.excludes(0.0)
+
+
+def is_form_only(experiment: Experiment) -> bool:
+    """Check whether a gain is significant only in components of form, which wrong answers can earn too."""
+    forms, rest_names = _form_components(experiment)
+    rest = component_gain(experiment, rest_names)
+    if not forms or rest is None:
+        return False
+    return not (rest.value > 0 and significant(rest, len(experiment.runs)))
+
+
+def parts(experiment: Experiment) -> str:
+    """Return the parts of a gain that are form and more than form, in a sentence; empty if undeclared."""
+    forms, rest_names = _form_components(experiment)
+    of_forms, rest = component_gain(experiment, forms), component_gain(experiment, rest_names)
+    if not forms or of_forms is None or rest is None:
+        return ""
+    names = ", ".join(map(plain, forms))
+    text = f"Of the change, {number(of_forms.value, sign=True)} is form, which wrong answers earn too ({names})"
+    if not rest_names:
+        return f"{text}: this reward looks at nothing else."
+    return f"{text}, and {format_estimate(rest, sign=True)} is the rest ({', '.join(map(plain, rest_names))})."
+
+
+def solved_sentence(experiment: Experiment) -> str:
+    """Return the numbers of solved tasks before and after, in a sentence; empty if unknown."""
+    before, after = (solved_count(experiment, position) for position in (0, -1))
+    if before is None or after is None:
+        return ""
+    name = units(experiment)
+    if not before.solved and not after.solved:
+        start = beginning(experiment).removesuffix(" training")
+        return f"None of the {after.episodes} {name} was solved, {start} or after training."
+    return f"Solved {name}: {_change(experiment, before, after)}."
+
+
+def _form_components(experiment: Experiment) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the components of the runs that are declared to be form, and all others."""
+    declarations = declared_components(experiment)
+    names = list(dict.fromkeys(n for run in experiment.runs for s in run.scores for n in s.points))
+    forms = [name for name in names if name in declarations and declarations[name]["form"]]
+    return forms, [name for name in names if name not in forms]
+
+
+def facts(experiment: Experiment) -> str:
+    """Draw the cards of the first and the last evaluation and of the gain, or of a single evaluation."""
+    return render("cards", list(_cards(experiment)))
+
+
+def _cards(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value and interval of each card."""
+    rows = experiment.runs[0].evaluations
+    most = maximum_reward([experiment])
+    if len(rows) == 1:
+        yield _card("mean team reward", evaluation_mean(experiment, 0), most)
+    else:
+        for position in (0, -1):
+            when = moment(rows[position], experiment)
+            yield _card(when, evaluation_mean(experiment, position), most)
+        yield _card("gain", mean_gain(experiment), "", sign=True)
+    counts = [
+        solved_count(experiment, position) for position in ((0, -1) if len(rows) > 1 else (0,))
+    ]
+    if None not in counts:
+        yield f"{units(experiment)} solved", " → ".join(map(str, counts)), ""
+
+
+def moment(row: Row, experiment: Experiment) -> str:
+    """Return the point of training at which an evaluation was made, in words."""
+    update = row["update"]
+    if update == 0:
+        return beginning(experiment)
+    return f"after {update} update{'s' if update > 1 else ''}"
+
+
+def _card(name: str, value: Estimate, most: str, *, sign: bool = False) -> tuple[str, str, str]:
+    text = number(value.value, sign=sign) + (f" of {most}" if most else "")
+    return name, text, format_interval(value, sign=sign)
+
 
 ENOUGH_RUNS = 6
 """Least number of runs that need no remark on the assumption behind the interval."""
@@ -88,7 +320,7 @@ def _one_run(experiment: Experiment) -> Iterator[str]:
         )
     else:
         yield tag("p", "The run has no evaluation: all numbers below are of the training tasks.")
-    yield from _training(run.train)
+    yield from _training_course(run.train)
 
 
 def _warm_start(run: Results) -> Iterator[str]:
@@ -195,7 +427,7 @@ def _all_have(experiment: Experiment, evaluations: int) -> bool:
     return all(len(run.evaluations) >= evaluations for run in experiment.runs)
 
 
-def _training(train: tuple[Row, ...]) -> Iterator[str]:
+def _training_course(train: tuple[Row, ...]) -> Iterator[str]:
     """Yield the course of the updates' mean reward, for runs that have no better measure."""
     if len(train) > 1:
         size = min(window(len(train)), len(train) // 2)

@@ -1,8 +1,4 @@
-"""A self-contained HTML page, and the blocks that it is built of (jinja2 templates beside this file).
-
-Plain strings are escaped; markup has the type `Markup`. The page's policy forbids everything that would have to be
-fetched, and every script but the page's own.
-"""
+"""A self-contained HTML page, and the blocks that it is built of (jinja2 macros in blocks.html)."""
 
 from __future__ import annotations
 

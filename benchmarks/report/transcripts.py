@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
-from llm_decpomdp.benchmarks.report.elements.page import HERE, render
+from llm_decpomdp.benchmarks.report.page import HERE, render
 from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task_name
 
 

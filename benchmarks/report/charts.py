@@ -1,10 +1,4 @@
-"""The figures, drawn by matplotlib: inline in the page, and as files for papers.
-
-In the page every figure stands twice, for wide and for narrow screens, so that its letters stay readable on
-both; its colours are placeholders that become CSS variables, so that it follows the light and dark scheme.
-
-A page can be written without matplotlib, which is loaded by the first figure; `inline` says what is missing then.
-"""
+"""Figures of the report, drawn by matplotlib: inline in the page, and as files for papers."""
 
 from __future__ import annotations
 
@@ -26,12 +20,13 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     TaskColumn,
     evaluated_after,
 )
-from llm_decpomdp.benchmarks.report.elements.page import plain, tag
+from llm_decpomdp.benchmarks.report.page import plain, tag
 from llm_decpomdp.benchmarks.runs.results import component_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 KINDS = ("train", "eval")
 """Kinds of rows of metrics."""

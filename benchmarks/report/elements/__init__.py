@@ -1,1 +1,0 @@
-"""Elements of panels: blocks of a page, and charts."""
