@@ -1,4 +1,8 @@
-"""The result of a suite: every arm with intervals and comparisons, as leaderboard.csv, as leaderboard.md and for a terminal."""
+"""The result of a suite: its tables in numbers, as CSV, as Markdown and for a terminal.
+
+Arms are compared where they played the same problems of one environment, so a suite has a table for each set of
+problems. Rewards are compared between teams of the same agents only: the maximum of a single agent differs.
+"""
 
 from __future__ import annotations
 
