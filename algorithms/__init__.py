@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.rollouts.rollout import Rollout as Rollout
     from llm_decpomdp.algorithms.rollouts.rollout import Start as Start
     from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions as RolloutOptions
-    from llm_decpomdp.algorithms.training.callbacks import PeriodicEvaluation as PeriodicEvaluation
     from llm_decpomdp.algorithms.training.callbacks import TrainerCallback as TrainerCallback
     from llm_decpomdp.algorithms.training.checkpoint_manager import (
         CheckpointManager as CheckpointManager,
+    )
+    from llm_decpomdp.algorithms.training.rollout_source import (
+        PeriodicEvaluation as PeriodicEvaluation,
     )
     from llm_decpomdp.algorithms.training.rollout_source import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.run_log import RunLog as RunLog
@@ -60,9 +62,12 @@ else:
                 "WorkerState",
             ],
             "llm_decpomdp.algorithms.rollouts.rollout_options": ["RolloutOptions"],
-            "llm_decpomdp.algorithms.training.callbacks": ["PeriodicEvaluation", "TrainerCallback"],
+            "llm_decpomdp.algorithms.training.callbacks": ["TrainerCallback"],
             "llm_decpomdp.algorithms.training.checkpoint_manager": ["CheckpointManager"],
-            "llm_decpomdp.algorithms.training.rollout_source": ["SampledSource"],
+            "llm_decpomdp.algorithms.training.rollout_source": [
+                "PeriodicEvaluation",
+                "SampledSource",
+            ],
             "llm_decpomdp.algorithms.training.run_log": ["RunLog"],
             "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
             "llm_decpomdp.algorithms.training.trainer_options": ["TrainerOptions"],

@@ -4,10 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.options import Options, option
 from llm_decpomdp.utils.text import WrongEncoding, read_utf8, shorten
+
+
+class RewardModelOptions(Options):
+    """The training of a reward model on comparisons.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    held_out: float = option(0.2, gt=0, lt=1)
+    """Share of the tasks whose pairs are held out, and judge the model; of the pairs where there is one task."""
+    penalty: float = option(0.01, gt=0)
+    """Weight of half the squared norm of the model's weights in the loss."""
+    part_length: int = option(4000, ge=16)
+    """Largest number of characters of a prompt or an answer in the text that the model reads; the middle of a
+    longer one is left out."""
+    seed: int = option(0, ge=0)
+    """Draws what is held out."""
 
 
 class Sample(NamedTuple):
@@ -113,3 +134,10 @@ def _comparison(rows: Sequence[Mapping[str, Any]], agents: Sequence[str]) -> Joi
             "`others`"
         )
     return JointComparison(str(rows[0]["task"]), Sample(prompts, winner), Sample(prompts, loser))
+
+
+def use_scores_as_rewards(rollout: Rollout) -> Rollout:
+    """Return a rollout, and what it is compared with, as a learner of scores is given them: rewarded by them."""
+    groups = tuple(replace(group, rewards=group.scores) for group in rollout.groups)
+    comparator = None if rollout.comparator is None else use_scores_as_rewards(rollout.comparator)
+    return replace(rollout, groups=groups, comparator=comparator)

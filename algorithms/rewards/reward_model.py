@@ -27,8 +27,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from llm_decpomdp.algorithms.rewards.comparisons import JointComparison, Sample, team_text
-from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
+from llm_decpomdp.algorithms.rewards.comparisons import (
+    JointComparison,
+    RewardModelOptions,
+    Sample,
+    team_text,
+)
 from llm_decpomdp.seeding import stream
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rewards.comparisons import JointComparison, Sample
-from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
+from llm_decpomdp.algorithms.rewards.comparisons import (
+    JointComparison,
+    RewardModelOptions,
+    Sample,
+    use_scores_as_rewards,
+)
 from llm_decpomdp.algorithms.rewards.reward_model import Features, RewardModel, fit_reward_model
-from llm_decpomdp.algorithms.rewards.scores import use_scores_as_rewards
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies

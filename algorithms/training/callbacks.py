@@ -1,4 +1,4 @@
-"""Callbacks of the trainer, with the method names of Hugging Face's `TrainerCallback`, and evaluations.
+"""Callbacks of the trainer, with the method names of Hugging Face's `TrainerCallback`, and signals that end a run.
 
 The order of one update, and what each hook may rely on:
 
@@ -10,29 +10,15 @@ The order of one update, and what each hook may rely on:
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    EvaluationBatch,
-    WeightSync,
-    check_rollout_worker,
-    gather_to_rank0,
-    split_into_batches,
-)
-from llm_decpomdp.algorithms.rollouts.cost import evaluation_cost
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training import metrics
-from llm_decpomdp.algorithms.training.interruption import defer_signals
-
-logger = logging.getLogger(__name__)
-
 if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.rollouts.rollout import Rollout
     from llm_decpomdp.algorithms.training.rollout_source import TrainBatch
     from llm_decpomdp.algorithms.training.trainer import Trainer
 
@@ -106,100 +92,65 @@ class TrainerCallback:
         """Continue from `state_dict`'s value, after the policies' weights were loaded."""
 
 
-class PeriodicEvaluation(TrainerCallback):
-    """Plays an episode from each of some starts: before the first update, after the last, and every few updates.
+STOPS = (signal.SIGTERM, signal.SIGHUP)
+"""Signals of batch systems whose time is up, and of terminals that are gone."""
 
-    All evaluations sample with the same random numbers, so that two of them differ by the weights alone. Training
-    does not depend on them.
+SIGNALS = (signal.SIGINT, *STOPS)
+
+
+class Interrupted(Exception):
+    """A run was stopped by Ctrl-C, SIGTERM or SIGHUP and left a checkpoint.
 
     Args:
-        env: The environment of evaluations.
-        workers: Plays the episodes, with the present weights.
-        starts: One for each episode, in order; with none nothing is evaluated.
+        folder: The run's folder.
+        update: The last complete update.
+        total: All updates of the run.
     """
 
-    def __init__(self, env: TextEnv, workers: WeightSync, starts: Sequence[Start]) -> None:
-        self.env, self.workers, self.starts = env, workers, starts
-
-    def on_init_end(self, trainer: Trainer) -> None:
-        """Check that the starts fit the options and the team.
-
-        Raises:
-            ValueError: If the best policies are to be kept without evaluations, or a first prompt is too long.
-        """
-        options = trainer.options
-        if options.keep_best and not self.starts:
-            raise ValueError("keep_best compares evaluations, and there are no eval_starts")
-        size = options.starts_per_bundle
-        check_rollout_worker(self.workers.rollout_worker, size, trainer.team, self.starts)
-        require_short(self.env, trainer.team, self.starts)
-        batches = trainer.source.batches
-        largest = size or -(-max(map(len, batches)) // processes.world_size())
-        # As many completions at a time as in the largest update, so that both fit the same memory.
-        self.at_a_time = options.group_size * largest
-        self.size = None if size is None else self.at_a_time
-        self.cost = evaluation_cost(self.env, len(self.starts) * options.evaluations(len(batches)))
-        """Upper bound of the cost of all evaluations of the run; `None` where it isn't known."""
-
-    def on_train_begin(self, trainer: Trainer) -> None:
-        """Evaluate the team before training, or again after the update that the run continues from."""
-        if processes.rank() == 0 and self.starts and self.cost:
-            logger.info("evaluations: at most %s", self.cost)
-        # A checkpoint is written before the evaluation of its update, whose rows resuming has dropped.
-        self._evaluate_if_due(trainer)
-
-    def on_step_end(self, trainer: Trainer) -> None:
-        """Evaluate every few updates, and after the last."""
-        if trainer.learner.updates:
-            self._evaluate_if_due(trainer)
-
-    def _evaluate_if_due(self, trainer: Trainer) -> None:
-        if trainer.options.evaluates(trainer.learner.updates, len(trainer.source.batches)):
-            self.evaluate(trainer)
-
-    def evaluate(self, trainer: Trainer, kind: str = "eval") -> dict[str, Any]:
-        """Play the episodes, write them down, and return the metrics.
-
-        Args:
-            trainer: The trainer.
-            kind: Of any other kind than `eval` no episodes are kept, and the team is none of the best.
-        """
-        if not self.starts:
-            return {}
-        episodes, row = self.play(trainer.options.seed)
-        # A signal between the row and the best policies would leave a row that no policies belong to.
-        with defer_signals():
-            trainer.log(kind, row, episodes if kind == "eval" else ())
-            if kind == "eval":
-                trainer.notify("on_evaluate", row)
-        return row
-
-    def play(self, seed: int) -> tuple[list[Rollout], dict[str, Any]]:
-        """Play an episode from each start.
-
-        Returns:
-            All episodes, in the first process, and their metrics, in all.
-        """
-        timer, indexed = Timer(), enumerate(split_into_batches(self.starts, self.size))
-        rollout_batches = [
-            EvaluationBatch(seed, index, part, self.at_a_time)
-            for index, part in processes.shard(list(indexed))
-            if part
-        ]
-        episodes = gather_to_rank0(self.workers.sample(rollout_batches, timer), self.size)
-        row = processes.compute_on_first(
-            lambda: {
-                **metrics.evaluation_metrics(episodes),
-                "tokens": metrics.count_tokens(episodes),
-                **{f"{activity}_seconds": seconds for activity, seconds in timer.seconds.items()},
-            }
+    def __init__(self, folder: Path, update: int, total: int) -> None:
+        super().__init__(
+            f"stopped after update {update} of {total}, which is saved in {folder}. To continue as "
+            "if it had not stopped, resume the run from that folder with the same configuration"
         )
-        return episodes, row
+        self.folder = folder
+        self.update = update
 
-    def on_resume(self, trainer: Trainer) -> None:
-        """Give the workers the weights of the checkpoint, whatever they had before."""
-        self.workers.reload()
 
-    def on_train_end(self, trainer: Trainer) -> None:
-        """End what the workers have started."""
-        self.workers.close()
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP do what Ctrl-C does, unless they are ignored, as under nohup."""
+    if not _receives_signals():
+        yield
+        return
+    previous = {number: signal.getsignal(number) for number in STOPS}
+    handlers = {number: old for number, old in previous.items() if old is not signal.SIG_IGN}
+    for number in handlers:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Hold Ctrl-C, SIGTERM and SIGHUP back until the end of a `with` block that must not be left half done."""
+    if not _receives_signals():
+        yield
+        return
+    pending: list[int] = []
+    previous: dict[signal.Signals, Any] = {}
+    try:
+        for number in SIGNALS:
+            previous[number] = signal.signal(number, lambda number, frame: pending.append(number))
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        if pending:
+            signal.raise_signal(pending[0])
+
+
+def _receives_signals() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+from rich.filesize import decimal
+
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
-from llm_decpomdp.algorithms.training.interruption import Interrupted
-from llm_decpomdp.algorithms.training.resources import checkpoint_bytes, require_room, state_bytes
+from llm_decpomdp.algorithms.training.callbacks import Interrupted, TrainerCallback
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy, policy_attribute
 from llm_decpomdp.utils.storage import RunFolder
@@ -341,3 +343,38 @@ def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: 
             f"{checkpoint} cannot go on: the model {new['name']!r} below the policy of {policy} has other weights "
             f"({is_now}) than at the start of the run, when it was {known}; {remedy}"
         )
+
+
+def require_room(folder: Path, needed: int, purpose: str) -> None:
+    """Check that the disk of `folder`, which must exist, has `needed` bytes left.
+
+    Raises:
+        OSError: If it hasn't; names both numbers and the remedies.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(
+            f"{purpose} needs {decimal(needed)}, and {decimal(free)} are free on the disk of "
+            f"{folder}: free some, choose a folder on another disk, lower keep_checkpoints, or train "
+            "adapters (lora), whose checkpoints are small"
+        )
+
+
+def checkpoint_bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
+    """Estimate the size of a checkpoint: the weights, with float32 moments and, of 16-bit ones, a float32 copy."""
+    return sum(
+        parameter.numel() * (parameter.element_size() + (8 if parameter.element_size() > 2 else 12))
+        for parameter in parameters
+        if parameter.requires_grad
+    )
+
+
+def state_bytes(state: Any) -> int:
+    """Add up the bytes of the tensors and texts within a container of containers."""
+    if isinstance(state, torch.Tensor):
+        return state.nbytes
+    if isinstance(state, str):
+        return len(state)
+    if isinstance(state, Mapping):
+        return sum(map(state_bytes, state.values()))
+    return sum(map(state_bytes, state)) if isinstance(state, (list, tuple)) else 0

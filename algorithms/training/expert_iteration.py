@@ -27,15 +27,11 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Timer
+from llm_decpomdp.algorithms.training.callbacks import defer_signals
 from llm_decpomdp.algorithms.training.curriculum import NO_SOLVED
-from llm_decpomdp.algorithms.training.interruption import defer_signals
 from llm_decpomdp.algorithms.training.sft import SFTPhase, SupervisedTraining
-from llm_decpomdp.algorithms.training.sft_data import (
-    GOLD,
-    Demonstration,
-    SFTExample,
-    WarmStartOptions,
-)
+from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample
+from llm_decpomdp.algorithms.training.trainer_options import GOLD, WarmStartOptions
 from llm_decpomdp.policy import Completion, Team
 from llm_decpomdp.seeding import stream
 

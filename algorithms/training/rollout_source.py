@@ -7,32 +7,37 @@ scores of a reward model (`algorithms/rewards/scorer.py`), dynamic sampling (`dy
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    EvaluationBatch,
     UpdateBatch,
     WeightSync,
     check_rollout_worker,
     gather_to_rank0,
     split_into_batches,
 )
-from llm_decpomdp.algorithms.rollouts.cost import RunCost, run_cost
+from llm_decpomdp.algorithms.rollouts.cost import RunCost, evaluation_cost, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
+from llm_decpomdp.algorithms.training import metrics
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Team
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -297,3 +302,102 @@ class SourceWrapper(RolloutSource):
     def close(self) -> None:
         """End what the other source has started."""
         self.source.close()
+
+
+class PeriodicEvaluation(TrainerCallback):
+    """Plays an episode from each of some starts: before the first update, after the last, and every few updates.
+
+    All evaluations sample with the same random numbers, so that two of them differ by the weights alone. Training
+    does not depend on them.
+
+    Args:
+        env: The environment of evaluations.
+        workers: Plays the episodes, with the present weights.
+        starts: One for each episode, in order; with none nothing is evaluated.
+    """
+
+    def __init__(self, env: TextEnv, workers: WeightSync, starts: Sequence[Start]) -> None:
+        self.env, self.workers, self.starts = env, workers, starts
+
+    def on_init_end(self, trainer: Trainer) -> None:
+        """Check that the starts fit the options and the team.
+
+        Raises:
+            ValueError: If the best policies are to be kept without evaluations, or a first prompt is too long.
+        """
+        options = trainer.options
+        if options.keep_best and not self.starts:
+            raise ValueError("keep_best compares evaluations, and there are no eval_starts")
+        size = options.starts_per_bundle
+        check_rollout_worker(self.workers.rollout_worker, size, trainer.team, self.starts)
+        require_short(self.env, trainer.team, self.starts)
+        batches = trainer.source.batches
+        largest = size or -(-max(map(len, batches)) // processes.world_size())
+        # As many completions at a time as in the largest update, so that both fit the same memory.
+        self.at_a_time = options.group_size * largest
+        self.size = None if size is None else self.at_a_time
+        self.cost = evaluation_cost(self.env, len(self.starts) * options.evaluations(len(batches)))
+        """Upper bound of the cost of all evaluations of the run; `None` where it isn't known."""
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Evaluate the team before training, or again after the update that the run continues from."""
+        if processes.rank() == 0 and self.starts and self.cost:
+            logger.info("evaluations: at most %s", self.cost)
+        # A checkpoint is written before the evaluation of its update, whose rows resuming has dropped.
+        self._evaluate_if_due(trainer)
+
+    def on_step_end(self, trainer: Trainer) -> None:
+        """Evaluate every few updates, and after the last."""
+        if trainer.learner.updates:
+            self._evaluate_if_due(trainer)
+
+    def _evaluate_if_due(self, trainer: Trainer) -> None:
+        if trainer.options.evaluates(trainer.learner.updates, len(trainer.source.batches)):
+            self.evaluate(trainer)
+
+    def evaluate(self, trainer: Trainer, kind: str = "eval") -> dict[str, Any]:
+        """Play the episodes, write them down, and return the metrics.
+
+        Args:
+            trainer: The trainer.
+            kind: Of any other kind than `eval` no episodes are kept, and the team is none of the best.
+        """
+        if not self.starts:
+            return {}
+        episodes, row = self.play(trainer.options.seed)
+        # A signal between the row and the best policies would leave a row that no policies belong to.
+        with defer_signals():
+            trainer.log(kind, row, episodes if kind == "eval" else ())
+            if kind == "eval":
+                trainer.notify("on_evaluate", row)
+        return row
+
+    def play(self, seed: int) -> tuple[list[Rollout], dict[str, Any]]:
+        """Play an episode from each start.
+
+        Returns:
+            All episodes, in the first process, and their metrics, in all.
+        """
+        timer, indexed = Timer(), enumerate(split_into_batches(self.starts, self.size))
+        rollout_batches = [
+            EvaluationBatch(seed, index, part, self.at_a_time)
+            for index, part in processes.shard(list(indexed))
+            if part
+        ]
+        episodes = gather_to_rank0(self.workers.sample(rollout_batches, timer), self.size)
+        row = processes.compute_on_first(
+            lambda: {
+                **metrics.evaluation_metrics(episodes),
+                "tokens": metrics.count_tokens(episodes),
+                **{f"{activity}_seconds": seconds for activity, seconds in timer.seconds.items()},
+            }
+        )
+        return episodes, row
+
+    def on_resume(self, trainer: Trainer) -> None:
+        """Give the workers the weights of the checkpoint, whatever they had before."""
+        self.workers.reload()
+
+    def on_train_end(self, trainer: Trainer) -> None:
+        """End what the workers have started."""
+        self.workers.close()

@@ -20,16 +20,13 @@ from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
 from llm_decpomdp.algorithms.rollouts.long_prompts import overflow
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training.callbacks import PeriodicEvaluation, TrainerCallback
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
-from llm_decpomdp.algorithms.training.sft_data import (
-    Demonstration,
-    SFTExample,
-    WarmStartOptions,
-    batches,
-)
+from llm_decpomdp.algorithms.training.rollout_source import PeriodicEvaluation
+from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample, batches
 from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.policy import (
     Completion,
     Team,

@@ -12,8 +12,8 @@ from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.training.trainer_options import GOLD, WarmStartOptions
 from llm_decpomdp.branching import message_turns
-from llm_decpomdp.options import Options, option
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
@@ -21,66 +21,6 @@ from llm_decpomdp.utils.text import WrongEncoding, read_utf8
 from llm_decpomdp.validation import unknown
 
 logger = logging.getLogger(__name__)
-
-GOLD = "gold"
-"""Source of lessons: the references of the environment."""
-
-PASSES = "passes"
-"""Source of lessons: what the team itself has sampled and passed with (`expert_iteration.py`)."""
-
-OF_PASSES = ("samples", "rounds", "min_reward")
-"""Options of that source alone."""
-
-
-class WarmStartOptions(Options):
-    """Supervised learning before reinforcement, on training problems or on a file.
-
-    Raises:
-        ValueError: If a value is out of its range, or means nothing with this `source`.
-    """
-
-    switch = "source"
-    source: str | None = None
-    """Completions to be imitated: `gold`, the references of the environment; `passes`, what the team itself solves
-    its training problems with; or the path of a JSONL file with `agent`, `prompt` and `completion` in each line,
-    as `export --to jsonl` writes them. Null for no warm start."""
-    samples: int = option(8, ge=1, unless=("source", None))
-    """With `passes`, episodes of each problem in a round."""
-    rounds: int = option(1, ge=1, unless=("source", None))
-    """With `passes`, rounds of sampling and imitating, each by the team that the one before has left."""
-    min_reward: float | None = option(None, unless=("source", None))
-    """With `passes`, the least reward of an episode's last turn that counts as a pass; null asks the environment
-    whether the problem is `solved`."""
-    epochs: int = option(1, ge=1, unless=("source", None))
-    """Times that all lessons are learned, each in an order of its own."""
-    learning_rate: float = option(1e-5, gt=0, unless=("source", None))
-    """Learning rate of AdamW, the same in every step; reinforcement begins with an optimizer of its own."""
-    share: float = option(1.0, gt=0, le=1, unless=("source", None))
-    """Part of the problems, or of the lines of a file, that are learned from; the seed draws it, and a larger part
-    contains a smaller one."""
-    batch_size: int = option(8, ge=1, unless=("source", None))
-    """Problems, passes, or lines of a file, of a step."""
-    disjoint: bool = option(False, unless=("source", None))
-    """Leave the problems of this part out of reinforcement, which then learns from others alone."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.disjoint and self.share == 1:
-            raise ValueError(
-                "disjoint=True would leave no problem for reinforcement with share=1: set share below 1"
-            )
-        if self.disjoint and self.source not in (None, GOLD, PASSES):
-            raise ValueError(
-                f"disjoint=True does not know which problems the lines of source={self.source} are of: take "
-                f"{GOLD} or {PASSES}, or drop it"
-            )
-        if self.source != PASSES:
-            for name in OF_PASSES:
-                if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
-                    raise ValueError(
-                        f"{name}={value} means nothing with source={self.source}, which samples nothing: set "
-                        f"source={PASSES}, or drop it"
-                    )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NoReturn
 
+import torch
+
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce
@@ -15,14 +17,21 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics
-from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
-from llm_decpomdp.algorithms.training.interruption import defer_signals, terminable
-from llm_decpomdp.algorithms.training.resources import memory_ran_out, out_of_memory
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals, terminable
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, make_request
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
+
+OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""Words of torch's errors about memory, where it raises nothing better than a RuntimeError."""
+
+LESS_MEMORY = (
+    "To need less, best first: lower group_size (num_generations) or prompts_per_update; lower "
+    "max_new_tokens; turn on gradient_checkpointing; train adapters (lora) in place of all weights, or "
+    "share one model between the agents; take a smaller model"
+)
 
 
 class Trainer:
@@ -213,3 +222,32 @@ def _chain(source: RolloutSource) -> Iterator[RolloutSource]:
     while current is not None:
         yield current
         current = getattr(current, "source", None)
+
+
+class OutOfMemory(MemoryError):
+    """Memory ran out; the text says where and what to change."""
+
+
+def memory_ran_out(error: BaseException) -> bool:
+    """Check whether an error means that there was not enough memory, of the machine or of a GPU."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in OUT_OF_MEMORY)
+
+
+def out_of_memory(
+    error: BaseException, activity: str, group_size: int, prompts: int
+) -> OutOfMemory:
+    """Return an error that names the remedies.
+
+    Args:
+        error: The error that was raised.
+        activity: The work at that time, such as `update 3`.
+        group_size: Completions of each prompt.
+        prompts: Starts of an update.
+    """
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return OutOfMemory(
+        f"memory ran out in {activity}, with group_size={group_size} and {prompts} prompts an update "
+        f"({first}). {LESS_MEMORY}"
+    )

@@ -1,7 +1,8 @@
-"""Options of a training run: its rollouts, evaluations and checkpoints."""
+"""Options of a training run: its rollouts, evaluations, checkpoints, warm start and shards."""
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options, option
@@ -95,3 +96,101 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
             "plan=episodes, or drop it"
         )
     updates.check_rollouts(rollouts)
+
+
+GOLD = "gold"
+"""Source of lessons: the references of the environment."""
+
+PASSES = "passes"
+"""Source of lessons: what the team itself has sampled and passed with (`expert_iteration.py`)."""
+
+OF_PASSES = ("samples", "rounds", "min_reward")
+"""Options of that source alone."""
+
+
+class WarmStartOptions(Options):
+    """Supervised learning before reinforcement, on training problems or on a file.
+
+    Raises:
+        ValueError: If a value is out of its range, or means nothing with this `source`.
+    """
+
+    switch = "source"
+    source: str | None = None
+    """Completions to be imitated: `gold`, the references of the environment; `passes`, what the team itself solves
+    its training problems with; or the path of a JSONL file with `agent`, `prompt` and `completion` in each line,
+    as `export --to jsonl` writes them. Null for no warm start."""
+    samples: int = option(8, ge=1, unless=("source", None))
+    """With `passes`, episodes of each problem in a round."""
+    rounds: int = option(1, ge=1, unless=("source", None))
+    """With `passes`, rounds of sampling and imitating, each by the team that the one before has left."""
+    min_reward: float | None = option(None, unless=("source", None))
+    """With `passes`, the least reward of an episode's last turn that counts as a pass; null asks the environment
+    whether the problem is `solved`."""
+    epochs: int = option(1, ge=1, unless=("source", None))
+    """Times that all lessons are learned, each in an order of its own."""
+    learning_rate: float = option(1e-5, gt=0, unless=("source", None))
+    """Learning rate of AdamW, the same in every step; reinforcement begins with an optimizer of its own."""
+    share: float = option(1.0, gt=0, le=1, unless=("source", None))
+    """Part of the problems, or of the lines of a file, that are learned from; the seed draws it, and a larger part
+    contains a smaller one."""
+    batch_size: int = option(8, ge=1, unless=("source", None))
+    """Problems, passes, or lines of a file, of a step."""
+    disjoint: bool = option(False, unless=("source", None))
+    """Leave the problems of this part out of reinforcement, which then learns from others alone."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.disjoint and self.share == 1:
+            raise ValueError(
+                "disjoint=True would leave no problem for reinforcement with share=1: set share below 1"
+            )
+        if self.disjoint and self.source not in (None, GOLD, PASSES):
+            raise ValueError(
+                f"disjoint=True does not know which problems the lines of source={self.source} are of: take "
+                f"{GOLD} or {PASSES}, or drop it"
+            )
+        if self.source != PASSES:
+            for name in OF_PASSES:
+                if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
+                    raise ValueError(
+                        f"{name}={value} means nothing with source={self.source}, which samples nothing: set "
+                        f"source={PASSES}, or drop it"
+                    )
+
+
+class ShardOptions(Options):
+    """How the processes of a run, which a launcher such as torchrun starts, hold what learns."""
+
+    shards: int = option(1, ge=1, key="fsdp_size")
+    """Processes that hold a part of each weight that learns, of its gradient and of its optimizer's state, by
+    torch's FSDP2: as many as the run has; 1 keeps all of it in every process. Nothing but the last digits of
+    weights depends on it. Not with madpo, critics, reward models or a warm start."""
+
+
+def check_sharded(
+    algorithm: Algorithm, options: UpdateOptions, reward_model: str | None, warm: bool
+) -> None:
+    """Check that processes make equally many passes of models in shards: only a `Learner`'s own lessons do.
+
+    Args:
+        algorithm: Which algorithm learns.
+        options: Say whether there is a critic, completed by the algorithm.
+        reward_model: The option.
+        warm: Whether supervised learning comes first.
+
+    Raises:
+        ValueError: If something else makes as many passes in each process as it has texts.
+    """
+    wrong = {
+        f"algorithm {algorithm.name}": not algorithm.supports_sharding,
+        "a critic": options.has_critic,
+        f"reward_model={reward_model}": reward_model is not None,
+        "a warm start": warm,
+    }
+    for what, is_set in wrong.items():
+        if is_set:
+            raise ValueError(
+                f"{what} does not work with learner.fsdp_size: all processes make the passes of a model in shards "
+                "together, and there each makes as many as it has texts. Drop it, or set learner.fsdp_size=1"
+            )

@@ -24,10 +24,9 @@ from llm_decpomdp.benchmarks.analysis.replay import (
     open_episodes,
     replay,
 )
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 from llm_decpomdp.benchmarks.evaluation.folder import estimate_text, read_estimates
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
-from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 from llm_decpomdp.benchmarks.runs.results import stored_rows
 from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.validation import unknown

@@ -65,7 +65,7 @@ def crossplay(
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, table
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
     from llm_decpomdp.benchmarks.evaluation.request import (
         EvalRequest,
         default_folder,
@@ -73,7 +73,6 @@ def crossplay(
     )
     from llm_decpomdp.benchmarks.evaluation.teams import locate_team, run_names
     from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 
     if len(runs) < 2:
         raise ConfigError("cross-play needs the folders of two runs at least")
@@ -148,8 +147,8 @@ def partners(
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.analysis.partners import FOLDER, exchange_in_turn, table
+    from llm_decpomdp.benchmarks.config.errors import raise_run_errors
     from llm_decpomdp.benchmarks.report import write_report
-    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
     from llm_decpomdp.utils.storage import RunFolder
 
     with raise_run_errors():

@@ -53,8 +53,7 @@ def bench(
 
     The exit code is 1 if an arm has failed; the others are not harmed by that.
     """
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
-    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
+    from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
     from llm_decpomdp.benchmarks.suites.cost import show_costs
     from llm_decpomdp.benchmarks.suites.job import make_jobs
     from llm_decpomdp.benchmarks.suites.run import lock_folder, refuse_runs, run_suite

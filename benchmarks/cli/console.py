@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from llm_decpomdp.algorithms.training.interruption import Interrupted
+from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_packages
 from llm_decpomdp.interfaces import PartError

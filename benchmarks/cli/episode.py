@@ -13,11 +13,10 @@ from typing import Any
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Gold, RandomText, Scripted
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies, sample
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors
 from llm_decpomdp.benchmarks.evaluation import teams
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.oracle import answers as answers_of
 from llm_decpomdp.policy import Policy, Seedable, Team

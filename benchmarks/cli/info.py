@@ -62,8 +62,8 @@ def doctor(
         raise ConfigError(
             "--need is about this machine, and --cluster about others: give one of them"
         )
+    from llm_decpomdp.benchmarks.config.errors import raise_run_errors
     from llm_decpomdp.benchmarks.doctor.cluster import examine_cluster
-    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 
     with raise_run_errors():
         findings = examine_cluster(cluster, trusted_network=trusted_network)

@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     if arguments is None and WITH_MODELS & {" ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])}:
         # The settings of memory allocators are read once, when a process starts.
-        from llm_decpomdp.benchmarks.runs.environment import restart_with_settings
+        from llm_decpomdp.benchmarks.runs import restart_with_settings
 
         with exit_codes():
             restart_with_settings()

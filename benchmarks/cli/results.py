@@ -89,7 +89,7 @@ def reward_model(
     ] = 4000,
 ) -> None:
     """Learn to score joint answers from pairs; train --override algorithm.reward_model=FILE learns by it."""
-    from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
+    from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions
     from llm_decpomdp.benchmarks.config.catalogue import find_config
     from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.config.load import read_config

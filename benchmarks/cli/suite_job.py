@@ -19,7 +19,7 @@ from pathlib import Path
 
 from llm_decpomdp.agents.saved_team import MANIFEST
 from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.algorithms.training.interruption import Interrupted
+from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.benchmarks.cli.console import prepare_process
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest, find_baseline

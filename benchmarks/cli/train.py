@@ -38,9 +38,9 @@ def demo(override: Overrides = None) -> None:
 
     from llm_decpomdp.benchmarks.analysis.partners import exchange_in_turn, table
     from llm_decpomdp.benchmarks.config.catalogue import find_config
+    from llm_decpomdp.benchmarks.config.errors import raise_run_errors
     from llm_decpomdp.benchmarks.config.load import read_config
     from llm_decpomdp.benchmarks.doctor.memory import give_back, require_for_demo
-    from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
     from llm_decpomdp.benchmarks.runs.train import train
 
     if not override:  # else it may need less

@@ -1,10 +1,18 @@
-"""Errors that the command line reports in one line, without a traceback."""
+"""Errors that the command line reports in one line without a traceback, and failures that become such errors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from llm_decpomdp.agents.remote.errors import EndpointError
+from llm_decpomdp.agents.remote.options import SamplerError
+from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
+from llm_decpomdp.envs.feedback.experts import ExpertError
+from llm_decpomdp.envs.sandbox import SandboxError
+from llm_decpomdp.interfaces import PartError
+from llm_decpomdp.utils.storage import RunFolder
 
 
 class ConfigError(ValueError):
@@ -28,3 +36,64 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+FAILURES = (
+    PartError,
+    FloatingPointError,
+    MemoryError,
+    ValueError,
+    OSError,
+    EndpointError,
+    ExpertError,
+    SandboxError,
+    RolloutWorkerError,
+    SamplerError,
+)
+"""Errors that may end a run which has begun."""
+
+
+@contextmanager
+def raise_run_errors() -> Iterator[None]:
+    """Turn the failures that a run may end with into a `RunError`; mistakes of the caller stay as they are."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except FAILURES as error:
+        raise RunError(format_message(error)) from error
+
+
+def format_message(error: Exception) -> str:
+    """Return the text of an error with its notes, such as the task of a reward that raised it."""
+    return ". ".join([str(error).removesuffix("."), *map(str, getattr(error, "__notes__", ()))])
+
+
+@contextmanager
+def open_folder(path: Path) -> Iterator[RunFolder]:
+    """Make a folder and hold its lock, before the work whose results are written to it.
+
+    A folder that is empty at the end is removed again.
+
+    Raises:
+        ConfigError: If a file stands where a folder is needed.
+        FolderInUse: If another process writes to it.
+        RunError: If it cannot be written.
+    """
+    for place in (path, *path.parents):
+        if place.exists() and not place.is_dir():
+            raise ConfigError(
+                f"{place} is a file, and {path} needs a folder there: choose another folder with --output "
+                "(output.base_dir and output.name)"
+            )
+    with ExitStack() as stack:
+        with writing(path):
+            folder = RunFolder(path)
+            stack.callback(_remove_if_empty, path)
+            stack.enter_context(folder.exclusive_access())
+        yield folder
+
+
+def _remove_if_empty(path: Path) -> None:
+    with suppress(OSError):
+        path.rmdir()

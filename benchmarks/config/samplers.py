@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from llm_decpomdp.agents.remote.options import check_untruncated
 from llm_decpomdp.agents.specs import PolicySpec
-from llm_decpomdp.algorithms.training.sft_data import PASSES
+from llm_decpomdp.algorithms.training.trainer_options import PASSES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.gpu_placement import served
 from llm_decpomdp.benchmarks.config.schema import Config

@@ -30,12 +30,12 @@ from llm_decpomdp.algorithms.learning.learner_options import (
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.sft_data import WarmStartOptions
-from llm_decpomdp.algorithms.training.shard_options import ShardOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
     RewardScoreOptions,
+    ShardOptions,
     StorageOptions,
     TrainerOptions,
+    WarmStartOptions,
     check_scores,
 )
 from llm_decpomdp.env import DecPOMDPEnv
@@ -251,7 +251,7 @@ class OutputConfig(StorageOptions, FolderConfig):
 
     trackers: dict[str, Any] = field(default_factory=dict)
     """Trackers of metrics besides `metrics.jsonl`: `tensorboard`, `wandb`, `trackio`, and classes of
-    your own by `module:NAME`, each true, false or options; see `llm_decpomdp.benchmarks.runs.trackers`."""
+    your own by `module:NAME`, each true, false or options; see `llm_decpomdp.benchmarks.config.trackers`."""
     report: bool = True
     """Write `report.html` at the end. The commands do; in Python, `llm_decpomdp.benchmarks.write_report`."""
 

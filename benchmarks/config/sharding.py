@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.training.shard_options import check_sharded
+from llm_decpomdp.algorithms.training.trainer_options import check_sharded
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 

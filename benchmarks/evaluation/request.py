@@ -10,7 +10,12 @@ from typing import Any
 
 from llm_decpomdp.agents.saved_team import MANIFEST
 from llm_decpomdp.benchmarks.config.catalogue import find_config
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.errors import (
+    ConfigError,
+    RunError,
+    open_folder,
+    raise_run_errors,
+)
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.overrides import parse_overrides
@@ -21,7 +26,6 @@ from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 from llm_decpomdp.benchmarks.evaluation.run import evaluate, refuse_run
 from llm_decpomdp.benchmarks.evaluation.teams import RemoteModel
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-from llm_decpomdp.benchmarks.runs.failures import open_folder, raise_run_errors
 from llm_decpomdp.utils.storage import read_json_lines
 
 OF_THE_TEAM = ("model", "team", "policies")

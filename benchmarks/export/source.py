@@ -163,7 +163,7 @@ def _advantages(
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.learning.advantages import group_advantages
     from llm_decpomdp.algorithms.learning.returns import progress
-    from llm_decpomdp.algorithms.rewards.scores import use_scores_as_rewards
+    from llm_decpomdp.algorithms.rewards.comparisons import use_scores_as_rewards
 
     agents = list(rollout.groups[0].completions)
     team = team_spec(config, agents)

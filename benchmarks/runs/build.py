@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
-from llm_decpomdp.algorithms.training.sft_data import PASSES
+from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions
+from llm_decpomdp.algorithms.training.trainer_options import PASSES
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors, writing
 from llm_decpomdp.benchmarks.config.gpu_placement import in_worker, parts
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arrange, resolve
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
@@ -76,8 +75,9 @@ def make_training(
         WeightSync,
         WorkerState,
     )
-    from llm_decpomdp.algorithms.training.callbacks import PeriodicEvaluation, TrainerCallback
+    from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
     from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
+    from llm_decpomdp.algorithms.training.rollout_source import PeriodicEvaluation
     from llm_decpomdp.algorithms.training.run_log import RunLog
     from llm_decpomdp.algorithms.training.trainer import Trainer
 

@@ -15,14 +15,12 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.algorithms.training.sft_data import (
-    GOLD,
-    PASSES,
     Demonstration,
     draw_share,
     read_demonstrations,
     reference_demonstrations,
 )
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.algorithms.training.trainer_options import GOLD, PASSES, TrainerOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import fit
 from llm_decpomdp.benchmarks.config.schema import Config

@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.saved_team import check_target, save_team
-from llm_decpomdp.algorithms.training.sft_data import PASSES
+from llm_decpomdp.algorithms.training.trainer_options import PASSES
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.errors import (
+    FAILURES,
+    ConfigError,
+    RunError,
+    format_message,
+    open_folder,
+)
 from llm_decpomdp.benchmarks.config.gpu_placement import check_room
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.samplers import check_interpreter
 from llm_decpomdp.benchmarks.config.schema import Config, by_key
 from llm_decpomdp.benchmarks.runs.build import TrainingParts, make_training
-from llm_decpomdp.benchmarks.runs.failures import FAILURES, format_message, open_folder
 from llm_decpomdp.benchmarks.runs.manifest import manifest
 from llm_decpomdp.benchmarks.runs.setup import (
     ResolvedRun,
@@ -135,7 +140,7 @@ def finish(run: ResolvedRun, training: TrainingParts, folder: RunFolder) -> Resu
     try:
         with ExitStack() as stack:
             if config.output.trackers and processes.rank() == 0:
-                from llm_decpomdp.benchmarks.runs.trackers import tracking
+                from llm_decpomdp.benchmarks.config.trackers import tracking
 
                 callbacks = tracking(config.output.trackers, folder, by_key(config))
                 trainer.callbacks.extend(stack.enter_context(callbacks))

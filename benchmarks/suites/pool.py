@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.ray_workers import connect
-from llm_decpomdp.algorithms.training.interruption import defer_signals, terminable
-from llm_decpomdp.benchmarks.runs.environment import SETTINGS
+from llm_decpomdp.algorithms.training.callbacks import defer_signals, terminable
+from llm_decpomdp.benchmarks.runs import SETTINGS
 from llm_decpomdp.benchmarks.suites.job import FAILED, Job
 
 # Short against the seconds that a job takes, long enough to cost no processor time.

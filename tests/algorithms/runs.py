@@ -33,9 +33,9 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.sources import make_source
 from llm_decpomdp.algorithms.training import checkpoint, run_log
-from llm_decpomdp.algorithms.training.callbacks import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.rollout_source import (
+    PeriodicEvaluation,
     RolloutSource,
     SampledSource,
     StoredSource,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llm_decpomdp.algorithms.rewards.comparisons import JointComparison, Sample
-from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
+from llm_decpomdp.algorithms.rewards.comparisons import JointComparison, RewardModelOptions, Sample
 from llm_decpomdp.algorithms.rewards.reward_model import Features, fit_reward_model
 from tests.algorithms.critics.readers import HashedParts
 

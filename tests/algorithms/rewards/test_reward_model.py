@@ -10,8 +10,12 @@ import pytest
 import torch
 
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms.rewards.comparisons import Sample, read_comparisons, team_text
-from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
+from llm_decpomdp.algorithms.rewards.comparisons import (
+    RewardModelOptions,
+    Sample,
+    read_comparisons,
+    team_text,
+)
 from llm_decpomdp.algorithms.rewards.reward_model import (
     RewardModel,
     fit_reward_model,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms.rewards import scorer
-from llm_decpomdp.algorithms.rewards.options import RewardModelOptions
+from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions, use_scores_as_rewards
 from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
 from llm_decpomdp.algorithms.rewards.scorer import (
     RewardModelScorer,
@@ -20,7 +20,6 @@ from llm_decpomdp.algorithms.rewards.scorer import (
     make_comparisons,
     score_metrics,
 )
-from llm_decpomdp.algorithms.rewards.scores import use_scores_as_rewards
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions

@@ -27,7 +27,7 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View, from_text, to_text
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.algorithms.training.interruption import Interrupted
+from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.policy import Usage
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.training.resources import memory_ran_out
+from llm_decpomdp.algorithms.training.trainer import memory_ran_out
 
 
 def raised(work: object) -> BaseException:

@@ -11,7 +11,7 @@ import pytest
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training import checkpoint_manager as saver_module
-from llm_decpomdp.algorithms.training.interruption import Interrupted
+from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.utils.storage import FolderInUse, append_json_line
 from tests.algorithms.runs import (
     BATCHES,

@@ -13,15 +13,15 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.interruption import Interrupted
+from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import (
     SFTExample,
-    WarmStartOptions,
     draw_share,
     read_demonstrations,
     reference_demonstrations,
 )
+from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.registry import make
 from tests.algorithms.conftest import END, EchoEnv, Recurrent, TinyPolicy

@@ -11,8 +11,8 @@ import torch
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.algorithms.training.interruption import defer_signals
-from llm_decpomdp.algorithms.training.resources import OutOfMemory
+from llm_decpomdp.algorithms.training.callbacks import defer_signals
+from llm_decpomdp.algorithms.training.trainer import OutOfMemory
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.runs.environment import SETTINGS
+from llm_decpomdp.benchmarks.runs import SETTINGS
 from tests.support.processes import ROOT
 
 CODE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from llm_decpomdp.benchmarks.runs.environment import SETTINGS, restart_with_settings
+from llm_decpomdp.benchmarks.runs import SETTINGS, restart_with_settings
 print("start", flush=True)
 restart_with_settings()
 print({name: os.environ.get(name) for name in SETTINGS} , sys.argv[2:])

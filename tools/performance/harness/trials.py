@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import llm_decpomdp
-from llm_decpomdp.benchmarks.runs.environment import SETTINGS
+from llm_decpomdp.benchmarks.runs import SETTINGS
 
 HOST = Path(__file__).with_name("host.py")
 VARIANTS = Path(__file__).parents[1]

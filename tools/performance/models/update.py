@@ -6,7 +6,7 @@ want other versions of packages than this library, so they have an interpreter o
     python -m venv peers && peers/bin/pip install torch comlrl==1.4.3 'trl==1.16.*'
 
 Peers run as they come; ours run with the settings that our command line gives itself
-(`benchmarks/runs/environment.py`), which speed up peers too: `--tuned-peers` gives them to all.
+(`benchmarks/runs/__init__.py`), which speed up peers too: `--tuned-peers` gives them to all.
 
 Rewards alternate within every group, whatever the texts are worth, since groups of equal rewards teach nothing
 and cost nothing. Ours are computed all the same, in the sandbox; peers are given theirs.
