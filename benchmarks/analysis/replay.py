@@ -12,11 +12,10 @@ from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.environment import StepOutcome, TextEnv, reset_branch, step
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Start
-from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors, writing
 from llm_decpomdp.benchmarks.config.load import ASKS_OUTSIDE, asks_outside, load_stored_config
 from llm_decpomdp.benchmarks.evaluation.baselines import TALKING, find_baseline_name
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
-from llm_decpomdp.benchmarks.runs.failures import raise_run_errors
 from llm_decpomdp.benchmarks.runs.manifest import change_of_data, load_envs, pin_commit
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
 from llm_decpomdp.branching import record
