@@ -22,10 +22,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import llm_decpomdp
-from llm_decpomdp.agents.loading import check_declaration, load_team
+from llm_decpomdp.agents.loading import (
+    KINDS,
+    PolicySpec,
+    check_declaration,
+    endpoint_address,
+    load_team,
+)
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.agents.specs import KINDS, PolicySpec, endpoint_address
 from llm_decpomdp.plugins import plugin_origin
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy
 

@@ -85,7 +85,7 @@ def test_options_are_picked_from_the_first_object_that_has_them() -> None:
 
 def test_options_load_no_torch() -> None:
     lines = [
-        "import sys, llm_decpomdp.algorithms.learning.learner_options, llm_decpomdp.agents.specs",
+        "import sys, llm_decpomdp.algorithms.learning.learner_options, llm_decpomdp.agents.loading",
         "import llm_decpomdp.algorithms.training.trainer_options, llm_decpomdp.benchmarks.config.load",
         "assert not {'torch', 'transformers'} & set(sys.modules)",
     ]

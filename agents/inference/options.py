@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llm_decpomdp.options import Options, option
 
 
@@ -40,3 +42,54 @@ class Sampling(Options):
     def cuts(self) -> bool:
         """True if some tokens are never drawn."""
         return self.top_p < 1 or bool(self.top_k) or self.temperature == 0
+
+
+ON_LONG_PROMPT = ("raise", "skip", "truncate_left")
+"""Names of the ways to handle a prompt that is too long."""
+
+
+class Prompting(Options):
+    """Chat template variables, and the handling of long prompts.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    system_prompt: str | None = None
+    """System message of the model's chat template, also an empty one; `None` sends none, and the template may have
+    its own. The agent's prompt is the user message."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """Further variables of the chat template, as in `{enable_thinking: false}`."""
+    max_prompt_tokens: int | None = option(None, ge=1)
+    """Most tokens of a prompt as the model sees it; never more than its context less `max_new_tokens`."""
+    on_long_prompt: str = option("raise", choices=ON_LONG_PROMPT)
+    """Treatment of longer ones: `raise` ends the run, before the first update if it is a first prompt. `skip`
+    lets the agent say nothing in that turn, and trains on no problem that begins so. `truncate_left` cuts their
+    beginning off; the template stays whole."""
+    prefill: str | None = None
+    """Text that every completion begins with, as in `"def aux(x):\\n    return"`: the model goes on from it. Its
+    tokens are not sampled and not learned; the environment reads the whole text."""
+
+
+COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
+
+
+class ModelOptions(Prompting, Sampling):
+    """Sampling, prompts, numbers and adapter of a local model.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    compute_dtype: str = option("auto", choices=COMPUTE_DTYPES)
+    """Number format of the computation; `auto` is bfloat16 where the device is fast with it. Weights that are
+    trained are float32 in any case."""
+    device: str = "auto"
+    """`auto` (a GPU where there is one), or a torch device such as `cpu` or `cuda:1`."""
+    attn_implementation: str | None = None
+    """Attention of transformers, such as `sdpa`; `None` leaves it the choice."""
+    gradient_checkpointing: bool = False
+    """Compute activations twice instead of keeping them: less memory, more time."""
+    lora: dict[str, Any] | None = None
+    """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Agents
+    with adapters of their own share one frozen base."""

@@ -24,8 +24,6 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
-from llm_decpomdp.agents.inference.sampling import token_log_probs
-
 ROW_TOKENS = 4096
 """Longest row, unless one completion alone makes a longer one: attention costs the square of it."""
 
@@ -195,3 +193,19 @@ def _head_log_probs(
     if cap:
         logits = torch.tanh(logits / cap) * cap
     return token_log_probs(logits, tokens, divisor)
+
+
+def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> Tensor:
+    """Log-probabilities of `tokens` under the softmax of the tempered logits, in nats and float32.
+
+    The softmax is over the whole vocabulary: what `top_p` and `top_k` cut off isn't renormalised away, so
+    that sampler and learner mean the same number.
+
+    Args:
+        logits: (..., V).
+        tokens: (...).
+        divisor: The temperature, or 1 for greedy decoding; a number, or (..., 1).
+    """
+    tempered = logits.float() / divisor
+    selected = tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    return selected - tempered.logsumexp(-1)

@@ -7,7 +7,8 @@ V vocabulary. Masks: 1 = counts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -26,9 +27,7 @@ from llm_decpomdp.agents.inference.decoding import (
 )
 from llm_decpomdp.agents.inference.lora_batch import SetAdapters, ignore_adapters
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
-from llm_decpomdp.agents.inference.sampling import RowOptions, draw
-from llm_decpomdp.agents.inference.stops import Decode, first_stop
+from llm_decpomdp.agents.inference.packed_log_probs import token_log_probs, unwrap_peft
 
 logger = logging.getLogger(__name__)
 
@@ -341,3 +340,146 @@ def _warn_once(kind: str) -> None:
         "transformers, which computes a prompt once for each of its samples",
         kind,
     )
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """The sampling options of each row, as tensors on the device of the logits."""
+
+    divisor: Tensor  # (N, 1)
+    greedy: Tensor  # (N,)
+    top_p: Tensor  # (N, 1), infinite where nothing is cut
+    top_k: Tensor  # (N, 1), V or more where nothing is cut
+    most: int
+    """The largest `top_k`; 0 if a row has none."""
+    cuts: bool
+    """True if any row has a `top_p` or `top_k`."""
+
+    @classmethod
+    def from_samplings(cls, samplings: Sequence[Sampling], device: torch.device) -> RowOptions:
+        """Return the options of one `Sampling` for each row."""
+
+        def column(values: list[float]) -> Tensor:
+            return torch.tensor(values, device=device).unsqueeze(1)
+
+        top_k = [s.top_k or math.inf for s in samplings]
+        return cls(
+            column([s.divisor for s in samplings]),
+            torch.tensor([s.temperature == 0 for s in samplings], device=device),
+            column([s.top_p if s.top_p < 1 else math.inf for s in samplings]),
+            column(top_k),
+            int(max(top_k)) if math.isfinite(max(top_k)) else 0,
+            any(s.top_p < 1 or s.top_k for s in samplings),
+        )
+
+    def select(self, rows: Tensor) -> RowOptions:
+        """Return the options of the rows with these indices."""
+        return replace(
+            self,
+            divisor=self.divisor[rows],
+            greedy=self.greedy[rows],
+            top_p=self.top_p[rows],
+            top_k=self.top_k[rows],
+        )
+
+
+def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw one token for each row, by inverting the cumulative distribution.
+
+    Args:
+        logits: (N, V).
+        options: The rows' options.
+        uniform: Random numbers in [0, 1), (N,).
+
+    Returns:
+        Token ids and their log-probabilities (see `token_log_probs`), both (N,).
+    """
+    weights = logits.float() / options.divisor
+    if options.cuts:
+        weights = truncate(weights, options)
+    cumulative = weights.softmax(-1).cumsum(-1)
+    total = cumulative[:, -1:]
+    # Strictly below the total: the first entry above the target then has a probability above 0.
+    below = torch.nextafter(total, torch.zeros_like(total))
+    target = torch.minimum(uniform.unsqueeze(1) * total, below)
+    # Past the last entry only if logits are not numbers, which the log-probability then says.
+    tokens = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
+    # A parallel sum may not rise everywhere: what was cut off must not be drawn all the same.
+    excluded = weights.gather(1, tokens).isinf()
+    if excluded.any():
+        tokens = torch.where(excluded, weights.argmax(-1, keepdim=True), tokens)
+    if options.greedy.any():
+        tokens = torch.where(options.greedy.unsqueeze(1), logits.argmax(-1, keepdim=True), tokens)
+    return tokens.squeeze(1), token_log_probs(logits, tokens.squeeze(1), options.divisor)
+
+
+def truncate(logits: Tensor, options: RowOptions) -> Tensor:
+    """Set the tempered logits (N, V) that `top_k`, and then `top_p`, leave out to minus infinity."""
+    size = logits.shape[-1]
+    ordered, tokens = logits.topk(min(options.most or size, size))
+    rank = torch.arange(ordered.shape[-1], device=logits.device)
+    ordered = ordered.masked_fill(rank >= options.top_k, -math.inf)
+    probabilities = ordered.softmax(-1)
+    before = probabilities.cumsum(-1) - probabilities
+    nucleus = ordered.masked_fill(before >= options.top_p, -math.inf)
+    return torch.full_like(logits, -math.inf).scatter(-1, tokens, nucleus)
+
+
+Decode = Callable[[Sequence[int]], str]
+"""Turns token ids into text."""
+
+
+def first_stop(text: str, stops: Sequence[str]) -> tuple[int, int] | None:
+    """Return begin and end of the stop string that comes first in a text; `None` if it holds none."""
+    places = [(at, at + len(stop)) for stop in stops if (at := text.find(stop)) >= 0]
+    return min(places, default=None)
+
+
+def stop_length(tokens: Sequence[int], stops: Sequence[str], decode: Decode) -> int | None:
+    """Return the number of tokens with which a text first holds a stop string; `None` if it holds none."""
+    if not first_stop(decode(tokens), stops):
+        return None
+    lengths = range(1, len(tokens) + 1)
+    return next((n for n in lengths if first_stop(decode(tokens[:n]), stops)), None)
+
+
+class TokenDecoder:
+    """Turns tokens into texts.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    def before_stop(self, prefill: str, tokens: Sequence[int], stops: Sequence[str]) -> str:
+        """Return the text of tokens behind a prefill, up to the first stop string, without special tokens."""
+        whole = self._decode_suffix(prefill, tokens, self.decode_whole) if stops else ""
+        place = first_stop(whole, stops)
+        if place is None:
+            return self._decode_suffix(prefill, tokens, self.decode)
+        for count in range(len(tokens), -1, -1):  # the tokens that end before the stop string
+            head = self._decode_suffix(prefill, tokens[:count], self.decode_whole)
+            if len(head) <= place[0] and whole.startswith(head):
+                break
+        rest = whole[len(head) : place[0]] if self.decode(tokens[count : count + 1]) else ""
+        return self._decode_suffix(prefill, tokens[:count], self.decode) + rest
+
+    def _decode_suffix(self, prefill: str, tokens: Sequence[int], decode: Decode) -> str:
+        """Return the text of tokens behind a prefill: some decoders drop the blank of a text's first token."""
+        before = self.tokenizer(prefill, add_special_tokens=False).input_ids if prefill else []
+        start, whole = decode(before), decode([*before, *tokens])
+        return whole.removeprefix(start) if whole.startswith(start) else decode(tokens)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, without special ones."""
+        text: str = self.tokenizer.decode(
+            tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def decode_whole(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens with special ones, in which stop strings are searched."""
+        text: str = self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
+        return text

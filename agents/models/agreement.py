@@ -12,19 +12,23 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     SampledRow,
     sample,
     sample_by_length,
     sample_without_cache,
+)
+from llm_decpomdp.agents.models.prompting import (
+    LENGTH_DEPENDENT,
+    context_length,
+    model_name,
+    rotary,
 )
 from llm_decpomdp.agents.models.weights import round_weights
 
@@ -41,8 +45,6 @@ RECHECK = 2
 RECHECK_TOKENS = 16
 """Number of tokens of each of these samples."""
 
-LENGTH_DEPENDENT = ("dynamic", "longrope")
-"""Kinds of rotary positions that change with the length of the whole sequence."""
 
 Draw = Callable[..., list[SampledRow]]
 """`sample`, or a slower function with its arguments."""
@@ -212,12 +214,6 @@ class SamplingGuard:
             )
 
 
-def model_name(model: Any) -> str:
-    """Return a model's name and kind, for messages."""
-    config = unwrap_peft(model).config
-    return f"{config.name_or_path or 'in memory'!r} ({config.model_type})"
-
-
 def likely_cause(model: Any) -> str:
     """Return the likely cause of a disagreement, in a sentence with the remedy."""
     kinds = sorted({rope["rope_type"] for rope in rotary(model)} & {*LENGTH_DEPENDENT})
@@ -229,41 +225,4 @@ def likely_cause(model: Any) -> str:
     return (
         "Probably the model keeps state between passes, or is random in evaluation mode: take another model, or "
         "another version of transformers"
-    )
-
-
-def rotary(model: Any) -> list[dict[str, Any]]:
-    """Return the settings of a model's rotary positions, one for each kind of layer."""
-    settings = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
-    kinds = [settings, *(value for value in settings.values() if isinstance(value, dict))]
-    return [kind for kind in kinds if "rope_type" in kind]
-
-
-def context_length(model: Any) -> int | None:
-    """Return the most tokens of a prompt with its completion; `None` for any number.
-
-    Beyond `original_max_position_embeddings` some models change the positions of all tokens. A learner would then
-    score tokens with other positions than the sampler had.
-    """
-    known = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    fixed = [
-        rope.get("original_max_position_embeddings")
-        for rope in rotary(model)
-        if rope["rope_type"] in LENGTH_DEPENDENT
-    ]
-    context = min((int(length) for length in (known, *fixed) if length), default=None)
-    if context is not None and known and context < known:
-        _warn_of_context(model_name(model), context, known)
-    return context
-
-
-@lru_cache
-def _warn_of_context(name: str, context: int, known: int) -> None:
-    logger.warning(
-        "the model %s changes its rotary positions beyond %d tokens, so that sampler and learner would disagree: "
-        "its context is limited to %d tokens instead of %d",
-        name,
-        context,
-        context,
-        known,
     )

@@ -13,14 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.inference.sampler import Prompt
-from llm_decpomdp.agents.inference.stops import first_stop
-from llm_decpomdp.agents.models.agreement import context_length
-from llm_decpomdp.agents.models.control_tokens import end_id
+from llm_decpomdp.agents.inference.options import Prompting, Sampling
+from llm_decpomdp.agents.inference.sampler import Prompt, first_stop
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.features import LoraTrunk
-from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
+from llm_decpomdp.agents.models.prompting import PromptEncoder, context_length, end_id
 from llm_decpomdp.agents.models.weights import cut_as, describe_weights, whole
 from llm_decpomdp.policy import Completion
 

@@ -23,8 +23,13 @@ from llm_decpomdp.agents.inference.packed_log_probs import (
     plain_log_probs,
     unwrap_peft,
 )
-from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow
-from llm_decpomdp.agents.inference.stops import TokenDecoder, stop_length
+from llm_decpomdp.agents.inference.sampler import (
+    Prompt,
+    Remote,
+    SampledRow,
+    TokenDecoder,
+    stop_length,
+)
 from llm_decpomdp.agents.models.agreement import (
     Draw,
     SamplingGuard,
@@ -32,8 +37,8 @@ from llm_decpomdp.agents.models.agreement import (
     disagreement,
     mean_difference,
 )
-from llm_decpomdp.agents.models.control_tokens import end_id, end_ids
 from llm_decpomdp.agents.models.features import hidden_means
+from llm_decpomdp.agents.models.prompting import end_id, end_ids
 from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights, weights_as
 from llm_decpomdp.policy import SKIPPED, Completion
 

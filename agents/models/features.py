@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
-from llm_decpomdp.agents.models.agreement import context_length
-from llm_decpomdp.agents.models.prompting import PromptEncoder
+from llm_decpomdp.agents.models.prompting import PromptEncoder, context_length
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.engine import ModelEngine

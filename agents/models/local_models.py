@@ -225,7 +225,7 @@ def _convert(source: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    from llm_decpomdp.agents.models.checks import check_weights
+    from llm_decpomdp.agents.models.pretrained import check_weights
 
     begin = time.perf_counter()
     place = cache_folder()

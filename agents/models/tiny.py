@@ -10,10 +10,10 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.prompting import PromptEncoder, Prompting
+from llm_decpomdp.agents.models.prompting import PromptEncoder
 from llm_decpomdp.testing.rules import short
 
 END = "<end>"

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.models.options import COMPUTE_DTYPES
+from llm_decpomdp.agents.inference.options import COMPUTE_DTYPES
 from llm_decpomdp.validation import unknown
 
 

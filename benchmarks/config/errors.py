@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from llm_decpomdp.agents.remote.errors import EndpointError
+from llm_decpomdp.agents.remote.endpoint import EndpointError
 from llm_decpomdp.agents.remote.options import SamplerError
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.envs.feedback.experts import ExpertError

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llm_decpomdp.agents.loading import bases
-from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.loading import PolicySpec, bases
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 

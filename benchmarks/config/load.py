@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.agents.remote.options import check_untruncated
-from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.training.trainer_options import PASSES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.gpu_placement import served

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from llm_decpomdp.agents.models.options import ModelOptions
+from llm_decpomdp.agents.inference.options import ModelOptions
 from llm_decpomdp.agents.remote.options import SamplerOptions
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.learner_options import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.training.trainer_options import check_sharded

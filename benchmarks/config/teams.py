@@ -11,7 +11,7 @@ policies:
   partner: {kind: endpoint, name: Qwen/Qwen2.5-Coder-7B, base_url: http://localhost:8000/v1}
 ```
 
-A policy has a `kind` (`model` if it says none) and the fields of `llm_decpomdp.agents.specs.PolicySpec` that
+A policy has a `kind` (`model` if it says none) and the fields of `llm_decpomdp.agents.loading.PolicySpec` that
 the kind reads; those that `model:` has too are as there if the policy does not set them. A policy that the
 team names and `policies` does not is as `model:` says.
 """
@@ -25,9 +25,15 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-from llm_decpomdp.agents.loading import check_declaration, load_team
+from llm_decpomdp.agents.loading import (
+    PolicySpec,
+    check_declaration,
+    check_device,
+    endpoint_address,
+    kind_fields,
+    load_team,
+)
 from llm_decpomdp.agents.models.local_models import known_context
-from llm_decpomdp.agents.specs import PolicySpec, check_device, endpoint_address, kind_fields
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig

@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
+from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.agents.scripted import Gold, RandomText
-from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Completions, Start

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.saved_team import (
     MANIFEST,
@@ -20,7 +20,6 @@ from llm_decpomdp.agents.saved_team import (
     read_manifest,
 )
 from llm_decpomdp.agents.scripted import RandomText
-from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.policy import Policy, shared_engine
 
 pytest.importorskip("transformers")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.agents.specs import KINDS, OWN, PolicySpec, check_device
+from llm_decpomdp.agents.loading import KINDS, OWN, PolicySpec, check_device
 
 LEAST: dict[str, dict[str, Any]] = {
     "model": {"name": "a"},

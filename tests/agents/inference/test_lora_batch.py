@@ -11,8 +11,7 @@ from peft import KasaConfig
 
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.checks import KEEPING_STARTS
-from llm_decpomdp.agents.models.pretrained import add_adapters
+from llm_decpomdp.agents.models.pretrained import KEEPING_STARTS, add_adapters
 
 IDS = torch.tensor([[4, 5, 6], [7, 8, 9], [4, 5, 6], [9, 9, 9]])
 ROWS = ["one", "two", "two", "one"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.inference.sampling import RowOptions, draw, truncate
+from llm_decpomdp.agents.inference.sampler import RowOptions, draw, truncate
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
 

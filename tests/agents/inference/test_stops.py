@@ -12,14 +12,17 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
-from llm_decpomdp.agents.inference.stops import TokenDecoder, first_stop, stop_length
-from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.inference.options import Prompting, Sampling
+from llm_decpomdp.agents.inference.sampler import (
+    Prompt,
+    SampledRow,
+    TokenDecoder,
+    first_stop,
+    stop_length,
+)
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
-from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.policy import Completion
 
 Make = Callable[..., CausalLM]

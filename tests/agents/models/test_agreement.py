@@ -11,13 +11,13 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.inference.packed_log_probs import plain_log_probs
 from llm_decpomdp.agents.models import agreement
-from llm_decpomdp.agents.models.agreement import MismatchError, context_length
+from llm_decpomdp.agents.models.agreement import MismatchError
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.models.prompting import context_length
 from llm_decpomdp.agents.models.tiny import CharacterEncoder, character_tokenizer
 from llm_decpomdp.policy import Completion, PromptTooLong
 

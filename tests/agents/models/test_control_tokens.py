@@ -18,12 +18,11 @@ from tokenizers import (
 )
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models import control_tokens
+from llm_decpomdp.agents.inference.options import Prompting, Sampling
+from llm_decpomdp.agents.models import prompting
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.control_tokens import end_of_turn
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.prompting import Prompting
+from llm_decpomdp.agents.models.prompting import end_of_turn
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from tests.agents.conftest import SIZE
 
@@ -228,7 +227,7 @@ def test_the_template_says_which_token_ends_a_turn(template: str | None, end: st
 
 
 def test_sampling_ends_where_the_template_ends_a_turn(caplog: pytest.LogCaptureFixture) -> None:
-    control_tokens._log_end_of_turn.cache_clear()
+    prompting._log_end_of_turn.cache_clear()
     policy = policy_of(letter_tokenizer("a{{ messages[-1].content }}<|im_end|>"), max_new_tokens=40)
     assert "ends turns with <|im_end|>" in caplog.text
     end = policy.tokenizer.convert_tokens_to_ids("<|im_end|>")

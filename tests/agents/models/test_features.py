@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from llm_decpomdp.agents.inference.options import ModelOptions
 from llm_decpomdp.agents.models import features as features_module
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.policy import Completion, ReferencedPolicy, policy_attribute

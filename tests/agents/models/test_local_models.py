@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.loading import load_policy, load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
 from llm_decpomdp.agents.models import local_models
 from llm_decpomdp.agents.models.local_models import model_source, tiny_model
-from llm_decpomdp.agents.specs import PolicySpec
 
 
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.policy import SKIPPED, PromptTooLong, policy_attribute
 from tests.agents.conftest import tiny_model, tiny_tokenizer

@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import ModelOptions, Prompting, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.pretrained import adapter_policies
-from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.agents.remote.client import ServedWeights
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.agents.remote.sampler import RemoteSampler

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from llm_decpomdp.agents.inference.options import ModelOptions
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.options import ModelOptions
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText
-from llm_decpomdp.agents.specs import PolicySpec
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.analysis.crossplay import (
     cross_play,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents.specs import PolicySpec
+from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.prompting import Prompting
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config import teams

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents.specs import KINDS, PolicySpec
+from llm_decpomdp.agents.loading import KINDS, PolicySpec
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig

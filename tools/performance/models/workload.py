@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
 from llm_decpomdp.agents.loading import load_policy
-from llm_decpomdp.agents.models.control_tokens import end_of_turn
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, offline_model
+from llm_decpomdp.agents.models.prompting import end_of_turn
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.causal_lm import CausalLM
