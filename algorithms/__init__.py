@@ -13,12 +13,12 @@ from llm_decpomdp.plugins import find
 from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.learning.advantages import BASELINES as BASELINES
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Algorithm
     from llm_decpomdp.algorithms.learning.learner import Learner as Learner
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
     from llm_decpomdp.algorithms.learning.losses import LossInputs as LossInputs
     from llm_decpomdp.algorithms.learning.losses import LossOutputs as LossOutputs
-    from llm_decpomdp.algorithms.learning.returns import BASELINES as BASELINES
     from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner as PreferenceLearner
     from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
         LocalRolloutWorker as LocalRolloutWorker,
@@ -49,7 +49,7 @@ else:
         {
             "llm_decpomdp.algorithms.learning.algorithm": ["Algorithm"],
             "llm_decpomdp.algorithms.learning.losses": ["LossInputs", "LossOutputs"],
-            "llm_decpomdp.algorithms.learning.returns": ["BASELINES"],
+            "llm_decpomdp.algorithms.learning.advantages": ["BASELINES"],
             "llm_decpomdp.algorithms.learning.learner": ["Learner"],
             "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],
             "llm_decpomdp.algorithms.preferences.learner": ["PreferenceLearner"],

@@ -1,7 +1,7 @@
 """MAGRPO: a team against the mean of its group (arXiv 2508.04652).
 
 At turn k every agent i sees its own prompt x_ik and samples G completions y_ik1 .. y_ikG. Joint samples are made
-of them, each with one team reward, and R_ikg is the mean return of those that contain y_ikg (`returns.py`):
+of them, each with one team reward, and R_ikg is the mean return of those that contain y_ikg (`advantages.py`):
 
     A_ikg = R_ikg - (1/G) sum_h R_ikh
     L_ik  = -(w_k/G) sum_g A_ikg sum_t log pi_i(y_ikgt | x_ik, y_ikg<t)
@@ -23,8 +23,8 @@ this is GRPO.
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.learning.advantages import mean
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.returns import mean
 
 MAGRPO = Algorithm(
     "magrpo",

@@ -14,8 +14,8 @@ G may be 1.
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.learning.advantages import none
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.returns import none
 
 MAREINFORCE = Algorithm(
     "mareinforce",

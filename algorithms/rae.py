@@ -26,10 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, GroupValues
+from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages, GroupValues, Returns
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.algorithms.learning.returns import Returns
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options, option

@@ -7,27 +7,264 @@ rewards of joint samples ─► returns (J,) ─► values of completions (G,) �
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import (
-    Baseline,
-    Returns,
-    advantages,
-    aggregate,
-    partner_returns,
-    pool_advantages,
-    returns,
-    visit_weights,
-)
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+
+Returns = NDArray[np.float64]
+Baseline = Callable[[Returns], Returns]
+"""From the values of a group, (..., G), to the baseline of each completion, in the same shape."""
+
+# Sums of equal rewards in another order differ by a few units in the last place (1e-16); 1e-12 of the largest
+# return leaves room for groups of thousands. Smaller differences are set to 0, because Adam divides by the size of
+# a gradient and would take a step of full length along rounding errors.
+ROUNDING = 1e-12
+"""Differences up to this share of the group's largest return count as rounding errors."""
+
+SMALLEST_SPREAD = 1e-8
+"""Standard deviation below which normalized advantages treat the returns of a group as equal."""
+
+
+# ------------------------------------------------------------------------------- returns and values
+
+
+def returns(rollout: Rollout, discount: float = 1.0) -> list[Returns]:
+    """Compute the return of each joint sample, (J,), for each group of a rollout.
+
+    In a tree, the return of a joint sample is its reward and the mean return of the group that follows it:
+
+        R_j = r_j + discount * (1/J') sum_j' R_j'      over the J' joint samples of the following group
+
+    and r_j if no group follows. In a chain only one joint sample of a group is continued. The later rewards say
+    nothing about the other joint samples, so R_j = r_j for all of them, whatever the discount.
+    """
+    values = [np.array(group.rewards, dtype=np.float64) for group in rollout.groups]
+    # Groups are stored parents first, so the reverse order adds up complete returns only.
+    for group, value in zip(reversed(rollout.groups), reversed(values), strict=True):
+        if group.parent is not None and rollout.groups[group.parent.group].chosen is None:
+            values[group.parent.group][group.parent.sample] += discount * value.mean()
+    return values
+
+
+def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns:
+    """Return the return of each completion with each of the K choices of its partners, (G, K).
+
+    K is 1 for aligned joint samples and G^(N-1) for crossed ones. If partners were drawn (`joint_mode=common`),
+    only the joint samples that were played for this agent count, although others may contain the completion:
+    within a column, all completions have the same partners.
+
+    Args:
+        group: The group.
+        joint_returns: Return of each joint sample, (J,).
+        agent: Position of the agent among the agents of the group.
+    """
+    if not group.anchors:
+        indices = [sample[agent] for sample in group.joint]
+        # A stable sort keeps the partners of all completions in one order, so that columns correspond.
+        by_completion: Returns = joint_returns[np.argsort(indices, kind="stable")]
+        return by_completion.reshape(max(indices) + 1, -1)
+    position = {sample: j for j, sample in enumerate(group.joint)}
+    size = 1 + max(sample[agent] for sample in group.joint)
+    cells = [
+        [position[(*anchor[:agent], g, *anchor[agent + 1 :])] for anchor in group.anchors]
+        for g in range(size)
+    ]
+    table: Returns = joint_returns[np.array(cells)]
+    return table
+
+
+def progress(updates: int, total: int | None) -> float:
+    """Return the progress of a run after some complete updates: 0 in the first update, 1 in the last."""
+    return 1.0 if total is None or total < 2 else min(1.0, updates / (total - 1))
+
+
+def aggregate(
+    values: Returns, aggregation: str, *, quantile: float | None = None, progress: float = 1.0
+) -> Returns:
+    """Return the value of each completion, (G,), from its returns with K choices of partners, (G, K).
+
+    - `mean`: v_g = (1/K) sum_k R_gk, unbiased. A mean and not a sum: the scale of the gradient does not depend on
+      the number of agents.
+    - `max`: v_g = max_k R_gk.
+    - `quantile`: the given quantile of R_g1 .. R_gK, interpolated linearly.
+    - `annealed`: mean + (1 - p) (max - mean): `max` in the first update (p = 0), `mean` in the last (p = 1).
+
+    All but `mean` are optimistic: they assume that partners will learn to answer well. An average punishes
+    completions that succeed only together with a good partner, such as the call of a helper that still fails, and
+    the team settles for a safe answer (relative overgeneralization; Panait, Tuyls and Luke, JMLR 2008). Optimism
+    misleads if rewards are noisy, since the best of K returns is then the luckiest one.
+
+    Degenerate case: with K = 1 each value is the return itself.
+
+    Args:
+        values: (G, K).
+        aggregation: One of `AGGREGATIONS`.
+        quantile: 0 to 1; for `quantile`.
+        progress: p, from 0 in the first update of the run to 1 in the last.
+    """
+    average: Returns = values.mean(-1)
+    best: Returns = values.max(-1)
+    if aggregation == "quantile":
+        assert quantile is not None
+        return np.asarray(np.quantile(values, quantile, axis=-1))
+    if aggregation == "annealed":
+        return average + (1 - progress) * (best - average)
+    return best if aggregation == "max" else average
+
+
+def visit_weights(rollout: Rollout) -> list[float]:
+    """Return the state-visitation weight of each group: the share of episodes that reach it.
+
+    1 at the start. In a tree, and in whole episodes, each of the J joint samples of a group takes 1/J of its
+    group's weight. In a chain, the chosen joint sample represents all joint samples after which the episode
+    continues: the next group has the weight of this group, times the share of these joint samples. With these
+    weights the expected gradient of a turn is the expectation over all episodes that reach it (policy gradient
+    theorem, Sutton et al. 2000), even if episodes end at different turns.
+    """
+    weights: list[float] = []
+    for group in rollout.groups:
+        if group.parent is None:
+            weights.append(1.0)
+            continue
+        before = rollout.groups[group.parent.group]
+        weight = weights[group.parent.group]
+        weights.append(
+            weight / len(before.joint) if before.chosen is None else weight * before.going_share
+        )
+    return weights
+
+
+# ---------------------------------------------------------------------------------------- baselines
+#
+# All baselines shift or scale the same returns. How much of that reaches the weights depends on the optimizer:
+# - Plain gradient descent takes a different step with each of them.
+# - Adam divides by the scale of the gradient, so `mean` and `leave_one_out` take nearly the same step; so they do
+#   if the gradient's norm is clipped. `max` and `none` differ by a shift and stay different.
+# - Z-scoring after the baseline (centering again, then dividing) would make all of them the same algorithm.
+#   Therefore `normalize` divides, and centers nothing again.
+
+
+def mean(returns: Returns) -> Returns:
+    """Return the group's mean return: b_g = (1/G) sum_h R_h.
+
+    The baseline of GRPO (arXiv 2402.03300) and MAGRPO (arXiv 2508.04652). It contains the sample's
+    own return, so the expected gradient is (G-1)/G times the one of an independent baseline: a
+    smaller step in the same direction.
+
+    Degenerate case: equal returns give advantages of 0.
+    """
+    return np.broadcast_to(returns.mean(-1, keepdims=True), returns.shape)
+
+
+def leave_one_out(returns: Returns) -> Returns:
+    """Return the mean return of the others: b_g = (1/(G-1)) sum_{h != g} R_h.
+
+    The baseline of RLOO (Kool et al. 2019; Ahmadian et al. 2024, arXiv 2402.14740). It does not contain the
+    sample's own return, so the gradient is unbiased; advantages are G/(G-1) times those of `mean`.
+
+    Degenerate case: equal returns give advantages of 0.
+
+    Raises:
+        ValueError: If there is one sample, and so no other.
+    """
+    size = returns.shape[-1]
+    if size < 2:
+        raise ValueError(
+            f"leave_one_out compares a sample with the others of its group and needs at least 2, got {size}; "
+            "use the baseline 'none'"
+        )
+    means: Returns = (returns.sum(-1, keepdims=True) - returns) / (size - 1)
+    return means
+
+
+def maximum(returns: Returns) -> Returns:
+    """Return the group's best return: b_g = max_h R_h, so that no advantage is above 0.
+
+    The baseline of ReMax (arXiv 2310.10505), with the best sample instead of a greedy one. It depends on the
+    samples it is subtracted from, so the gradient is biased: all but the best samples become less likely, and
+    the best sample gains only the probability that they lose.
+
+    Degenerate case: equal returns give advantages of 0.
+    """
+    return np.broadcast_to(returns.max(-1, keepdims=True), returns.shape)
+
+
+def none(returns: Returns) -> Returns:
+    """No baseline: b_g = 0, the plain REINFORCE estimator (Williams 1992).
+
+    Unbiased, and noisier the further the returns are from 0: with an offset of all returns, every sample becomes
+    more likely, and only the differences between these increases carry information.
+
+    Degenerate case: equal returns still move the weights, unless they are 0.
+    """
+    return np.zeros_like(returns)
+
+
+BASELINES: Mapping[str, Baseline] = {
+    "mean": mean,
+    "leave_one_out": leave_one_out,
+    "max": maximum,
+    "none": none,
+}
+"""Baseline by name."""
+
+
+def advantages(returns: Returns, baseline: Baseline, *, normalize: bool = False) -> Returns:
+    """A_g = R_g - b_g of returns (..., G), over the group's standard deviation if `normalize`.
+
+    The deviation is that of the returns, and nothing is centered again. Baselines that differ by a shift stay
+    different; baselines that differ by a factor become equal for optimizers that ignore scale. Normalized groups
+    without spread have advantages of 0.
+    """
+    difference: Returns = returns - baseline(returns)
+    noise = ROUNDING * np.abs(returns).max(-1, keepdims=True)
+    difference = np.where(np.abs(difference) <= noise, 0.0, difference)
+    if not normalize:
+        return difference
+    spread = returns.std(-1, keepdims=True)
+    spread = np.where(spread < SMALLEST_SPREAD, np.inf, spread)
+    return difference / spread
+
+
+def pool_advantages(
+    returns: Returns, baseline: Baseline, size: int, *, normalize: bool = False
+) -> Returns:
+    """A_g of the n of `size` episodes that reach a turn, (n,): `advantages` if all of them do.
+
+    Episodes that ended earlier have no completion to compare with. With `mean` or `leave_one_out`
+
+        A_g = c (R_g - mean of the n - 1 others),    c = (size - 1)/size under `mean`, and 1 under `leave_one_out`
+
+    and a single completion is compared with 0, the reward of the other episodes after their end. So the baseline
+    does not depend on the completion, and the weight of every turn is c (the mean of all n returns would give
+    (n - 1)/n). Any other baseline is computed from the n returns; with it a single completion has an advantage of
+    0, unless the baseline is `none`.
+
+    Args:
+        returns: (n,).
+        baseline: Subtracted from the returns.
+        size: Number of episodes, at least n.
+        normalize: As in `advantages`; a single return has no deviation, and an advantage of 0.
+    """
+    number = len(returns)
+    if number == size:
+        return advantages(returns, baseline, normalize=normalize)
+    if baseline in (mean, leave_one_out):
+        compared = advantages(returns, leave_one_out if number > 1 else none, normalize=normalize)
+        return compared * ((size - 1) / size) if baseline is mean else compared
+    if number == 1 and baseline is not none:
+        return np.zeros(1)
+    return advantages(returns, baseline, normalize=normalize)
+
 
 ValueTargets = dict[str, list[Returns]]
 """Returns of the joint samples of each group of a rollout, (J,), by agent, as a critic estimates them."""

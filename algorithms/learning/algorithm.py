@@ -17,14 +17,17 @@ import numpy as np
 from typing_extensions import Self
 
 from llm_decpomdp.algorithms.learning.advantages import (
+    Baseline,
     GroupAdvantages,
     GroupValues,
     ReturnEstimator,
+    Returns,
     compare,
+    maximum,
+    none,
 )
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.learning.preference_options import refuse_preferences
-from llm_decpomdp.algorithms.learning.returns import Baseline, Returns, maximum, none
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options as BaseOptions
 from llm_decpomdp.policy import Team, TrainablePolicy

@@ -1,41 +1,151 @@
-"""The learner: groups of completions become gradient steps of every trainable policy."""
+"""The learner: groups of completions become gradient steps of every trainable policy.
+
+A pass of a sharded model gathers its weights, so all processes take part: each makes equally many passes, in the
+same order. A process without completions for a pass computes a dummy completion with weight 0. If no weights are
+sharded, one pass serves several groups with the same prompt.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from llm_decpomdp.agents.models.weights import has_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import (
     GroupAdvantages,
     ValueTargets,
     group_advantages,
+    progress,
 )
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.learning.importance_sampling import (
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.losses import (
+    LossInputs,
     joint_effective_sample_size,
+    kl_estimate,
     mask_terms,
 )
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import LossInputs, kl_estimate
-from llm_decpomdp.algorithms.learning.microbatches import LossItem, group_by_prompt, loss_items
-from llm_decpomdp.algorithms.learning.returns import progress
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import (
     Completion,
     Policy,
     ReferencedPolicy,
     Team,
+    TrainablePolicy,
     policy_attribute,
 )
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.states import Features
+
+
+class LossItem(NamedTuple):
+    """The completions of one agent in one group."""
+
+    position: int
+    """Position of the group among those that this process learns from."""
+    agent: str
+    """The agent."""
+    source: GroupAdvantages
+    """The group, with its advantages."""
+    counts: bool = True
+    """False for a dummy, whose weight is 0."""
+
+    @property
+    def prompt(self) -> str:
+        """The agent's prompt."""
+        return self.source.group.prompts[self.agent]
+
+    @property
+    def completions(self) -> tuple[Completion, ...]:
+        """The agent's completions."""
+        return self.source.group.completions[self.agent]
+
+
+def loss_items(
+    groups: Sequence[GroupAdvantages],
+    agents: Mapping[str, TrainablePolicy],
+    include_zeros: bool = False,
+) -> list[LossItem]:
+    """Return the loss items of this process, in order; with sharded weights, as many as any process has.
+
+    Args:
+        groups: The groups that this process learns from.
+        agents: The agents that learn, and their policies, in the same order in all processes.
+        include_zeros: Whether agents learn even if all their advantages are 0.
+    """
+    own = [
+        LossItem(position, agent, group)
+        for position, group in enumerate(groups)
+        for agent, advantages in group.advantages.items()
+        if include_zeros or advantages.any()
+    ]
+    sharded = {agent for agent, policy in agents.items() if has_shards(policy.parameters())}
+    return _align_processes(own, list(agents), sharded) if sharded else own
+
+
+def group_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
+    """Return microbatches: items with one agent and one prompt, which one forward pass can compute.
+
+    In whole episodes, groups of one completion often share their prompt. A pass of an agent's policy has at most
+    as many characters as that of its largest group, with the prompt before each completion.
+    """
+    # Merging must not need more memory than the largest group by itself.
+    limits: dict[str, int] = {}
+    for item in items:
+        limits[item.agent] = max(limits.get(item.agent, 0), _padded_characters([item]))
+    microbatches: list[list[LossItem]] = []
+    open_ones: dict[tuple[str, str], list[LossItem]] = {}
+    for item in items:
+        key = item.agent, item.prompt
+        microbatch = open_ones.get(key)
+        if microbatch is None or _padded_characters([*microbatch, item]) > limits[item.agent]:
+            microbatch = open_ones[key] = []
+            microbatches.append(microbatch)
+        microbatch.append(item)
+    return microbatches
+
+
+def _padded_characters(items: Sequence[LossItem]) -> int:
+    """Return the number of characters of items with one prompt in a padded batch."""
+    texts = [completion.text for item in items for completion in item.completions]
+    return len(texts) * (len(items[0].prompt) + max(map(len, texts)))
+
+
+def _align_processes(
+    own: Sequence[LossItem], agents: Sequence[str], sharded: set[str]
+) -> list[LossItem]:
+    """Add dummies for items of sharded policies that only other processes have."""
+    by_key = {(item.position, item.agent): item for item in own}
+    dummies = {item.agent: _dummy(item) for item in reversed(own) if item.agent in sharded}
+    gathered = processes.gather([(list(by_key), dummies)])
+    all_keys = {key for keys, _ in gathered for key in keys if key[1] in sharded} | by_key.keys()
+    any_dummy = {agent: item for _, of_process in gathered for agent, item in of_process.items()}
+    order = sorted(all_keys, key=lambda key: (key[0], agents.index(key[1])))
+    return [by_key[key] if key in by_key else any_dummy[key[1]] for key in order]
+
+
+def _dummy(item: LossItem) -> LossItem:
+    """Return an item with one completion and weight 0, which any process can compute."""
+    agent, source = item.agent, item.source
+    group = replace(
+        source.group,
+        prompts={agent: source.group.prompts[agent]},
+        completions={agent: source.group.completions[agent][:1]},
+        drafts=(),
+        view=None,
+    )
+    advantages = {agent: source.advantages[agent][:1]}
+    source = replace(source, group=group, weight=0.0, advantages=advantages, values={})
+    return LossItem(item.position, agent, source, counts=False)
+
 
 TOKEN_METRICS = ("entropy", "kl", "clip_fraction", "mismatch")
 """Metrics of tokens that are always written, for each agent."""
@@ -90,7 +200,7 @@ class Learner(BaseLearner):
 
         With n `updates_per_batch`, the first n - 1 steps are taken here, and the gradient is that of the last. No
         weight changes otherwise. Groups without a learning signal are counted and skipped; with sharded weights,
-        completions of other processes cost a pass (`microbatches.py`).
+        completions of other processes cost a pass (`loss_items`).
 
         Returns:
             The metrics of `TokenMetrics` and of the critic, `learning_rate`, `grad_norm/<policy>` (before
@@ -304,13 +414,13 @@ class TokenMetrics:
         - `clip_fraction/<agent>`: share of the tokens whose ratio is outside the clip range.
         - `mismatch/<agent>`: mean of |log pi - log pi of the sampler|, in nats per token: the two compute the same
           in different ways, and more coarsely in bfloat16. 0 if the sampler reports none.
-        - `ratio/<agent>`: with a correction, mean of `importance_sampling.importance_ratio`.
+        - `ratio/<agent>`: with a correction, mean of `losses.importance_ratio`.
         - `masked/<agent>`: with a correction, share of the tokens at which a bound is reached.
         - `ess/<agent>`: with a correction, (sum w)^2 / (n sum w^2) of the weights of n tokens: their effective
           sample size as a share; 0 if all weights are 0.
         - `<name>/<agent>`: means of the other metrics that `Algorithm.loss` returns.
         - `completion_tokens`: tokens in the loss, of all agents.
-        - `effective_sample_size`: mean of `importance_sampling.joint_effective_sample_size` over the groups whose
+        - `effective_sample_size`: mean of `losses.joint_effective_sample_size` over the groups whose
           size is known; missing if there is none, and if the pass is the only one with its batch.
         """
         metrics, tokens = {}, 0.0

@@ -9,7 +9,6 @@ from typing_extensions import Self
 
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
-from llm_decpomdp.algorithms.learning.returns import AGGREGATIONS
 from llm_decpomdp.options import NonNegative, Options, option
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
 SCHEDULES = ("constant", "linear", "cosine")
 TRUNCATED = ("train", "mask", "penalise")
+AGGREGATIONS = ("mean", "max", "quantile", "annealed")
 CORRECTIONS = ("none", "truncate", "mask")
 CLIP_RANGES = {"ppo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4), "cispo": (1.0, 4.0)}
 """Objectives, and the distances below and above 1 at which each clips ratios unless it is told: those of their

@@ -7,12 +7,12 @@ Masks are 1 where a token counts and 0 on padding, whose log-probabilities may h
 With one step for each batch the ratios are 1 and the loss is the plain policy gradient. With several steps, an
 objective says what happens to a token whose probability has changed since it was sampled; its gradient at
 pi = pi_old is that of the policy gradient. The ratio of an agent is its own: teammates change too, which this
-leaves out. `importance_sampling.joint_effective_sample_size` measures how much.
+leaves out. `joint_effective_sample_size` measures how much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
-from llm_decpomdp.algorithms.learning.importance_sampling import importance_weights, mask_terms
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
+from llm_decpomdp.algorithms.rollouts.rollout import Group
 from llm_decpomdp.policy import Completion
 
 Reduction = Callable[[Tensor, Tensor, float | None], Tensor]
@@ -344,3 +344,149 @@ REDUCTIONS: Mapping[str, Reduction] = {
     "fixed_length": fixed_length,
 }
 """Reduction by the name of its loss."""
+
+
+# ------------------------------------------------------------------------------ importance sampling
+#
+# Weights with bounds, for samples that another policy than the current one has drawn. mu is the policy that
+# sampled, by the recorded log-probabilities (`Completion.log_probs`), pi the policy before its first step with the
+# samples. They differ if rollouts are older than the weights (`lag`), if a server computes in another precision,
+# and in bfloat16. The ratios are
+#
+#     r_gt = pi_gt / mu_gt  (level token),    r_g = prod_t r_gt, the same on all tokens  (level sequence)
+#
+# and the gradient of each token is multiplied by a constant weight that bounds them by the cap C > 1:
+#
+#     truncate:  w = min(r, C)                     (Ionides 2008; V-trace, arXiv 1802.01561)
+#     mask:      w = r if 1/C <= r <= C, else 0    (IcePop, arXiv 2510.18855, there with two separate bounds)
+#
+# The ratio of an objective is another one: it compares the policy in later steps with pi, and only that ratio is
+# clipped. The product of both is the decoupled objective of arXiv 2110.00641, with pi as its proximal policy.
+#
+# Unbounded ratios of whole completions give an unbiased gradient for a single agent with one turn, with a variance
+# that grows exponentially with T; the ratios of teammates and of other turns are left out. Ratios of tokens also
+# ignore that mu chose the preceding tokens: a bias that is small while the two policies are close. Bounds add a
+# bias whenever they are reached.
+#
+# Degenerate cases: if pi = mu, every weight is 1 and both modes have the plain gradient. A completion of one token
+# has the same ratio on both levels.
+
+# e^20 is larger than any useful cap, and far from the overflow of float64.
+LIMIT = 20.0
+"""Log-ratios are clamped to this distance from 0."""
+
+
+def importance_ratio(log_probs: Tensor, sampled: Tensor, mask: Tensor, level: str) -> Tensor:
+    """Return r = pi / mu of each token, or of its whole completion, (G, T), float64, without a gradient.
+
+    Args:
+        log_probs: log pi, (G, T), in nats.
+        sampled: log mu, (G, T), in nats; may be anything on padding.
+        mask: (G, T).
+        level: `token` or `sequence`.
+    """
+    difference = mask_terms(log_probs.detach().double() - sampled.double(), mask)
+    if level == "sequence":
+        difference = difference.sum(-1, keepdim=True).expand_as(difference)
+    return difference.clamp(-LIMIT, LIMIT).exp()
+
+
+def out_of_bounds(ratio: Tensor, mode: str, cap: float) -> Tensor:
+    """Return True where a bound is reached, (G, T): above the cap C, with `mask` also below 1/C."""
+    above = ratio > cap
+    return above | (ratio < 1 / cap) if mode == "mask" else above
+
+
+def bounded_weight(ratio: Tensor, mode: str, cap: float) -> Tensor:
+    """Return w, the factor of each token's gradient, (G, T).
+
+    Args:
+        ratio: r, (G, T).
+        mode: `truncate` or `mask`.
+        cap: C, above 1.
+    """
+    if mode == "truncate":
+        return ratio.clamp(max=cap)
+    return ratio.masked_fill(out_of_bounds(ratio, mode, cap), 0.0)
+
+
+def importance_weights(
+    options: UpdateOptions,
+    completions: Sequence[Completion],
+    log_probs: Tensor,
+    sampled: Tensor,
+    mask: Tensor,
+) -> tuple[Tensor, Mapping[str, Tensor]]:
+    """Compute the weights of the tokens, and the terms of their metrics.
+
+    Args:
+        options: Of the update, with a `correction`.
+        completions: G completions.
+        log_probs: log pi before the first step with the batch, (G, T).
+        sampled: log mu, (G, T); not a number where the sampler recorded none.
+        mask: 1 where a token counts, (G, T).
+
+    Returns:
+        The weights (G, T), in the format of `log_probs`, and terms of `TokenMetrics` by name, (G, T).
+
+    Raises:
+        ValueError: If the sampler recorded no log-probabilities.
+    """
+    if any(len(text.log_probs) != len(text.tokens) for text in completions):
+        raise ValueError(
+            f"correction={options.correction} compares with the log-probabilities of what sampled, and a "
+            "completion has none: set correction=none, or let its policy record them (Completion.log_probs)"
+        )
+    ratio = importance_ratio(log_probs, sampled, mask, options.correction_level)
+    weight = bounded_weight(ratio, options.correction, options.correction_cap)
+    beyond = out_of_bounds(ratio, options.correction, options.correction_cap)
+    terms = {"ratio": ratio, "masked": beyond.double(), "weight": weight, "square": weight**2}
+    return weight.to(log_probs), terms
+
+
+def joint_log_ratios(group: Group, by_agent: Mapping[str, Tensor]) -> Tensor:
+    """Add up the log-ratios of the completions in each joint sample, (J,).
+
+    w_j = prod_i pi_i / pi_old_i of whole completions is the weight with which joint samples of the old team count
+    for the new one.
+
+    Args:
+        group: The group.
+        by_agent: log(pi / pi_old) of the completions of each agent that has changed, (G,).
+    """
+    joint = torch.tensor(group.joint)
+    total = torch.zeros(len(group.joint), dtype=torch.float64)
+    for position, agent in enumerate(group.completions):
+        if agent in by_agent:
+            total += by_agent[agent].to(total)[joint[:, position]]
+    return total
+
+
+def joint_effective_sample_size(
+    group: Group, learning: Collection[str], by_agent: Mapping[str, Tensor]
+) -> float | None:
+    """Return (sum w)^2 / (J sum w^2) of a group's J joint samples; `None` if a learner's ratio is not known.
+
+    1 if all weights w_j are equal, 1/J if one of them dominates. With n agents whose log-ratios have the variance
+    v each, it is about e^(-n v): the number of safe steps with one batch shrinks with the team.
+
+    Args:
+        group: The group.
+        learning: The agents that learn from it.
+        by_agent: log(pi / pi_old) of the completions of each agent that has changed, (G,).
+    """
+    if set(learning) != set(by_agent):
+        return None
+    return effective_share(joint_log_ratios(group, by_agent))
+
+
+def effective_share(log_weights: Tensor) -> float:
+    """(sum w)^2 / (J sum w^2) of weights e^x, (J,): the effective sample size as a share of J."""
+    log_weights = log_weights.double()
+    doubled = 2 * log_weights.logsumexp(0) - (2 * log_weights).logsumexp(0)
+    return float(doubled.exp()) / len(log_weights)
+
+
+def mask_terms(terms: Tensor, mask: Tensor) -> Tensor:
+    """Return the terms with 0 on padding, and no gradient there, (G, T)."""
+    return terms.masked_fill(mask == 0, 0.0)

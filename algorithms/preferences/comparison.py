@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.algorithms.learning.returns import Returns, returns
+from llm_decpomdp.algorithms.learning.advantages import Returns, returns
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 

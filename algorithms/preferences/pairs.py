@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llm_decpomdp.algorithms.learning.advantages import ROUNDING, Returns, returns, visit_weights
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import ROUNDING, Returns, returns, visit_weights
 from llm_decpomdp.algorithms.preferences.comparison import OpponentSamples, add_opponent_samples
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
@@ -167,7 +167,7 @@ def rollout_pairs(
 ) -> list[list[PreferencePair]]:
     """Return the pairs of each group of a rollout, by the returns of its joint samples.
 
-    In a chain a return is the group's own reward; in a tree what followed counts too (`returns.py`). Each group
+    In a chain a return is the group's own reward; in a tree what followed counts too (`advantages.py`). Each group
     makes at most `pairs_per_group`, all of them `pairs_per_start`, by the same order. Where another team has
     played from the same start, the first group makes them of one side each (`comparison.py`).
 

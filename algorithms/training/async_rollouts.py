@@ -3,7 +3,7 @@
 With a lag k update u learns from rollouts of its own starts, which the weights after update max(0, u - 1 - k)
 have sampled: always, and not "whatever has arrived". Sampling and learning may then go on at the same time, and a
 run still is a function of its options and its seed. What it learns from is no longer the present policy's own,
-which `importance_sampling.py` is for.
+which `losses.importance_weights` is for.
 
 Before update u learns, the weights that it changes sample for update u + k, so that k batches wait between two
 updates. They are part of a checkpoint.

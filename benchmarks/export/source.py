@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.returns import returns
+from llm_decpomdp.algorithms.learning.advantages import returns
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import learner_options, load_stored_config
@@ -161,8 +161,7 @@ def _advantages(
         or not algorithm.can_recompute_advantages(config.algorithm.update_options)
     ):
         return [{} for _ in rollout.groups]
-    from llm_decpomdp.algorithms.learning.advantages import group_advantages
-    from llm_decpomdp.algorithms.learning.returns import progress
+    from llm_decpomdp.algorithms.learning.advantages import group_advantages, progress
     from llm_decpomdp.algorithms.rewards.comparisons import use_scores_as_rewards
 
     agents = list(rollout.groups[0].completions)

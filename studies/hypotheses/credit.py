@@ -7,9 +7,8 @@ import numpy as np
 from llm_decpomdp import make
 from llm_decpomdp.agents.scripted import Scripted
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.advantages import group_advantages
+from llm_decpomdp.algorithms.learning.advantages import advantages, group_advantages, leave_one_out
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import advantages, leave_one_out
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import (
+from llm_decpomdp.algorithms.learning.advantages import (
     aggregate,
     partner_returns,
     returns,
     visit_weights,
 )
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.joint import pairing

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.advantages import group_advantages
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import (
-    AGGREGATIONS,
+from llm_decpomdp.algorithms.learning.advantages import (
     aggregate,
+    group_advantages,
     progress,
 )
+from llm_decpomdp.algorithms.learning.learner_options import AGGREGATIONS, LearnerOptions
 from llm_decpomdp.algorithms.maremax import MAREMAX
 from llm_decpomdp.algorithms.rollouts.joint import cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms import ALGORITHMS, NAMES
-from llm_decpomdp.algorithms.learning.returns import BASELINES, advantages, mean
+from llm_decpomdp.algorithms.learning.advantages import BASELINES, advantages, mean
 from tests.support.processes import python
 
 
@@ -55,7 +55,7 @@ def test_algorithms_are_found_by_name_and_unknown_names_get_a_hint() -> None:
 def test_importing_the_algorithms_and_the_rollout_loads_no_torch() -> None:
     code = (
         "import sys, llm_decpomdp.algorithms, llm_decpomdp.algorithms.rollouts.rollout\n"
-        "import llm_decpomdp.algorithms.learning.returns, llm_decpomdp.algorithms.training.metrics\n"
+        "import llm_decpomdp.algorithms.learning.advantages, llm_decpomdp.algorithms.training.metrics\n"
         "assert 'torch' not in sys.modules"
     )
     python("-c", code)

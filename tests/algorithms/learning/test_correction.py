@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.importance_sampling import (
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.losses import (
     bounded_weight,
     importance_ratio,
     out_of_bounds,
 )
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import TinyPolicy, Unigram

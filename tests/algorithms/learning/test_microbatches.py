@@ -14,9 +14,8 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import learner as learning
-from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.learner import Learner, group_by_prompt
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.microbatches import group_by_prompt
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions

@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.learning.importance_sampling import (
-    effective_share,
-    joint_log_ratios,
-)
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import CLIP_RANGES, LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import (
     OBJECTIVES,
+    effective_share,
     is_clipped,
+    joint_log_ratios,
     loss_terms,
     objective_terms,
     policy_gradient,

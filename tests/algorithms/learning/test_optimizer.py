@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
+from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, learning_rate_factor
 
 
 def parameter(*shape: int, dtype: torch.dtype = torch.float32) -> torch.nn.Parameter:

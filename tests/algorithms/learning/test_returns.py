@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
-from llm_decpomdp.algorithms.learning.advantages import group_advantages
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import (
+from llm_decpomdp.algorithms.learning.advantages import (
     BASELINES,
     aggregate,
+    group_advantages,
     partner_returns,
     returns,
     visit_weights,
 )
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion

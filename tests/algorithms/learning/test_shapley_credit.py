@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.learning.returns import advantages, mean, partner_returns
+from llm_decpomdp.algorithms.learning.advantages import advantages, mean, partner_returns
 from llm_decpomdp.algorithms.rollouts.joint import Pairing, align, common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group
 from llm_decpomdp.benchmarks.analysis.credit import Coalition, orders, shapley

@@ -11,9 +11,7 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.returns import (
+from llm_decpomdp.algorithms.learning.advantages import (
     BASELINES,
     advantages,
     leave_one_out,
@@ -23,6 +21,8 @@ from llm_decpomdp.algorithms.learning.returns import (
     pool_advantages,
     visit_weights,
 )
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.algorithms.learning.returns import returns, visit_weights
+from llm_decpomdp.algorithms.learning.advantages import returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.algorithms.learning.returns import leave_one_out, partner_returns
+from llm_decpomdp.algorithms.learning.advantages import leave_one_out, partner_returns
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.joint import align, common, cross
