@@ -28,7 +28,7 @@ from transformers.cache_utils import (
 )
 from transformers.masking_utils import sdpa_mask
 
-from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
+from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 
 NAME = "llm_decpomdp_decoding"
 

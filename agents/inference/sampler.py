@@ -25,9 +25,9 @@ from llm_decpomdp.agents.inference.decoding import (
     product_size,
     whole_head,
 )
+from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.lora_batch import SetAdapters, ignore_adapters
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.inference.packed_log_probs import token_log_probs, unwrap_peft
 
 logger = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.decoding import decoding
-from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
-from llm_decpomdp.agents.inference.packed_log_probs import (
+from llm_decpomdp.agents.inference.log_probs import (
     Rows,
     packed_log_probs,
     padded_log_probs,
     plain_log_probs,
     unwrap_peft,
 )
+from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     Remote,

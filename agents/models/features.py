@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
+from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 from llm_decpomdp.agents.models.prompting import PromptEncoder, context_length
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from bisect import bisect_left
 from functools import lru_cache
 from typing import Any
 
+from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.options import Prompting
-from llm_decpomdp.agents.inference.packed_log_probs import unwrap_peft
 from llm_decpomdp.policy import PromptTooLong
 
 RESERVED_VARIABLES = ("messages", "add_generation_prompt")

@@ -34,7 +34,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.nn import Parameter
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from llm_decpomdp.agents.inference.packed_log_probs import (
+from llm_decpomdp.agents.inference.log_probs import (
     ROW_TOKENS,
     packed_log_probs,
     padded_log_probs,

@@ -20,7 +20,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from llm_decpomdp.agents.inference.packed_log_probs import packed_log_probs
+from llm_decpomdp.agents.inference.log_probs import packed_log_probs
 from llm_decpomdp.benchmarks.cli.plan import plan_lines, read_assumptions
 from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError

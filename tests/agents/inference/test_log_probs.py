@@ -22,8 +22,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from llm_decpomdp.agents.inference import packed_log_probs as packed
-from llm_decpomdp.agents.inference.packed_log_probs import packed_log_probs, padded_log_probs
+from llm_decpomdp.agents.inference import log_probs as packed
+from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from tests.agents.conftest import SIZE
