@@ -12,7 +12,7 @@ from typing import Any
 
 from llm_decpomdp.agents.models.local_models import LOCAL_MODELS
 from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
-from llm_decpomdp.envs.datasets.rows import ENDINGS
+from llm_decpomdp.envs.datasets.loading import ENDINGS
 
 DATA_KEYS = (
     "dataset.source",

@@ -13,8 +13,7 @@ from llm_decpomdp.envs.bugfix.methods import test_cases_of_program
 from llm_decpomdp.envs.bugfix.programs import bundled_faults, bundled_sources
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
 from llm_decpomdp.envs.datasets.humaneval import MAX_PROMPT_LENGTH
-from llm_decpomdp.envs.datasets.loading import Dataset
-from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
+from llm_decpomdp.envs.datasets.loading import BadRow, Dataset, Row, text_field
 from llm_decpomdp.envs.source_code.functions import (
     functions,
     header_and_docstring,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from llm_decpomdp.envs.datasets.classeval import class_tests, import_statements
-from llm_decpomdp.envs.datasets.rows import BadRow
+from llm_decpomdp.envs.datasets.loading import BadRow
 from llm_decpomdp.envs.sandbox import Program, Sandbox, Tests, instrument
 from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.source_code.classes.completion import ClassReading, CodeSegment, read_class

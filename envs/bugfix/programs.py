@@ -39,8 +39,15 @@ from llm_decpomdp.envs.bugfix.methods import (
 from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, limit_steps
 from llm_decpomdp.envs.datasets.classeval import CLASSEVAL, ClassTask, class_task
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
-from llm_decpomdp.envs.datasets.loading import bundled_rows
-from llm_decpomdp.envs.datasets.rows import BadRow, Row, read_rows, refuse, require_row, text_field
+from llm_decpomdp.envs.datasets.loading import (
+    BadRow,
+    Row,
+    bundled_rows,
+    read_rows,
+    refuse,
+    require_row,
+    text_field,
+)
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
 from llm_decpomdp.envs.source_code.functions import (
     excerpt,

@@ -19,8 +19,7 @@ from llm_decpomdp.envs.bugfix.methods import (
     test_cases_of_program,
     whole,
 )
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES
-from llm_decpomdp.envs.datasets.rows import Row
+from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, Row
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.source_code.classes.merge import Merged
 from llm_decpomdp.envs.source_code.functions import Statements, distance, statements, tokens

@@ -1,4 +1,4 @@
-"""The composition family: four parts, tasks, roles, reward and mode."""
+"""The composition family `compose-v0`: its options, and its tasks, roles, reward and mode."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from llm_decpomdp.validation import check_whole, unknown
 SPLITS = ("train", "test", "all")
 
 FEW = 50
-"""Number of tasks below which a split is said to be small."""
+"""Number of tasks below which a warning says that a split is small."""
 
 
 class ComposeOptions(CodeOptions):
     """Options of `compose`."""
 
     num_agents: int = 2
-    """N for `aux_0` to `aux_{N-2}` and `main_0`, 2 to 8; 1 for `main_0` alone, with what it knows in a pair."""
+    """N for `aux_0` to `aux_{N-2}` and `main_0`, 2 to 8; 1 for `main_0` alone, with the prompt of a pair's."""
     num_turns: int = 1
-    """Turns of an episode, at most."""
+    """Maximum number of turns."""
     length: int = 2
-    """Number of steps of the whole, at least one for each agent. There are at most 6,000 tasks, and of more than
-    three steps 600."""
+    """Number of steps of a program, at least one for each agent. There are at most 6,000 tasks, and at most 600
+    with more than three steps."""
     types: str = "all"
     """Types of all values: `numbers`, `lists`, `text`, or `all`. Single types have fewer tasks."""
     convention: str = "none"
-    """Open question that a team settles: `none`, the `name` of helpers, or the `encoding` of two results (pairs
-    alone, of two steps)."""
+    """What the prompts leave open: `none`, the `name` of helpers, or the `encoding` of two integers (at most two
+    agents, chains of two steps)."""
     sandbox_slice: int | str | None = 0
-    """Tests that feedback counts, and never shows: n the first n, -n the last n; 0, `None` or `all` for all."""
+    """Tests that feedback counts but never shows: n the first n, -n the last n; 0, `None` or `all` for all."""
     task_seed: int = 0
-    """Decides the tasks."""
+    """Seed of the tasks."""
     split: str = "train"
-    """`train`, `test` (pairs of kinds of steps that no training task has) or `all`, with a slice if wanted, such
+    """`train`, `test` (with pairs of kinds of steps that no training task has) or `all`, optionally sliced, such
     as `train[:50%]`."""
     source: str = "bundled"
-    """`bundled` (or `auto`): these tasks are made here."""
-    exception_text: ClassVar[bool] = False  # type: ignore[misc]  # no option here: it would tell values
+    """`bundled` or `auto`: these tasks are generated."""
+    exception_text: ClassVar[bool] = False  # type: ignore[misc]  # not an option: it would reveal values
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,45 +79,43 @@ class ComposeOptions(CodeOptions):
 def compose(options: ComposeOptions) -> DecPOMDPEnv:
     """Compose a program whose steps are known to different agents: `compose-v0`.
 
-    ## Description
-    A program is a chain of small steps on numbers, lists and strings. `aux_0` is told some of the steps and
-    writes them as a function, the helper; `main_0` is told the other steps, and that the helper does the rest, and
-    writes the entry function, which calls it. Nobody is told what a team-mate's steps do, so neither can solve the
-    task alone. With a `convention` one thing is left open, which both must settle alike without a word between
-    them: the helper's name, or the form of its result.
+    ## Description A program is a chain of small steps on numbers, lists and strings. `aux_0` knows some of the
+    steps and writes them as a function, the helper; `main_0` knows the other steps and writes the entry function,
+    which calls the helper. No agent knows the steps of another, so none can solve the task alone. A `convention`
+    leaves one thing open, which both agents must choose alike without communication: the helper's name, or the
+    format of its result.
 
-    Tasks are made by rule: every chain of `llm_decpomdp.envs.compose.steps` whose tests can tell the work of every
-    step. In the split `test`, each chain has two kinds of steps side by side that stand so in no training task.
+    Tasks are generated: every chain of `llm_decpomdp.envs.compose.chains` whose tests detect the work of every
+    step. Each chain of the split `test` has two kinds of steps next to each other that no training task has so.
 
-    ## Observation Space
-    `UnicodeText`: the agent's own steps, and the types of the others', on the first turn; then what the external
-    mode says. No prompt shows a test, nor the text of an exception: an agent could put a team-mate's results
-    into it.
+    ## Observation Space `UnicodeText`: on the first turn the agent's own steps, and the types of the others'; then
+    the prompts of the external mode. No prompt shows a test or the text of an exception, since both can contain
+    another agent's results.
 
     ## Action Space
-    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
+    `UnicodeText`: a completion. Any text is legal. Code is found in fences and in prose, by the rule of
     `llm_decpomdp.envs.source_code.completion`.
 
     ## Rewards
-    The components of `llm_decpomdp.envs.compose.reward`, each turn anew: at most 4.0 for a team, 1.25 alone.
-    `solved` in the infos means full marks.
+    The components of `llm_decpomdp.envs.compose.reward`, in each turn: at most 4.0 for a team, 1.25 for one agent.
+    `solved` in the infos means the maximum.
 
     ## Starting State
     A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`. Task number `index` of a
-    `task_seed` is always the same one.
+    `task_seed` is always the same.
 
     ## Episode End
-    Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
+    Terminates after `num_turns` turns, and after a turn with the maximum reward if `stop_when_solved`.
 
     Raises:
         ValueError: If an argument has a bad value.
 
     ## Version History
-    - v0: first version. Before the first release: with `convention: name`, `main`'s code must mention one of the
-      names only, and that of the helper's function, to earn `together`. The convention `order` was removed.
-      Answers are read by one rule in all families (`llm_decpomdp.envs.source_code.completion`): the last complete
-      definition counts, no longer the longest block, and reasoning, later turns and words beside the code cost
-      nothing.
+    - v0: first version. Before the first release: with `convention: name`, the code of `main` gets `together` only
+      if it refers to exactly one of the names, that of the helper's function. The convention `order` was removed.
+      Answers are parsed by one rule in all families (`llm_decpomdp.envs.source_code.completion`): the last
+      complete definition counts, no longer the longest block, and reasoning, later turns and words around the code
+      are ignored.
     """
     roles = compose_team(options.num_agents, options.convention)
     kind = (options.length, options.types, options.convention, options.task_seed)

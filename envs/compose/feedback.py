@@ -1,8 +1,8 @@
-"""The feedback of the external modes: what each agent is told of a turn, beside its own code.
+"""The feedback of the external modes: what an agent's prompt says about the last turn.
 
-Tests are counted and never shown, since their values would tell one agent another one's steps. Of the first
-exception of the agent's own function its builtin type is told, and neither text nor line, which the function could
-choose by what a team-mate's function returned. The count and the type say a few bits of that, and no more.
+Tests are counted and never shown, because their values would reveal the steps of other agents. An exception of the
+agent's own function is reported by its builtin type only. Its text and line could depend on the result of another
+agent's function. Count and type reveal a few bits.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ class ComposeAnalysis:
 
     roles: tuple[Role, ...]
     readings: Mapping[str, Reading]
-    """Each agent's completion, as it was read."""
+    """Each agent's completion after parsing."""
     tests: tuple[Outcome, ...]
     uses: Mapping[str, str]
     """Use of each helper's function, by agent, as in `coding.feedback`; empty if no test passes."""
     solved: bool = False
-    """True for full marks."""
+    """True for the maximum reward."""
 
     def code(self, agent: str) -> str:
-        """Return the code of an agent that defines its function; empty where it does not."""
+        """Return the code of an agent that defines its function; otherwise empty."""
         reading = self.readings[agent]
         return reading.code if reading.defined else ""
 
     def works(self, agent: str) -> bool:
-        """Check whether an agent's function is there, returns, and parses."""
+        """Check whether an agent's function is defined, returns, and parses."""
         reading = self.readings[agent]
         return reading.complete and not reading.problem
 
     @property
     def all_passed(self) -> bool:
-        """True for full marks: tests alone do not show whether each function does its own steps."""
+        """True for the maximum reward: passed tests do not show whether each function does its own steps."""
         return self.solved
 
 
 @dataclass(frozen=True)
 class ComposeMode(CodeMode):
-    """Writes the prompts; whatever `sandbox_slice` says, tests are counted and exceptions named only."""
+    """Writes the prompts. `sandbox_slice` decides which tests are counted; none is shown."""
 
     def secrets(self, task: ComposeTask) -> list[str]:
         """Return the text of every test."""
@@ -57,13 +57,15 @@ class ComposeMode(CodeMode):
 
 
 def level_feedback(analysis: ComposeAnalysis, role: Role) -> list[str]:
-    """Write diagnostics: the own function and its errors, tests that pass, and the use of helpers."""
+    """Write diagnostics: the agent's function and its errors, passed tests, and the use of helpers."""
     reading = analysis.readings[role.agent]
     state = "found" if analysis.works(role.agent) else "missing, or it never returns"
     if reading.problem is not None:
         place = f"line {reading.problem.line}, col {reading.problem.column}"
         state = f"SyntaxError at {place}: {foreign_line(reading.problem.message)}"
-    lines = ["Diagnostics:", f"- Your function: {state}", f"- Tests: {_count(analysis)} passed"]
+    passed = sum(test.passed for test in analysis.tests)
+    counted = f"- Tests: {passed}/{len(analysis.tests)} passed"
+    lines = ["Diagnostics:", f"- Your function: {state}", counted]
     errors = [f"  {test.message}" for test in analysis.tests if test.origin == role.agent]
     return [*lines, *errors[:1], *_uses(analysis, role)]
 
@@ -73,10 +75,6 @@ def level_passed(analysis: ComposeAnalysis, role: Role) -> list[str]:
     state = "OK" if analysis.works(role.agent) else "not OK"
     tests = "passed" if all(test.passed for test in analysis.tests) else "not all passed"
     return ["Signals:", f"- Your function: {state}", f"- Tests: {tests}", *_uses(analysis, role)]
-
-
-def _count(analysis: ComposeAnalysis) -> str:
-    return f"{sum(test.passed for test in analysis.tests)}/{len(analysis.tests)}"
 
 
 def _uses(analysis: ComposeAnalysis, role: Role) -> list[str]:

@@ -1,18 +1,18 @@
-"""The reward of composition: what the joint program does, and whether it takes every agent's part to do it.
+"""The reward of composition: the tests that the joint program passes, and whether every agent did its own steps.
 
-| component      | points   | condition                                                                        |
-|----------------|----------|----------------------------------------------------------------------------------|
-| `aux_defined`  | 0.25     | a helper's function is defined, returns and parses                               |
-| `main_defined` | 0.25     | so is the entry function; otherwise stop                                         |
-| `names_aux`    | 0.5      | the entry function's code calls a helper's function by its name                  |
-| `tests`        | 0 to 1.0 | share of the tests that the joint program passes                                 |
-| `together`     | 0 to 2.0 | the same share, or that of the tests in which the helper and `main` do their own |
-|                |          | steps, each without the other's code (`exchange.py`), if that is less            |
+| component      | points   | condition                                                              |
+|----------------|----------|------------------------------------------------------------------------|
+| `aux_defined`  | 0.25     | a helper's function is defined, returns and parses                     |
+| `main_defined` | 0.25     | so is the entry function; otherwise stop                               |
+| `names_aux`    | 0.5      | the entry function's code calls a helper's function by its name        |
+| `tests`        | 0 to 1.0 | share of the tests that the joint program passes                       |
+| `together`     | 0 to 2.0 | that share, but at most the share of tests in which helper and `main`  |
+|                |          | do their own steps without each other's code (`separate_runs.py`)      |
 
-A team earns at most 4.0, an agent alone 1.25. Several helpers have equal shares of the points about helpers. A
-program that passes tests without its helpers, by a helper that does more than its own steps, or by an entry
-function that needs no helper to do so, earns `tests` for them and nothing of `together`. Under the convention
-`name` the same is true of an entry function whose code does not refer to exactly one of the names.
+The maximum is 4.0 for a team and 1.25 for one agent. Several helpers have equal shares of the points about
+helpers. A program has points for `tests` and none for `together` if it does not need its helpers: its helper does
+more than its own steps, or its entry function needs no helper. With the convention `name`, the entry function's
+code must also refer to exactly one of the names.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from llm_decpomdp.envs.coding.feedback import IGNORED, NOT_CALLED, USED
-from llm_decpomdp.envs.compose.exchange import exchange_shares
 from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, Role
+from llm_decpomdp.envs.compose.separate_runs import separate_shares
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox
 from llm_decpomdp.envs.sandbox.program import (
@@ -35,7 +35,7 @@ from llm_decpomdp.envs.sandbox.program import (
     notes,
     warn_about_endless_tests,
 )
-from llm_decpomdp.envs.source_code.completion import Reading, reading_details, reading_keys
+from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.interfaces import Component, Verdict
 
@@ -55,7 +55,7 @@ COMPONENTS = {
 
 @dataclass(frozen=True)
 class ComposeReward:
-    """Merges the agents' code into one program, runs it against the tests, and looks who was needed."""
+    """Merges the agents' code into one program, runs it on the tests, and checks that each agent was needed."""
 
     roles: tuple[Role, ...]
     sandbox: Sandbox = field(default_factory=Sandbox)
@@ -69,17 +69,17 @@ class ComposeReward:
 
     @property
     def info_keys(self) -> tuple[str, ...]:
-        """Names of the numbers in `Verdict.details` that the infos repeat."""
+        """Names of the numbers in `Verdict.details` that are also in the infos."""
         return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
 
     @property
     def maximum(self) -> float:
-        """Full marks of this team."""
+        """The maximum reward of this team."""
         alone = MAIN_DEFINED + TESTS
         return alone + AUX_DEFINED + NAMES_AUX + TOGETHER if self.helpers else alone
 
     def __call__(self, task: ComposeTask, completions: Mapping[str, str]) -> Verdict:
-        """Judge one joint completion."""
+        """Score one joint completion."""
         points = dict.fromkeys(COMPONENTS, 0.0)
         readings = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
         tests = not_run(task.tests.cases, "the entry function is missing")
@@ -92,7 +92,9 @@ class ComposeReward:
         points["main_defined"] = MAIN_DEFINED
         functions = {helper.agent: helper.name(completions[helper.agent]) for helper in authors}
         parts = {agent: readings[agent] for agent in (*functions, main)}
-        execution = self.sandbox.run(_program(parts, functions), task.tests)
+        segments = tuple((agent, reading.code) for agent, reading in parts.items())
+        program = Program(segments, ENTRY_POINT, helpers=tuple(functions.items()))
+        execution = self.sandbox.run(program, task.tests)
         warn_about_endless_tests(task, completions, execution)
         share = sum(test.passed for test in execution.tests) / len(execution.tests)
         points["tests"] = TESTS * share
@@ -101,18 +103,18 @@ class ComposeReward:
         calls = [a for a, name in functions.items() if name in callees or uses.get(a) == USED]
         points["names_aux"] = self._share(NAMES_AUX, len(calls))
         agreed = [h.agent for h in authors if h.agrees(functions[h.agent], readings[main].code)]
-        # The exchange runs programs again for every helper: it is left out where it could not earn anything.
+        # Separate runs cost a program for each helper: skip those that cannot get points.
         if needed := [agent for agent in agreed if uses.get(agent) == USED]:
             role = self.roles[-1]
             assert isinstance(role, EntryRole)
-            shares = exchange_shares(self.sandbox, task, role, parts, functions, needed)
+            shares = separate_shares(self.sandbox, task, role, parts, functions, needed)
             together = sum(min(share, part) for part in shares.values())
             points["together"] = self._share(TOGETHER, together)
         analysis = replace(analysis, tests=execution.tests, uses=uses)
         return self._verdict(points, analysis, execution.error)
 
     def _share(self, points: float, fulfilled: float) -> float:
-        """Return the points of a component that is shared out over the helpers."""
+        """Return the points of a component that the helpers share equally."""
         return points * fulfilled / len(self.helpers) if fulfilled else 0.0
 
     def _verdict(
@@ -127,12 +129,6 @@ class ComposeReward:
         verdict = Verdict(points, False, record, analysis)
         solved = verdict.reward >= self.maximum - 1e-9
         return replace(verdict, solved=solved, analysis=replace(analysis, solved=solved))
-
-
-def _program(parts: Mapping[str, Reading], functions: Mapping[str, str]) -> Program:
-    """Return the joint program: helpers' code comes before the entry function's."""
-    segments = tuple((agent, reading.code) for agent, reading in parts.items())
-    return Program(segments, ENTRY_POINT, helpers=tuple(functions.items()))
 
 
 def _callees(code: str) -> set[str]:

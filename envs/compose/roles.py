@@ -1,31 +1,29 @@
-"""The roles of a team that writes a chain of steps: each is told its own share, and the types of the others'.
+"""The roles of a team that writes a chain of steps: each agent knows its own steps, and the types of the others'.
 
-The chain is cut into as many shares as there are agents. One share is that of `main_0`, whose function `main` is
-the program's entry; it calls a function of a helper for each of the others. A helper does not know what `main`
-does, and `main_0` does not know what a helper does. Alone, `main_0` has the share and the knowledge that it has in
-a pair.
+The chain is cut into as many shares as there are agents. `main_0` writes the program's entry function `main` with
+the steps of its share; `main` calls a helper's function for each other share. A helper does not know the steps of
+`main`, and `main_0` does not know those of a helper. In a team of one, `main_0` has the share and the knowledge of
+a pair's `main_0`.
 
-A *convention* is what a prompt leaves open, so that both sides must settle it alike:
+A *convention* is something that the prompt leaves open, so that both sides must choose it alike:
 
-| convention | open                                             |
-|------------|--------------------------------------------------|
-| `none`     | nothing: the helper is `aux(x)`                  |
-| `name`     | the helper's name, one of three                  |
-| `encoding` | the form in which the helper returns two numbers |
+| convention | open                                               |
+|------------|----------------------------------------------------|
+| `none`     | nothing: the helper is `aux(x)`                    |
+| `name`     | the helper's name, one of three                    |
+| `encoding` | the format in which the helper returns two numbers |
 
-An agreement on a name is decided on the text of both agents' code (`HelperRole.agrees`), before any of it runs. A
-`main` that accepts every name has not agreed on one. An encoding needs no agreement where `main` reads several
-forms.
+Whether both agree on a name is decided by the text of their code (`HelperRole.agrees`), before it runs. A `main`
+that accepts every name has not agreed on one. A `main` may read several formats of an encoding.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from llm_decpomdp.envs.compose.chains import Chain
-from llm_decpomdp.envs.compose.steps import IN_WORDS, PAIR
+from llm_decpomdp.envs.compose.chains import IN_WORDS, PAIR, Chain
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, MAX_AGENTS, ComposeTask
 from llm_decpomdp.envs.feedback.code_mode import Writer
 from llm_decpomdp.envs.source_code.completion import CompletionReader, Reading, read
@@ -36,15 +34,15 @@ from llm_decpomdp.validation import check_whole
 HELPER = "aux"
 
 NAMES = ("alpha", "beta", "gamma")
-"""Names that a helper may choose from under the convention `name`."""
+"""Possible names of a helper with the convention `name`."""
 
 ATOMS = (ast.Name, ast.Call, ast.Subscript, ast.List, ast.ListComp)
-"""Expressions that need no parentheses as a part of another one."""
+"""Expressions that need no parentheses inside another one."""
 
 
 @dataclass(frozen=True)
 class HelperRole(Writer):
-    """Writes the function of a share that is not that of the entry function."""
+    """Writes the function of one share, which the entry function calls."""
 
     number: int
     team: int
@@ -58,7 +56,7 @@ class HelperRole(Writer):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names that its function may have; several helpers' have their numbers."""
+        """Possible names of its function, numbered if there are several helpers."""
         stems = NAMES if self.convention == "name" else (HELPER,)
         return stems if self.team == 2 else tuple(f"{stem}_{self.number}" for stem in stems)
 
@@ -73,23 +71,29 @@ class HelperRole(Writer):
         return f"{self.label} "
 
     def request(self, task: ComposeTask) -> str:
-        """Return the name of what the agent is asked to revise."""
+        """Return the name of the code in a request to revise it."""
         return "function" if len(self.names) > 1 else f"{self.names[0]}(...)"
+
+    def position(self, task: ComposeTask) -> int:
+        """Return the index of its share."""
+        return self.number + (self.number >= _entry_position(task, self.team))
 
     def share(self, task: ComposeTask) -> Chain:
         """Return its steps."""
-        return others(task, self.team)[self.number]
+        return task.shares(self.team)[self.position(task)]
 
     def name(self, completion: str) -> str:
-        """Return the name that the agent gave its function; the first of `names` where it gave none, or two."""
+        """Return the name of the function in a completion; the first of `names` if there is none, or two."""
         return self._chosen(completion)[0]
 
     def read(self, task: ComposeTask, completion: str) -> Reading:
-        """Read a completion; it has no function if it defines two of the names that it may choose from."""
+        """Read a completion; if it defines two of `names`, it counts as having no function."""
         return self._chosen(completion)[1]
 
     def _chosen(self, completion: str) -> tuple[str, Reading]:
-        reader = CompletionReader(completion, {ENTRY_POINT, *self._others}, self.opening)
+        team = (HelperRole(i, self.team, self.convention) for i in range(self.team - 1))
+        others = {name for helper in team if helper != self for name in helper.names}
+        reader = CompletionReader(completion, {ENTRY_POINT, *others}, self.opening)
         name = reader.best_name(self.names)
         reading = reader.read(name)
         alternatives = [other for other in self.names if other != name]
@@ -102,31 +106,22 @@ class HelperRole(Writer):
 
     @property
     def opening(self) -> str:
-        """The text with which the first prompt ends: the answer may continue it."""
+        """The end of the first prompt, which the answer may continue."""
         return "def" if self.convention == "name" else f"def {self.names[0]}(x):\n    return"
 
-    @property
-    def _others(self) -> set[str]:
-        """Names of the functions of other helpers."""
-        team = (HelperRole(i, self.team, self.convention) for i in range(self.team - 1))
-        return {name for helper in team if helper != self for name in helper.names}
-
     def agrees(self, name: str, code: str) -> bool:
-        """Check that the entry function's code refers to this one of `names`, and to no other.
+        """Check that the entry function's code refers to this one of `names` and to no other.
 
-        Code refers to a name that it reads and does not bind itself. It makes no difference whether it runs.
+        Code refers to a name that it reads and does not bind itself, whether or not that line ever runs.
         """
         return len(self.names) == 1 or global_names(code) & {*self.names} == {name}
 
     def reference(self, task: ComposeTask) -> str:
-        """Return its steps as code: a tuple for a pair, and a name that the task draws.
-
-        The references of one task have the same name. Over many tasks all names are equally frequent.
-        """
-        return f"def {self.drawn_name(task)}(x):\n    return {nest_steps(self.share(task), 'x')}\n"
+        """Return its steps as code, which returns a pair as a tuple."""
+        return f"def {self.drawn_name(task)}(x):\n    return {_nest_steps(self.share(task), 'x')}\n"
 
     def drawn_name(self, task: ComposeTask) -> str:
-        """Return the name of its function in the references of a task."""
+        """Return the function's name in both references of a task; all names are equally frequent."""
         return self.names[task.place // 2 % len(self.names)]
 
     def instructions(self, task: ComposeTask) -> str:
@@ -136,7 +131,7 @@ class HelperRole(Writer):
         opening = f"Write the Python function `{name}(x)`. {caller} calls it."
         result = "Return the result of"
         if self.convention == "name":
-            choice = rotate_names(self.names, task.index)
+            choice = _rotate_names(self.names, task.index)
             opening = f"Write a Python function of x and name it {choice}. {caller} calls it."
         elif self.convention == "encoding":
             result = "Return two integers, red and blue, in a form of your choice"
@@ -164,11 +159,11 @@ class EntryRole(Writer):
 
     @property
     def opening(self) -> str:
-        """The text with which the first prompt ends: the answer may continue it."""
+        """The end of the first prompt, which the answer may continue."""
         return f"def {ENTRY_POINT}(x):\n    return"
 
     def request(self, task: ComposeTask) -> str:
-        """Return the name of what the agent is asked to revise."""
+        """Return the name of the code in a request to revise it."""
         return f"{ENTRY_POINT}(...)"
 
     def read(self, task: ComposeTask, completion: str) -> Reading:
@@ -176,33 +171,36 @@ class EntryRole(Writer):
         given = {name for helper in self.helpers for name in helper.names}
         return read(completion, ENTRY_POINT, given, self.opening)
 
-    def reference(self, task: ComposeTask) -> str:
-        """Return its steps as code, with calls for the others; alone, all steps."""
-        lines, value = [], "x"
+    def authors(self, task: ComposeTask) -> Iterator[tuple[Role | None, Chain]]:
+        """Yield each share of the chain with its author; in a team of one, the helper's share has none."""
         helpers = iter(self.helpers)
         for position, chain in enumerate(task.shares(max(self.team, 2))):
-            if self.team > 1 and position != entry_place(task, self.team):
-                helper = next(helpers)
-                value = f"{helper.drawn_name(task)}({value})"
+            own = position == _entry_position(task, self.team)
+            yield self if own else next(helpers, None), chain
+
+    def reference(self, task: ComposeTask) -> str:
+        """Return its steps as code, with calls for the helpers' steps; in a team of one, all steps."""
+        lines, value = [], "x"
+        for author, chain in self.authors(task):
+            if isinstance(author, HelperRole):
+                value = f"{author.drawn_name(task)}({value})"
                 continue
             if chain[0].source == PAIR:
                 lines.append(f"red, blue = {value}")
-            value = nest_steps(chain, value)
+            value = _nest_steps(chain, value)
         return "\n    ".join([f"def {ENTRY_POINT}(x):", *lines, f"return {value}\n"])
 
     def instructions(self, task: ComposeTask) -> str:
         """Return the first prompt."""
         lines: list[str] = []
-        helpers = iter(self.helpers)
-        for position, chain in enumerate(task.shares(max(self.team, 2))):
-            if position == entry_place(task, self.team):
+        for author, chain in self.authors(task):
+            if isinstance(author, EntryRole):
                 lines += [step.statement() for step in chain]
             else:
-                lines.append(_call(next(helpers, None), chain, task))
+                lines.append(_call(author, chain, task))
         opening = f"Write the Python function `{ENTRY_POINT}(x)`."
         about = f"x is {IN_WORDS[task.chain[0].source]}. Return the result of these steps"
-        numbered = "".join(f"\n{number}. {line}" for number, line in enumerate(lines, 1))
-        return _prompt(opening, about, numbered, self.opening)
+        return _prompt(opening, about, _numbered(lines), self.opening)
 
 
 Role = HelperRole | EntryRole
@@ -219,46 +217,45 @@ def compose_team(num_agents: int, convention: str = "none") -> tuple[Role, ...]:
     return (*entry.helpers, entry)
 
 
-def entry_place(task: ComposeTask, num_agents: int) -> int:
-    """Return which share is that of the entry function's author."""
+def _entry_position(task: ComposeTask, num_agents: int) -> int:
+    """Return the index of the share whose author writes the entry function."""
     return task.place % max(num_agents, 2)
 
 
-def others(task: ComposeTask, num_agents: int) -> tuple[Chain, ...]:
-    """Return the helpers' shares."""
-    place, shares = entry_place(task, num_agents), task.shares(max(num_agents, 2))
-    return (*shares[:place], *shares[place + 1 :])
-
-
-def nest_steps(chain: Chain, value: str) -> str:
-    """Return steps of an expression as one expression."""
+def _nest_steps(chain: Chain, value: str) -> str:
+    """Return steps on an expression as one expression."""
     for step in chain:
         atom = isinstance(ast.parse(value, mode="eval").body, ATOMS)
         value = step.expression(value if atom else f"({value})")
     return value
 
 
-def rotate_names(names: Sequence[str], start: int) -> str:
-    """Return a choice of names in words, beginning with any of them: the first is no convention."""
+def _rotate_names(names: Sequence[str], start: int) -> str:
+    """Return a choice of names in words."""
+    # Tasks and agents begin the list with different names, so "take the first one" is not a valid convention.
     listed = [f"`{names[(start + i) % len(names)]}`" for i in range(len(names))]
     return f"{', '.join(listed[:-1])} or {listed[-1]}"
 
 
 def _describe_steps(chain: Chain) -> str:
     words = [step.statement() for step in chain]
-    if len(words) == 1:
-        return f" {words[0]}."
-    return "".join(f"\n{number}. {line}" for number, line in enumerate(words, 1))
+    return f" {words[0]}." if len(words) == 1 else _numbered(words)
+
+
+def _numbered(lines: Sequence[str]) -> str:
+    return "".join(f"\n{number}. {line}" for number, line in enumerate(lines, 1))
 
 
 def _call(helper: HelperRole | None, chain: Chain, task: ComposeTask) -> str:
-    """Return a team-mate's share, as far as the entry function's author may know it."""
+    """Return a helper's share as the entry function's author may know it: types, no steps."""
     source, target = IN_WORDS[chain[0].source], IN_WORDS[chain[-1].target]
     if helper is None:
         return f"a step that nobody tells you: it takes {source} and returns {target}"
     name, form = f"`{helper.names[0]}`, which a team-mate writes", ""
     if helper.convention == "name":
-        name = f"a team-mate's function, whose name is {rotate_names(helper.names, task.index + 1)}"
+        name = (
+            f"a team-mate's function, whose name is {_rotate_names(helper.names, task.index + 1)}"
+        )
     elif helper.convention == "encoding":
         form = ", in a form that the team-mate chooses"
     return f"call {name}: it takes {source} and returns {target}{form}"

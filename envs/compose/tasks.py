@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import lcm
 
-from llm_decpomdp.envs.compose.chains import Chain, Chains, find_split, is_task, run
-from llm_decpomdp.envs.compose.steps import IN_WORDS, INPUTS, Step, pair_steps, steps
+from llm_decpomdp.envs.compose.chains import (
+    IN_WORDS,
+    INPUTS,
+    Chain,
+    Chains,
+    Step,
+    find_split,
+    is_task,
+    pair_steps,
+    run,
+    steps,
+)
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.datasets.rows import Row
+from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.seeding import stream
 
 ENTRY_POINT = "main"
@@ -18,34 +27,36 @@ ENTRY_POINT = "main"
 MAX_AGENTS = 8
 
 PLACES = lcm(*range(1, MAX_AGENTS + 1))
-"""Number that all sizes of teams divide: the place of `main_0` in a team is a task's `place` modulo its size."""
+"""A multiple of all team sizes: the share of `main_0` in a team is a task's `place` modulo the team size."""
 
 SIZE, LONG, SIZE_OF_LONG = 6000, 3, 600
-"""Most tasks of a data set: of chains of up to three steps, and of longer ones, of which few pass `is_task`."""
+"""Maximum number of tasks with chains of up to three steps, and with longer ones. Few long chains pass
+`is_task`."""
 
 TEST_EVERY = 6
-"""One task of so many is for tests."""
+"""One of so many tasks belongs to the split `test`."""
 
 MAX_DRAWS = 1000
-"""Draws in a row without a new task, after which there are taken to be no more."""
+"""Number of consecutive draws without a new task after which a split is complete."""
 
 
 @dataclass(frozen=True)
 class ComposeTask(CodeTask):
-    """A chain of steps to write as one program; `prompt` states all of them, which no agent of a team sees."""
+    """A chain of steps to write as one program. `prompt` has all steps, and no agent of a team sees it."""
 
     links: tuple[tuple[str, str], ...] = field(kw_only=True)
     """Name and type of the argument of each step, in order."""
     place: int = field(kw_only=True)
-    """From 0 to `PLACES` - 1; decides which share of the chain is that of the entry function's author."""
+    """From 0 to `PLACES` - 1; decides which share of the chain `main_0` writes."""
 
     @cached_property
     def chain(self) -> Chain:
         """The steps."""
-        return tuple(_step(*link) for link in self.links)
+        by_name = _steps_by_name()
+        return tuple(by_name[link] for link in self.links)
 
     def shares(self, num_agents: int) -> tuple[Chain, ...]:
-        """Return the chain in as many stretches of equal length, or one step more, the longer ones first."""
+        """Cut the chain into stretches whose lengths differ by at most one step, the longer ones first."""
         length, longer = divmod(len(self.chain), num_agents)
         sizes = [length + (i < longer) for i in range(num_agents)]
         starts = [sum(sizes[:i]) for i in range(num_agents)]
@@ -57,10 +68,6 @@ class ComposeTask(CodeTask):
 @lru_cache(maxsize=1)
 def _steps_by_name() -> dict[tuple[str, str], Step]:
     return {(step.name, step.source): step for step in (*steps(), *pair_steps())}
-
-
-def _step(name: str, source: str) -> Step:
-    return _steps_by_name()[name, source]
 
 
 def compose_task(index: int, row: Row) -> ComposeTask:
@@ -79,11 +86,11 @@ def compose_task(index: int, row: Row) -> ComposeTask:
 
 @lru_cache(maxsize=8)
 def compose_rows(length: int, types: str, convention: str, task_seed: int) -> list[Row]:
-    """Draw the rows of a data set: chains of steps that differ, or else in the share of the entry function.
+    """Draw the rows of a data set, in which no task is repeated.
 
-    A chain comes twice at most, with places that are neighbours, so that these shares differ in teams of any size.
-    Row `index` of a `task_seed` is always the same. Every sixth row is for tests. There are fewer rows where few
-    chains fit the arguments.
+    A chain occurs at most twice, with places that differ by one, so `main_0` has another share in teams of any
+    size. Row `index` of a `task_seed` is always the same. Every sixth row belongs to `test`. There are fewer rows
+    if few chains fit the arguments.
     """
     chains = Chains(length, types, convention)
     rng = stream(task_seed, "compose", length, types, convention)
@@ -120,9 +127,8 @@ def _prompt(chain: Chain) -> str:
 
 
 def _test(chain: Chain) -> str:
-    return "def check(candidate):\n" + "".join(_asserts(chain))
-
-
-def _asserts(chain: Chain) -> Iterator[str]:
-    for argument in INPUTS[chain[0].source]:
-        yield f"    assert candidate({argument!r}) == {run(chain, argument)!r}\n"
+    lines = [
+        f"    assert candidate({argument!r}) == {run(chain, argument)!r}\n"
+        for argument in INPUTS[chain[0].source]
+    ]
+    return "def check(candidate):\n" + "".join(lines)

@@ -21,8 +21,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from llm_decpomdp.envs.datasets.humaneval import MAX_PROMPT_LENGTH
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, SOURCES, Dataset, bundled_rows, load
-from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
+from llm_decpomdp.envs.datasets.loading import (
+    KNOWN_ISSUES,
+    SOURCES,
+    BadRow,
+    Dataset,
+    Row,
+    bundled_rows,
+    load,
+    text_field,
+)
 from llm_decpomdp.envs.sandbox import Tests
 from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.sandbox.worker_process import is_installed

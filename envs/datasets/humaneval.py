@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, Dataset, bundled_rows
-from llm_decpomdp.envs.datasets.rows import BadRow, Row, text_field
+from llm_decpomdp.envs.datasets.loading import (
+    KNOWN_ISSUES,
+    BadRow,
+    Dataset,
+    Row,
+    bundled_rows,
+    text_field,
+)
 from llm_decpomdp.envs.sandbox import Tests, instrument
 from llm_decpomdp.envs.sandbox.differences import differences
 from llm_decpomdp.envs.source_code.parsing import find_function, parse, remove_function

@@ -24,8 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from llm_decpomdp.envs.datasets.loading import Dataset, bundled_rows, load
-from llm_decpomdp.envs.datasets.rows import BadRow, Row, missing
+from llm_decpomdp.envs.datasets.loading import BadRow, Dataset, Row, bundled_rows, load, missing
 from llm_decpomdp.interfaces import Task, TaskSet
 
 MAX_POST_LENGTH = 20_000

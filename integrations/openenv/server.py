@@ -10,24 +10,19 @@ import threading
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from gymnasium.error import ResetNeeded
 from openenv.core.env_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import ConcurrencyConfig, Observation, State
+from openenv.core.env_server.types import Action, ConcurrencyConfig, Observation, State
 from pettingzoo import ParallelEnv
+from pydantic import Field
 
 from llm_decpomdp.branching import branch, branches_in_threads
-from llm_decpomdp.env import requested_task
+from llm_decpomdp.env import MAX_ACTION_LENGTH, requested_task
 from llm_decpomdp.integrations.openenv.guard import Guard
-from llm_decpomdp.integrations.openenv.messages import (
-    SeatAction,
-    SeatObservation,
-    TeamAction,
-    TeamObservation,
-)
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.registry import make
 from llm_decpomdp.wrappers.single_agent_view import single_agent_view
@@ -39,6 +34,39 @@ MAX_NAME = 255
 
 SESSION_TIMEOUT = 3600.0
 """Seconds after which a session is closed in which nothing happens."""
+
+MAX_AGENTS = 64
+"""Most texts of an action."""
+
+Completion = Annotated[str, Field(max_length=MAX_ACTION_LENGTH)]
+"""Text of an agent; a longer one is refused before it is read."""
+
+
+class TeamAction(Action):  # type: ignore[misc]  # openenv has no types
+    """A completion of each live agent."""
+
+    actions: dict[str, Completion] = Field(max_length=MAX_AGENTS)
+
+
+class TeamObservation(Observation):  # type: ignore[misc]  # openenv has no types
+    """The prompts of all agents, empty at the end, and their infos; the reward is the team's."""
+
+    prompts: dict[str, str] = Field(default_factory=dict)
+    infos: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    truncated: bool = False
+
+
+class SeatAction(Action):  # type: ignore[misc]  # openenv has no types
+    """The completion of the agent in the seat."""
+
+    message: Completion
+
+
+class SeatObservation(Observation):  # type: ignore[misc]  # openenv has no types
+    """The prompt of the agent in the seat, empty at the end."""
+
+    prompt: str = ""
+    truncated: bool = False
 
 
 def app(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.integrations.games import play_once
-from llm_decpomdp.integrations.trl.data import completion_text, dataset
-from llm_decpomdp.integrations.trl.rewards import RewardFunc
+from llm_decpomdp.integrations.trl.rewards import RewardFunc, completion_text, dataset
 
 if TYPE_CHECKING:
     from datasets import Dataset

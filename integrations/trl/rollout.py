@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.integrations.games import Games
-from llm_decpomdp.integrations.trl.data import SEPARATOR
-from llm_decpomdp.integrations.trl.rewards import whole_teams
+from llm_decpomdp.integrations.trl.rewards import SEPARATOR, whole_teams
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.validation import unknown
 

@@ -24,7 +24,7 @@ def test_an_environment_without_tasks_has_no_ids():
 
 
 def test_no_other_library_is_imported_before_it_is_used():
-    code = "import sys, llm_decpomdp.integrations.verifiers, llm_decpomdp.integrations.openenv\n"
+    code = "import sys, llm_decpomdp.integrations.trl, llm_decpomdp.integrations.openenv\n"
     code += f"print(sorted(set({FOREIGN!r}) & set(sys.modules)))"
     assert python("-c", code).stdout == "[]\n"
 

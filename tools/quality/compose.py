@@ -1,15 +1,20 @@
 """Quality of the composition tasks, in Markdown: `python -m tools.quality.compose`.
 
 For each kind of tasks the number of those that can be drawn, the exact bound of one agent alone
-(`llm_decpomdp.envs.compose.alone`), and the share of a sample's references that earn full marks; then an example.
+(`best_alone`), and the share of a sample's references that earn full marks; then an example.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.compose.alone import best_alone
+from llm_decpomdp.envs.compose.chains import INPUTS, Chains, find_split, run
+from llm_decpomdp.envs.compose.roles import EntryRole
+from llm_decpomdp.envs.compose.tasks import compose_task
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.registry import make
 
@@ -22,6 +27,52 @@ KINDS = (
     ("all", "encoding"),
 )
 """Types and conventions."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The best response of `main_0` alone, over all tasks that can be drawn, each equally likely."""
+
+    tasks: int
+    prompts: int
+    """Number of different prompts of `main_0`."""
+    tests: float
+    """Maximum share of passed tests, from 0 to 1."""
+    solved: float
+    """Maximum share of tasks whose tests all pass, from 0 to 1."""
+
+
+def best_alone(split: str, types: str = "all", convention: str = "none") -> Bound:
+    """Return an exact bound on `main_0` without a helper, for chains of two steps; arguments as of `compose-v0`.
+
+    The agent's function depends on its prompt only, and the tests have the same arguments in every task. So over
+    the tasks with one prompt, the best function returns the most frequent result for an argument, and passes all
+    tests of the tasks with the most frequent results. The bound takes this function for each prompt. It knows all
+    tasks of the split and their frequencies, which no agent does. `aux_0` alone passes no test, since the entry
+    function is missing.
+    """
+    results: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    role = EntryRole(2, convention)
+    places = (1,) if convention == "encoding" else (0, 1)
+    for chain in Chains(2, types, convention).all():
+        if find_split(chain) == split:
+            values = tuple(repr(run(chain, argument)) for argument in INPUTS[chain[0].source])
+            for place in places:
+                row = {"index": 0, "chain": chain, "place": place}
+                results[role.instructions(compose_task(0, row))].append(values)
+    total = sum(map(len, results.values()))
+    solved = sum(_most(rows) for rows in results.values())
+    shares = [
+        _most(column) / len(rows[0])
+        for rows in results.values()
+        for column in zip(*rows, strict=True)
+    ]
+    return Bound(total, len(results), sum(shares) / total, solved / total)
+
+
+def _most(values: Iterable[Hashable]) -> int:
+    """Count the most frequent value."""
+    return max(Counter(values).values())
 
 
 def references_solve(env: DecPOMDPEnv, count: int | None = None) -> list[bool]:

@@ -30,4 +30,4 @@ def expression(code):
 
 def is_played(text):
     """Return a `main` that asks for everything where helpers are, and looks its own steps up beside stand-ins."""
-    return f'def main(x):\n    if "_exchange_stand_in" not in globals():\n        return aux(x, True)\n{text}'
+    return f'def main(x):\n    if "_compose_stub" not in globals():\n        return aux(x, True)\n{text}'

@@ -7,10 +7,18 @@ from itertools import pairwise
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.envs.compose.alone import best_alone
-from llm_decpomdp.envs.compose.chains import MAX_EQUAL, find_split, is_held_out, is_task, run
-from llm_decpomdp.envs.compose.steps import INPUTS, pair_steps, steps
+from llm_decpomdp.envs.compose.chains import (
+    INPUTS,
+    MAX_EQUAL,
+    find_split,
+    is_held_out,
+    is_task,
+    pair_steps,
+    run,
+    steps,
+)
 from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows
+from tools.quality.compose import best_alone
 
 ROWS = {
     "numbers": compose_rows(2, "numbers", "none", 0),

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from llm_decpomdp import answers, make
-from llm_decpomdp.envs.compose.chains import MAX_EQUAL
-from llm_decpomdp.envs.compose.steps import INPUTS
+from llm_decpomdp.envs.compose.chains import INPUTS, MAX_EQUAL
 from tests.envs.compose.played import expression, points, references
 
 
@@ -44,7 +43,7 @@ def test_stand_ins_of_encodings_answer_differently():
         env.reset(options={"task_id": task.task_id})
         gold = answers(env)
         rest = expression(gold.reference("main_0"))
-        same = "def main(x):\n    if '_exchange_stand_in' in globals():\n"
+        same = "def main(x):\n    if '_compose_stub' in globals():\n"
         same += f"        x = {first}\n    red, blue = aux(x)\n"
         infos = env.step({"aux_0": gold.reference("aux_0"), "main_0": f"{same}    return {rest}"})[
             4

@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from llm_decpomdp import answers, make
-from llm_decpomdp.envs.compose.exchange import _exchange_results, _exchange_stand_in
 from llm_decpomdp.envs.compose.roles import EntryRole
+from llm_decpomdp.envs.compose.separate_runs import _compose_print_results, _compose_stub
 from tests.envs.compose.played import expression, points, references, reset
 
 
@@ -248,7 +248,7 @@ def test_a_helper_that_is_called_beside_stand_ins_alone_earns_nothing():
     env = make("compose-v0", num_agents=3, length=4)
     env.reset(options={"task_id": "compose/0"})
     gold = dict(answers(env).references)
-    other = f"aux_1(x) if '_exchange_stand_in' in globals() else {expression(gold['aux_1'])}"
+    other = f"aux_1(x) if '_compose_stub' in globals() else {expression(gold['aux_1'])}"
     entry = f"def other(x):\n    return {other}\n{gold['main_0'].replace('aux_1(', 'other(')}"
     infos = env.step({**gold, "main_0": entry})[4]["main_0"]
     assert infos["reward/tests"] == 1.0 and infos["reward/together"] < 0.5
@@ -305,6 +305,6 @@ def test_helpers_that_print_or_lie_about_their_results_harm_themselves_alone(env
 
 
 def test_programs_of_the_exchange_need_nothing_of_this_package():
-    for function in (_exchange_results, _exchange_stand_in):
+    for function in (_compose_print_results, _compose_stub):
         source = inspect.getsource(function)
         assert "llm_decpomdp" not in source and compile(source, "<exchange>", "exec")

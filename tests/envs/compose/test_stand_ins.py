@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp import answers, make
-from llm_decpomdp.envs.compose.chains import trace
-from llm_decpomdp.envs.compose.exchange import stand_in_values
-from llm_decpomdp.envs.compose.steps import INPUTS, PAIR, pair_steps, steps
+from llm_decpomdp.envs.compose.chains import INPUTS, PAIR, pair_steps, steps, trace
+from llm_decpomdp.envs.compose.separate_runs import stub_values
 from tests.envs.compose.played import expression, is_played, points, references
 
 
@@ -98,6 +97,6 @@ def main(x):
 
 def test_every_step_takes_every_value_of_a_stand_in():
     for step in (*steps(), *pair_steps()):
-        values = stand_in_values(step.source)
+        values = stub_values(step.source)
         assert len(values) == (30 if step.source == PAIR else 64)
         assert all(len(trace([step], value)) == 2 for value in values)

@@ -15,9 +15,8 @@ import llm_decpomdp
 from llm_decpomdp import check_env
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, load
+from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, BadRow, load
 from llm_decpomdp.envs.datasets.mbpp import LAST_IDS, MBPP, SPLITS, find_entry_point, mbpp_task
-from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.oracle import answers
 
 LOCAL = Path(os.environ.get("LLM_DECPOMDP_DATA", "")) / MBPP.filename
