@@ -35,7 +35,7 @@ class ActorCritic(Algorithm):
     input: str
     """Text that the critic reads unless the options say otherwise."""
     role: str = "baseline"
-    """Use of the critic's values, see `critics/building.py`."""
+    """Use of the critic's values, see `critics/actor_critic.py`."""
 
     def complete_options(self, options: AnyOptions) -> AnyOptions:
         """Return the options with this algorithm's critic; raise a `ValueError` if they name another one."""

@@ -15,7 +15,7 @@ else (`single`), which has the whole credit (`preferences/pairs.py`). Under `joi
 difference is taught its own answer of the better sample, good or bad.
 
 Whose samples: those of a group, or one side of each pair from another team, such as the same team before
-(`comparator`, `preferences/comparison.py`): iterated, the team has to become better than it was.
+(`comparator`, `preferences/pairs.py`): iterated, the team has to become better than it was.
 
 Assumption: none on who sampled the pairs. They need not come from the policy that is updated, so that stored ones
 will do; how far the team may move from the reference is up to beta.

@@ -1,7 +1,7 @@
 """The critic of actor-critics: its value of the state before a turn is what returns are compared with.
 
 With x the state before the turn, x'_j the one after joint sample j, and c the joint sample that goes on to a turn
-whose target is y' (`targets.py`):
+whose target is y' (`critic.py`):
 
     A_j = y_j - V(x),    y_j = r_j + discount V(x'_j),    y_c = r_c + discount [V(x'_c) + lambda (y' - V(x'_c))]
 
@@ -22,16 +22,24 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from llm_decpomdp.algorithms.critics.critic import Critic, Key, Values, require_views
-from llm_decpomdp.algorithms.critics.states import StatePosition
-from llm_decpomdp.algorithms.critics.targets import (
+from llm_decpomdp.algorithms.critics.counterfactual import CounterfactualCritic
+from llm_decpomdp.algorithms.critics.critic import (
     Array,
+    Critic,
+    Gather,
+    Key,
+    Values,
     ValueTargets,
     lambda_targets,
     less,
+    require_views,
     sample_returns,
 )
+from llm_decpomdp.algorithms.critics.head import Trunk, TrunkOptimizer
+from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.critics.states import Features, StatePosition
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
+from llm_decpomdp.policy import ReferencedPolicy, TrainablePolicy, policy_attribute
 
 
 class BaselineCritic(Critic):
@@ -138,3 +146,90 @@ def _mean_of_others(values: Array, batch: Array, group: Group, agent: str) -> Ar
     number = len(batch) - same.sum(1)
     means: Array = (batch.sum() - same @ values) / np.maximum(number, 1)
     return np.where(number > 0, means, values)
+
+
+ROLES: Mapping[str, type[Critic]] = {
+    "future": Critic,
+    "baseline": BaselineCritic,
+    "counterfactual": CounterfactualCritic,
+}
+"""Critic by role."""
+
+
+def build_critic(
+    options: CriticOptions,
+    agents: Mapping[str, TrainablePolicy],
+    features: Features | None,
+    *,
+    role: str,
+    discount: float,
+    gather: Gather,
+) -> Critic:
+    """Build the critic that the options ask for.
+
+    Args:
+        options: Scope, input, targets, steps.
+        agents: The agents that learn, and their policies.
+        features: Featuriser; by default each agent's own model reads for its own critic, and the first one that
+            can for the team's.
+        role: One of `ROLES`.
+        discount: Weight of a turn later.
+        gather: As of `Critic`.
+
+    Raises:
+        TypeError: If no policy gives features.
+        ValueError: If the trunk is to be trained, and no model takes an adapter, or features are given.
+    """
+    readers = (
+        {agent: [policy] for agent, policy in agents.items()}
+        if options.critic == "own"
+        else {"team": list(agents.values())}
+    )
+    if options.critic_trunk == "lora":
+        if features is not None:
+            raise ValueError(
+                "critic_trunk=lora trains an adapter of a policy's model, and features are given: set "
+                "critic_trunk=frozen, or leave them out"
+            )
+        rate = options.critic_learning_rate
+        reading: dict[str, Features] = {
+            name: TrunkOptimizer(_trunk(policies, seed), rate)
+            for seed, (name, policies) in enumerate(readers.items())
+        }
+    else:
+        reading = {name: features or _featuriser(policies) for name, policies in readers.items()}
+    return ROLES[role](
+        options,
+        reading,
+        agents,
+        discount=discount,
+        gather=gather,
+    )
+
+
+def _featuriser(policies: list[TrainablePolicy]) -> Features:
+    """Return the features of the first model that gives some, as it is now."""
+    for policy in policies:
+        if isinstance(policy, ReferencedPolicy) and policy_attribute(policy, "features"):
+            # The reference stays as it is: features that move with the policy would mislead the heads.
+            policy.keep_reference()
+            features: Features = policy_attribute(policy, "features")
+            return features
+    kinds = ", ".join(sorted({type(policy).__name__ for policy in policies}))
+    raise TypeError(
+        f"a critic reads with the hidden states of a model, and {kinds} has no features(): set critic=none, or "
+        "give the Learner a function from texts to features"
+    )
+
+
+def _trunk(policies: list[TrainablePolicy], seed: int) -> Trunk:
+    """Return a trunk of its own on the first model that stays as it is below adapters."""
+    for policy in policies:
+        new_trunk = policy_attribute(policy, "new_trunk")
+        trunk: Trunk | None = new_trunk(seed) if new_trunk is not None else None
+        if trunk is not None:
+            return trunk
+    raise ValueError(
+        "critic_trunk=lora adds an adapter to a model that is frozen below adapters, and that of no policy is: "
+        "full weights would move under what the critic learns. Train adapters (lora), or set critic_trunk=frozen"
+    )

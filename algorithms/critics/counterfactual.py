@@ -27,10 +27,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from llm_decpomdp.algorithms.critics.critic import Critic, Key, Record, require_views
-from llm_decpomdp.algorithms.critics.inputs import critic_text, history
+from llm_decpomdp.algorithms.critics.critic import (
+    Array,
+    Critic,
+    Key,
+    Record,
+    ValueTargets,
+    less,
+    require_views,
+)
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT
-from llm_decpomdp.algorithms.critics.targets import Array, ValueTargets, less
+from llm_decpomdp.algorithms.critics.states import critic_text, history
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 
 ANSWERS = "answers"

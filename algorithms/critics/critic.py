@@ -25,14 +25,92 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from llm_decpomdp.algorithms.critics.head import ValueHead
+from llm_decpomdp.algorithms.critics.head import TrunkHead, TrunkOptimizer, ValueHead
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
 from llm_decpomdp.algorithms.critics.states import Features, StatePosition, States, read_states
-from llm_decpomdp.algorithms.critics.targets import ChainTurn, ValueTargets, lambda_targets
-from llm_decpomdp.algorithms.critics.trunk import TrunkHead, TrunkOptimizer
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+
+Array = NDArray[np.float64]
+
+
+ROUNDING = 1e-12
+"""Rounding error of differences, as a share of the largest return."""
+
+
+class ChainTurn(NamedTuple):
+    """A turn of a chain."""
+
+    rewards: Array
+    """Reward of each joint sample, (J,)."""
+    following: Array
+    """Value of the state after each, (J,); 0 where the episode is over."""
+    chosen: int
+    """The joint sample that goes on."""
+    going: float = 1.0
+    """Share of the joint samples after which the episode goes on (n/J)."""
+
+
+ValueTargets = dict[str, list[Array]]
+"""Returns of the joint samples, (J,), of each group of a rollout by agent, with the critic's part; less its
+baseline where it has one."""
+
+
+def lambda_targets(chain: Sequence[ChainTurn], discount: float, trace: float) -> list[float]:
+    """Return the target y_t of the value before each turn.
+
+    Args:
+        chain: All turns.
+        discount: Weight of a turn later.
+        trace: lambda.
+    """
+    targets: list[float] = []
+    # Backwards, because each target contains the target of the following turn.
+    for turn in reversed(chain):
+        following = targets[-1] if targets else None
+        expected = float(np.mean(turn.rewards + discount * turn.following))
+        correction = _correction(turn, following, discount, trace)
+        targets.append(expected + turn.going * correction)
+    return targets[::-1]
+
+
+def sample_returns(
+    chain: Sequence[ChainTurn], targets: Sequence[float], discount: float, trace: float
+) -> list[Array]:
+    """Return y of the joint samples of each turn, (J,): TD(lambda) of the one that goes on, TD(0) of its siblings.
+
+        y_j = r_j + discount V(x'_j),    and for c besides    discount lambda (y_{t+1} - V(x'_c))
+
+    With J = 1 these are the targets.
+
+    Args:
+        chain: All turns.
+        targets: As of `lambda_targets`.
+        discount: Weight of a turn later.
+        trace: lambda.
+    """
+    returns = []
+    for turn, following in zip(chain, [*targets[1:], None], strict=True):
+        values = turn.rewards + discount * turn.following
+        values[turn.chosen] += _correction(turn, following, discount, trace)
+        returns.append(values)
+    return returns
+
+
+def _correction(turn: ChainTurn, following: float | None, discount: float, trace: float) -> float:
+    if following is None:
+        return 0.0
+    return float(discount * trace * (following - turn.following[turn.chosen]))
+
+
+def less(returns: Array, baseline: float | Array) -> Array:
+    """Subtract a baseline from returns, (J,); what rounding alone makes is 0, or Adam would step along it."""
+    difference: Array = returns - baseline
+    noise = ROUNDING * float(np.abs(returns).max(initial=0.0))
+    return np.where(np.abs(difference) <= noise, 0.0, difference)
+
 
 Gather = Callable[[Sequence[Any]], list[Any]]
 """Collects the items of all processes."""

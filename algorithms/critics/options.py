@@ -106,7 +106,7 @@ class CriticOptions(Options):
             features: Features of the texts that the critic reads; by default those of the policies' own models.
             discount: Weight of a reward one turn later.
             gather: Collects the items of all processes.
-            role: Use of the critic's values, one of `ROLES` (`building.py`).
+            role: Use of the critic's values, one of `ROLES` (`actor_critic.py`).
 
         Raises:
             TypeError: If no policy gives features.
@@ -115,6 +115,6 @@ class CriticOptions(Options):
         if not self.has_critic:
             return None
         # Imported here, because options are read before torch is loaded.
-        from llm_decpomdp.algorithms.critics.building import build_critic
+        from llm_decpomdp.algorithms.critics.actor_critic import build_critic
 
         return build_critic(self, agents, features, role=role, discount=discount, gather=gather)

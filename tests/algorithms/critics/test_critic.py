@@ -15,8 +15,8 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.critics.critic import Critic
-from llm_decpomdp.algorithms.critics.inputs import Exchange, critic_text, history
 from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.critics.states import Exchange, critic_text, history
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts

@@ -11,8 +11,8 @@ import torch
 
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.critics.inputs import critic_text
 from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.critics.states import critic_text
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts

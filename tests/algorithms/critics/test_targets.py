@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.critics.targets import ChainTurn, lambda_targets
+from llm_decpomdp.algorithms.critics.critic import ChainTurn, lambda_targets
 
 DISCOUNT = 0.5
 

@@ -15,8 +15,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.critics.head import ValueHead
-from llm_decpomdp.algorithms.critics.trunk import TrunkHead, TrunkOptimizer
+from llm_decpomdp.algorithms.critics.head import TrunkHead, TrunkOptimizer, ValueHead
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.utils.storage import read_json_lines

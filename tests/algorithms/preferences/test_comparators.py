@@ -13,9 +13,8 @@ import torch
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.preferences import comparison
-from llm_decpomdp.algorithms.preferences.comparison import History
-from llm_decpomdp.algorithms.preferences.pairs import PreferencePair, rollout_pairs
+from llm_decpomdp.algorithms.preferences import pairs as comparison
+from llm_decpomdp.algorithms.preferences.pairs import History, PreferencePair, rollout_pairs
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.joint import align

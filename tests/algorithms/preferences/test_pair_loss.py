@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import logsigmoid
 
-from llm_decpomdp.algorithms.preferences.loss import completion_weights, pair_losses
+from llm_decpomdp.algorithms.preferences.learner import completion_weights, pair_losses
 
 SIGNS = torch.tensor([[1.0, -1.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, -1.0]], dtype=torch.float64)
 
