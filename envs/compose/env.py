@@ -79,7 +79,8 @@ class ComposeOptions(CodeOptions):
 def compose(options: ComposeOptions) -> DecPOMDPEnv:
     """Compose a program whose steps are known to different agents: `compose-v0`.
 
-    ## Description A program is a chain of small steps on numbers, lists and strings. `aux_0` knows some of the
+    ## Description
+    A program is a chain of small steps on numbers, lists and strings. `aux_0` knows some of the
     steps and writes them as a function, the helper; `main_0` knows the other steps and writes the entry function,
     which calls the helper. No agent knows the steps of another, so none can solve the task alone. A `convention`
     leaves one thing open, which both agents must choose alike without communication: the helper's name, or the
@@ -88,7 +89,8 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
     Tasks are generated: every chain of `llm_decpomdp.envs.compose.chains` whose tests detect the work of every
     step. Each chain of the split `test` has two kinds of steps next to each other that no training task has so.
 
-    ## Observation Space `UnicodeText`: on the first turn the agent's own steps, and the types of the others'; then
+    ## Observation Space
+    `UnicodeText`: on the first turn the agent's own steps, and the types of the others'; then
     the prompts of the external mode. No prompt shows a test or the text of an exception, since both can contain
     another agent's results.
 
