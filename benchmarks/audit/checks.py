@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Protocol, runtime_checkable
 
 from llm_decpomdp.benchmarks.audit.grading import Grading, Subject
-from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask
-from llm_decpomdp.envs.classeval.roles import ClassRole
-from llm_decpomdp.envs.compose.tasks import ComposeTask
-from llm_decpomdp.envs.datasets.classeval import ClassTask
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.sandbox import Outcome, Tests, instrument
-from llm_decpomdp.envs.source_code.functions import function_text
 from llm_decpomdp.envs.source_code.parsing import find_function
 from llm_decpomdp.interfaces import Role, Task
-
-CODE_TASKS = (CodeTask, ClassTask, BugTask, ComposeTask)
-"""Tasks in which agents write code."""
-
-REFERENCE = "reference"
 
 SHOWN = 3
 """Number of tests that a remark names."""
 
 
-@dataclass(frozen=True)
-class Remark:
-    """Observation about a task or a program."""
+@runtime_checkable
+class ProgramTask(Protocol):
+    """Task in which agents write code."""
 
-    kind: str
-    task_id: str
-    program: str
-    """Name of the program that showed it; empty if the row's text did."""
-    text: str
-    fault: bool = False
-    """True if rewards are wrong, can be forged, or are a matter of chance while this stays as it is."""
-    explained: str = ""
-    """Known issue of the row, where it is recorded as such."""
+    def idle_programs(self) -> Mapping[str, str]:
+        """Return programs that do no work, by a description."""
+        ...
 
 
 def about_gradings(subject: Subject, gradings: Sequence[Grading]) -> Iterator[Remark]:
@@ -74,10 +59,11 @@ def _differences(gradings: Sequence[Grading]) -> Iterator[str]:
 
 
 def about_idler(subject: Subject, grading: Grading) -> Iterator[Remark]:
-    """Yield the tests that pass for a program that does no work; of a program to repair, some must."""
+    """Yield the tests that pass for a program that does no work."""
     passed = [title(outcome) for outcome in grading.tests if outcome.passed]
     fault = len(passed) == len(grading.tests)
-    if fault or (passed and not isinstance(subject.task, BugTask)):
+    # A program with bugs passes some tests by its construction.
+    if fault or (passed and not hasattr(subject.task, "buggy")):
         text = f"{len(passed)} of {len(grading.tests)} tests pass: {some(passed)}"
         yield Remark("vacuous", subject.task.task_id, subject.name, text, fault)
 
@@ -97,12 +83,6 @@ def title(outcome: Outcome) -> str:
     """Return the first line of a test: the name of one of several lines."""
     return outcome.case.partition("\n")[0]
 
-
-IDLE = {
-    "raises": "    raise Exception('nothing here')\n    return None\n",
-    "returns None": "    return None\n",
-}
-"""Bodies of functions that do no work, by their behaviour."""
 
 APART = (
     "passes only where the tests share its process: apart from it they have values of builtin classes, and the "
@@ -149,37 +129,8 @@ def inside(task: Task) -> CodeTask | None:
     return _Inside(**{entry.name: getattr(task, entry.name) for entry in fields(task)})
 
 
-def idlers(task: Task, roles: Sequence[Role]) -> Iterator[Subject]:
-    """Yield joint completions that do no work, which must not pass all tests.
-
-    Functions without work; for a program to repair, itself as it is.
-
-    Args:
-        task: The task.
-        roles: A team for it; of functions, an agent alone writes one.
-    """
-    if isinstance(task, BugTask):
-        yield Subject(task, _buggy_program(task, roles), "the program with its bugs")
-        return
-    for behaviour, body in IDLE.items():
-        completions = {}
-        if isinstance(task, CodeTask):
-            completions = {"main_0": _function(task.entry_point, body)}
-        for role in roles:
-            if isinstance(task, ClassTask) and isinstance(role, ClassRole):
-                methods = [_function(name, body) for name in role.methods(task)]
-                completions[role.agent] = "\n".join(methods)
-        yield Subject(task, completions, f"code that {behaviour}")
-
-
-def _buggy_program(task: BugTask, roles: Sequence[Role]) -> dict[str, str]:
-    fixers = [role for role in roles if isinstance(role, FixerRole)]
-    texts = {
-        f.agent: [function_text(task.buggy, name) for name in f.owned_functions(task)]
-        for f in fixers
-    }
-    return {agent: "\n\n".join(parts) for agent, parts in texts.items()}
-
-
-def _function(name: str, body: str) -> str:
-    return f"def {name}(*_, **__):\n{body}"
+def idlers(task: Task, alone: Role) -> Iterator[Subject]:
+    """Yield programs that do no work, which must not pass all tests, as submitted by a team of one agent."""
+    if isinstance(task, ProgramTask):
+        for name, code in task.idle_programs().items():
+            yield Subject(task, {alone.agent: code}, name)

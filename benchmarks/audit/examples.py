@@ -20,11 +20,10 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
-from llm_decpomdp.benchmarks.audit.checks import Remark
-from llm_decpomdp.envs.bugfix.tasks import BugTask
 from llm_decpomdp.envs.datasets.classeval import ClassTask
-from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs.datasets.loading import Remark
 from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, parse_or_none
 from llm_decpomdp.interfaces import Task
 
@@ -44,6 +43,20 @@ def __same__(found, expected):
     return found == expected
 """
 """Comparison of a value with an example's, beside the tests."""
+
+
+@runtime_checkable
+class FunctionTask(Protocol):
+    """Task with one entry point and a function `check` that tests it."""
+
+    prompt: str
+    entry_point: str
+    test: str
+
+    @property
+    def stub(self) -> str:
+        """The prompt as a module."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -140,7 +153,7 @@ def _literal(text: str) -> str | None:
 
 def contradictions(task: Task) -> Iterator[Remark]:
     """Yield the examples of a task of one function that say another thing than an assert about the same call."""
-    if not isinstance(task, CodeTask | BugTask):
+    if not isinstance(task, FunctionTask):
         return
     values = {
         _arguments(_expression(example.expression), {task.entry_point}): example
@@ -161,17 +174,12 @@ def _agree(value: str, expected: str) -> bool:
     return bool(same(ast.literal_eval(value), ast.literal_eval(expected)))
 
 
-def _task_examples(task: CodeTask | BugTask) -> list[Example]:
-    return examples(_docstring(task), task.entry_point)
-
-
-def _docstring(task: CodeTask | BugTask) -> str:
-    """Return the docstrings of the entry point, or the whole text where it has none."""
-    text = task.stub if isinstance(task, CodeTask) else f"{task.prompt}\n    pass\n"
-    module = parse_or_none(text)
+def _task_examples(task: FunctionTask) -> list[Example]:
+    """Return the examples in the docstrings of the entry point, or in the whole text where it has none."""
+    module = parse_or_none(task.stub)
     functions = [node for node in module.body if isinstance(node, FUNCTIONS)] if module else []
     texts = [ast.get_docstring(f) or "" for f in functions if f.name == task.entry_point]
-    return "\n".join(texts) or task.prompt
+    return examples("\n".join(texts) or task.prompt, task.entry_point)
 
 
 def _arguments(node: ast.expr | None, functions: set[str]) -> str | None:
@@ -184,7 +192,7 @@ def _arguments(node: ast.expr | None, functions: set[str]) -> str | None:
     return ", ".join(values) if plain else None
 
 
-def _assert_values(task: CodeTask | BugTask) -> Iterator[tuple[str | None, str, str]]:
+def _assert_values(task: FunctionTask) -> Iterator[tuple[str | None, str, str]]:
     """Yield arguments, wanted value and text of the asserts that compare a call with a literal."""
     module = parse_or_none(task.test)
     names = {task.entry_point}
@@ -222,13 +230,13 @@ def examples_as_tests(task: Task) -> Task | None:
         sessions = "".join(_sessions(task))
         head = f"import unittest\n{SAME}\n\nclass Examples(unittest.TestCase):\n"
         return replace(task, test=head + sessions) if sessions else None
-    assert isinstance(task, CodeTask | BugTask)
-    stated = _task_examples(task)
+    if not isinstance(task, FunctionTask) or not (stated := _task_examples(task)):
+        return None
     name = re.compile(rf"\b{task.entry_point}\(")
     lines = [f"    assert {_condition(example, name)}\n" for example in stated]
-    return (
-        replace(task, test=f"{SAME}\ndef check(candidate):\n{''.join(lines)}") if stated else None
-    )
+    source: Any = task  # a dataclass with a field `test`, which a protocol cannot say
+    with_examples: Task = replace(source, test=f"{SAME}\ndef check(candidate):\n{''.join(lines)}")
+    return with_examples
 
 
 def _condition(example: Example, name: re.Pattern[str]) -> str:

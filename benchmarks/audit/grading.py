@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.runs.results import task_name
-from llm_decpomdp.envs.bugfix.reward import RepairReward
-from llm_decpomdp.envs.bugfix.tasks import ProgramRunner
-from llm_decpomdp.envs.classeval.reward import ClassReward
-from llm_decpomdp.envs.coding.reward import CodeReward
-from llm_decpomdp.envs.compose.reward import ComposeReward
 from llm_decpomdp.envs.sandbox import (
     Execution,
     Limits,
@@ -26,6 +21,15 @@ from llm_decpomdp.envs.sandbox import (
 from llm_decpomdp.interfaces import Reward, Role, Task, TaskSet, Verdict
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import DamagedFile, numbered_rows
+
+
+@runtime_checkable
+class SandboxReward(Protocol):
+    """Reward that grades programs in a sandbox."""
+
+    def copy_with_sandbox(self, sandbox: Sandbox) -> Reward:
+        """Return the reward with another sandbox."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -86,20 +90,14 @@ def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
     sandbox = _Recorder(limits, seed)
     # The reward of the team that wrote the completions, which may be smaller than the usual one.
     env = make(env_id, num_agents=len(subject.completions))
-    verdict = _replace_sandbox(env.reward, sandbox)(subject.task, subject.completions)
+    if not isinstance(env.reward, SandboxReward):
+        raise ConfigError(
+            f"the audit grades programs several times in sandboxes of its own, and cannot give one to the reward "
+            f"{type(env.reward).__name__}: audit the environment whose tasks it takes, such as coophumaneval-v0, "
+            "or give the reward a method copy_with_sandbox, as CodeReward has"
+        )
+    verdict = env.reward.copy_with_sandbox(sandbox)(subject.task, subject.completions)
     return Grading(seed, verdict, any(sandbox.by_clock))
-
-
-def _replace_sandbox(reward: Reward, sandbox: Sandbox) -> Reward:
-    if isinstance(reward, RepairReward):
-        return replace(reward, runner=ProgramRunner(sandbox))
-    if isinstance(reward, CodeReward | ClassReward | ComposeReward):
-        return replace(reward, sandbox=sandbox)
-    raise ConfigError(
-        f"the audit grades programs several times in sandboxes of its own, and cannot give one to the reward "
-        f"{type(reward).__name__}: audit the environment whose tasks it takes, such as coophumaneval-v0, or "
-        "derive the reward from CodeReward"
-    )
 
 
 def reference(task: Task, teams: Sequence[Sequence[Role]]) -> dict[str, str]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.progress import track
 
 from llm_decpomdp.benchmarks.audit.checks import (
     APART,
-    CODE_TASKS,
-    REFERENCE,
-    Remark,
+    ProgramTask,
     about_gradings,
     about_idler,
     about_text,
@@ -34,13 +32,12 @@ from llm_decpomdp.benchmarks.audit.grading import (
     read_programs,
     reference,
 )
-from llm_decpomdp.benchmarks.audit.writing import about_writing
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import available_cores
-from llm_decpomdp.envs.writing.tasks import WritingTask
-from llm_decpomdp.interfaces import Task, TaskSet
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.registry import make
 
 
@@ -101,8 +98,13 @@ class Plan:
         return self.env.tasks
 
 
-Auditor = Callable[[Plan], Audit]
-"""Function that audits data of one kind."""
+@runtime_checkable
+class AuditedReward(Protocol):
+    """Reward of a family with its own audit of rows."""
+
+    def audit(self, env: DecPOMDPEnv) -> Iterator[Remark]:
+        """Yield remarks on the rows of an environment's data."""
+        ...
 
 
 def audit(
@@ -133,12 +135,14 @@ def audit(
         raise ConfigError(f"repeats must be at least 2 to show a difference, got {repeats}")
     env = _load(env_id, source, split)
     data = env.tasks
-    kinds = {type(task) for task in data.tasks}
-    auditor = AUDITORS.get(kinds.pop()) if len(kinds) == 1 else None
-    if auditor is None:
-        raise ConfigError(f"{env_id} has tasks without tests: there is nothing to audit")
+    plan = Plan(env_id, env, repeats, limits or Limits(), episodes)
     try:
-        result = auditor(Plan(env_id, env, repeats, limits or Limits(), episodes))
+        if all(isinstance(task, ProgramTask) for task in data.tasks):
+            result = audit_programs(plan)
+        elif isinstance(env.reward, AuditedReward):
+            result = audit_rows(plan, env.reward)
+        else:
+            raise ConfigError(f"{env_id} has tasks without tests: there is nothing to audit")
     except SandboxError as error:
         raise RunError(str(error)) from error
     left_out = (Remark("left out", name, "", reason) for name, reason in data.excluded.items())
@@ -179,8 +183,8 @@ def audit_programs(plan: Plan) -> Audit:
     # forged.
     failed = [answer for answer, row in zip(answers, gradings, strict=False) if _fails_clearly(row)]
     remarks += _about_sharing(plan, failed)
-    team = teams[0]
-    idle = [subject for task in tasks for subject in idlers(task, team)]
+    (alone,) = teams[1]
+    idle = [subject for task in tasks for subject in idlers(task, alone)]
     for subject, grading in zip(
         idle, _grade_all(plan, idle, "programs that do no work"), strict=True
     ):
@@ -226,22 +230,15 @@ def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
     return remarks
 
 
-def audit_writing(plan: Plan) -> Audit:
-    """Audit tasks in which agents write texts: doubles, references, and texts that earn as much as they do."""
+def audit_rows(plan: Plan, reward: AuditedReward) -> Audit:
+    """Audit tasks without programs, by the family's own checks of rows."""
     if plan.episodes is not None:
         raise ConfigError(f"{plan.env_id} has no programs to grade again: leave out the episodes")
     complete = sum(
         set(plan.env.possible_agents) <= set(task.references) for task in plan.data.tasks
     )
-    remarks = tuple(about_writing(plan.env))
+    remarks = tuple(reward.audit(plan.env))
     return Audit(plan.env_id, plan.data.describe(), plan.repeats, complete, 0, remarks)
-
-
-AUDITORS: dict[type[Task], Auditor] = {
-    **dict.fromkeys(CODE_TASKS, audit_programs),
-    WritingTask: audit_writing,
-}
-"""Auditor of each kind of task."""
 
 
 def _grade_all(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0) -> list[Grading]:

@@ -24,13 +24,14 @@ change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from llm_decpomdp.envs.bugfix.feedback import RepairAnalysis
 from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
 from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner
+from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sandbox.program import (
     INFO_KEYS,
     details,
@@ -69,6 +70,10 @@ class RepairReward:
     def info_keys(self) -> tuple[str, ...]:
         """Names of the numbers in `Verdict.details` that the infos repeat."""
         return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
+
+    def copy_with_sandbox(self, sandbox: Sandbox) -> RepairReward:
+        """Return the reward with another sandbox, for audits."""
+        return replace(self, runner=ProgramRunner(sandbox))
 
     def __call__(self, task: BugTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""

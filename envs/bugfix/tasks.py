@@ -45,6 +45,15 @@ class BugTask(Task):
     bugs: tuple[str, ...]
     """Changes of the program: keys of `Mutation`, or the kind that the data names."""
 
+    @property
+    def stub(self) -> str:
+        """The purpose of the entry point as a module."""
+        return f"{self.prompt}\n    pass\n"
+
+    def idle_programs(self) -> dict[str, str]:
+        """Return the program as it is: some of its tests pass, but not all."""
+        return {"the program with its bugs": self.buggy}
+
     @cached_property
     def known_class(self) -> KnownClass | None:
         """The entry point if it is a class."""

@@ -82,6 +82,10 @@ class ClassReward:
         """Names of the numbers in `Verdict.details` that the infos repeat."""
         return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
 
+    def copy_with_sandbox(self, sandbox: Sandbox) -> ClassReward:
+        """Return the reward with another sandbox, for audits."""
+        return replace(self, sandbox=sandbox)
+
     def __call__(self, task: ClassTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
         team = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}

@@ -103,6 +103,10 @@ class CodeReward:
         """The roles that write helpers."""
         return tuple(role for role in self.roles if isinstance(role, AuxRole))
 
+    def copy_with_sandbox(self, sandbox: Sandbox) -> CodeReward:
+        """Return the reward with another sandbox, for audits."""
+        return replace(self, sandbox=sandbox)
+
     def __call__(self, task: CodeTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
         points = dict.fromkeys(COMPONENTS, 0.0)

@@ -78,6 +78,10 @@ class ComposeReward:
         alone = MAIN_DEFINED + TESTS
         return alone + AUX_DEFINED + NAMES_AUX + TOGETHER if self.helpers else alone
 
+    def copy_with_sandbox(self, sandbox: Sandbox) -> ComposeReward:
+        """Return the reward with another sandbox, for audits."""
+        return replace(self, sandbox=sandbox)
+
     def __call__(self, task: ComposeTask, completions: Mapping[str, str]) -> Verdict:
         """Score one joint completion."""
         points = dict.fromkeys(COMPONENTS, 0.0)

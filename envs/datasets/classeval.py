@@ -28,6 +28,7 @@ from llm_decpomdp.envs.datasets.loading import (
     Dataset,
     Row,
     bundled_rows,
+    idle_functions,
     load,
     text_field,
 )
@@ -88,6 +89,10 @@ class ClassTask(Task):
     def tests_inside(self) -> Tests:
         """The same cases, to be run in the program's process."""
         return class_tests(self.test, self.class_name, split=False)
+
+    def idle_programs(self) -> dict[str, str]:
+        """Return programs that do no work, by a description."""
+        return idle_functions(self.outline.names)
 
 
 def class_task(index: int, row: Row) -> ClassTask:

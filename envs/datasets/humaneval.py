@@ -14,6 +14,7 @@ from llm_decpomdp.envs.datasets.loading import (
     Dataset,
     Row,
     bundled_rows,
+    idle_functions,
     text_field,
 )
 from llm_decpomdp.envs.sandbox import Tests, instrument
@@ -55,6 +56,10 @@ class CodeTask(Task):
     def tests(self) -> Tests:
         """The instrumented test."""
         return instrument(self.test, self.entry_point)
+
+    def idle_programs(self) -> dict[str, str]:
+        """Return programs that do no work, by a description."""
+        return idle_functions([self.entry_point])
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -60,6 +60,39 @@ Numbered = list[tuple[int, Row]]
 
 class BadRow(ValueError):
     """Row that cannot be a task; the text names the field."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Observation of an audit about a task or a program."""
+
+    kind: str
+    task_id: str
+    program: str
+    """Name of the program that showed it; empty if the row's text did."""
+    text: str
+    fault: bool = False
+    """True if rewards are wrong, can be forged, or are a matter of chance while this stays as it is."""
+    explained: str = ""
+    """Known issue of the row, where it is recorded as such."""
+
+
+REFERENCE = "reference"
+"""Name of the data's own completions in remarks."""
+
+IDLE = {
+    "raises": "    raise Exception('nothing here')\n    return None\n",
+    "returns None": "    return None\n",
+}
+"""Bodies of functions that do no work, by their behavior."""
+
+
+def idle_functions(names: Sequence[str]) -> dict[str, str]:
+    """Return code in which functions do no work, by a description; tests that pass for it check nothing."""
+    return {
+        f"code that {behavior}": "\n".join(f"def {name}(*_, **__):\n{body}" for name in names)
+        for behavior, body in IDLE.items()
+    }
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -38,6 +38,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
+from llm_decpomdp.envs.writing.audit import about_writing
 from llm_decpomdp.envs.writing.reward import COMPONENTS as FORM
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.source_overlap import Grounding, source
@@ -297,6 +298,7 @@ class GroundedReward:
     scale: Scale
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAX_REWARD
+    audit = staticmethod(about_writing)
 
     def __call__(self, task: WritingTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from llm_decpomdp.envs.writing.audit import about_writing
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import Interval, TextPair, count_tokens, transitions
@@ -94,6 +95,7 @@ class LevelReward:
     matching: str = "substring"
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAX_REWARD
+    audit = staticmethod(about_writing)
 
     def __call__(self, task: WritingTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.audit.checks import Remark
 from llm_decpomdp.benchmarks.audit.run import Audit, audit
+from llm_decpomdp.envs.datasets.loading import Remark
 from tests.support.programs import SQUARES
 
 SOUND = "def f(x):\n    return x * x\n"

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.agents.scripted import Constant
-from llm_decpomdp.benchmarks.audit.checks import Remark
 from llm_decpomdp.benchmarks.audit.run import Audit
 from llm_decpomdp.benchmarks.cli import episode
 from llm_decpomdp.benchmarks.cli.check import show_audit
 from llm_decpomdp.benchmarks.cli.console import LogFormatter, exit_codes
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import RunError
+from llm_decpomdp.envs.datasets.loading import Remark
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.text import plain, visible
 from tests.conftest import word_env, word_tasks

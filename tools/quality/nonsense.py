@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from llm_decpomdp.benchmarks.audit.checks import REFERENCE
-from llm_decpomdp.benchmarks.audit.writing import (
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import REFERENCE
+from llm_decpomdp.envs.writing.audit import (
     SENTENCE,
     Texts,
     degenerate,
     tasks_with_references,
     vocabulary_of_sources,
 )
-from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.writing.source_overlap import english
 from llm_decpomdp.envs.writing.text_measures import STOP_WORDS
 from llm_decpomdp.interfaces import Task

@@ -17,10 +17,10 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.audit.checks import REFERENCE
-from llm_decpomdp.benchmarks.audit.writing import Texts
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import REFERENCE
 from llm_decpomdp.envs.writing import grounded_reward, reward
+from llm_decpomdp.envs.writing.audit import Texts
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.registry import make
 from tools.quality.nonsense import imperfect, nonsense

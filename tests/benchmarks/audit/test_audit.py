@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.audit.checks import Remark
 from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES
+from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, Remark
 from llm_decpomdp.envs.sandbox import Limits
 from tests.benchmarks.audits import SOUND, audited, only, rows
 from tests.support.programs import SQUARES

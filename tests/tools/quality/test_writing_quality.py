@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.audit.checks import REFERENCE
 from llm_decpomdp.benchmarks.audit.run import audit
-from llm_decpomdp.benchmarks.audit.writing import about_writing, degenerate
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.envs.datasets.loading import REFERENCE
+from llm_decpomdp.envs.writing.audit import about_writing, degenerate
 from llm_decpomdp.envs.writing.text_measures import words
 from llm_decpomdp.registry import make
 from tools.quality.nonsense import POLICIES, imperfect, nonsense

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from llm_decpomdp.benchmarks.audit.checks import REFERENCE, Remark
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.writing.text_measures import words
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.seeding import stream
