@@ -18,7 +18,7 @@ import pytest
 import tomllib
 
 import llm_decpomdp
-from llm_decpomdp.benchmarks.config.extras import EXTRAS
+from llm_decpomdp.utils.extras import EXTRAS
 from tests.support.processes import ROOT
 
 FOLDERS = ("llm_decpomdp", "envs", "agents", "algorithms", "integrations", "benchmarks")

@@ -93,7 +93,7 @@ def show_suites() -> None:
     """Print the suites that come with the package."""
     from rich.console import Console
 
-    from llm_decpomdp.benchmarks.config.catalogue import description
+    from llm_decpomdp.benchmarks.config.inputs import description
     from llm_decpomdp.benchmarks.suites.suite import load_suite, shipped_suites
 
     suites = shipped_suites()

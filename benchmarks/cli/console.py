@@ -1,4 +1,4 @@
-"""The process of a command: its log lines and exit codes."""
+"""Parts of all commands: shared options, log lines and exit codes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
 
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.extras import missing_packages
 from llm_decpomdp.interfaces import PartError
+from llm_decpomdp.utils.extras import missing_packages
 from llm_decpomdp.utils.storage import DamagedFile, FolderInUse
 from llm_decpomdp.utils.text import visible
 
@@ -95,3 +98,34 @@ def exit_codes() -> Iterator[None]:
 def _leave(text: str, code: int) -> NoReturn:
     print(visible(text), file=sys.stderr)
     raise SystemExit(code)
+
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--override", metavar="KEY=VALUE ...", help="Set keys of the configuration."),
+]
+Checkpoint = Annotated[str | None, typer.Option(help="Which team of a run: final, best or last.")]
+Env = Annotated[str | None, typer.Option(help="An environment instead of the configuration's.")]
+EnvOptions = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="An argument of the environment.")
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="Which problems, such as test[:16]; by default the held-out, of --env its usual."
+    ),
+]
+Tasks = Annotated[int | None, typer.Option(min=1, help="How many of them, from the first on.")]
+Samples = Annotated[int, typer.Option(min=1, help="Episodes of each problem.")]
+Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest token.")]
+Seed = Annotated[int, typer.Option(min=0, help="Decides what is sampled.")]
+AtATime = Annotated[int, typer.Option(min=1, help="Episodes that are played together.")]
+Output = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the results go.")]
+AllowEndpoint = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="VARIABLE@URL",
+        help="Server that a saved team may ask, and the environment variable with its key.",
+    ),
+]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")]

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli import options
+from llm_decpomdp.benchmarks.cli.console import (
+    AllowEndpoint,
+    AtATime,
+    Checkpoint,
+    Env,
+    EnvOptions,
+    Greedy,
+    Output,
+    Overrides,
+    Samples,
+    Seed,
+    Split,
+    Tasks,
+)
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
@@ -40,11 +53,11 @@ def eval_(
         str | None,
         typer.Option(help="Name or path of a configuration, whose team plays untrained."),
     ] = None,
-    override: options.Overrides = None,
+    override: Overrides = None,
     team: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A saved team, or a run, instead.")
     ] = None,
-    checkpoint: options.Checkpoint = None,
+    checkpoint: Checkpoint = None,
     baseline: Annotated[
         str | None,
         typer.Option(help=f"A baseline instead: {', '.join(BASELINES)}, or module:NAME of yours."),
@@ -75,18 +88,18 @@ def eval_(
             help="Another key of its policy, such as timeout=60, omit=\\[top_p] or extra={reasoning_effort: low}.",
         ),
     ] = None,
-    env: options.Env = None,
-    env_option: options.EnvOptions = None,
-    split: options.Split = None,
-    tasks: options.Tasks = None,
-    samples: options.Samples = 1,
+    env: Env = None,
+    env_option: EnvOptions = None,
+    split: Split = None,
+    tasks: Tasks = None,
+    samples: Samples = 1,
     k: Annotated[
         list[int] | None,
         typer.Option("--k", metavar="K", help="Of pass@k; may be given several times."),
     ] = None,
-    greedy: options.Greedy = False,
-    seed: options.Seed = 0,
-    at_a_time: options.AtATime = 64,
+    greedy: Greedy = False,
+    seed: Seed = 0,
+    at_a_time: AtATime = 64,
     on_error: Annotated[
         str,
         typer.Option(
@@ -94,8 +107,8 @@ def eval_(
             "leaves its episode out and counts it."
         ),
     ] = "raise",
-    allow_endpoint: options.AllowEndpoint = None,
-    output: options.Output = None,
+    allow_endpoint: AllowEndpoint = None,
+    output: Output = None,
 ) -> None:
     """Measure a team or a baseline, with intervals. Stopped, the same command goes on."""
     from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_models

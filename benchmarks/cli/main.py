@@ -15,11 +15,9 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.cli import (
-    analyze,
     bench,
     check,
     evaluate,
-    info,
     plan,
     play,
     results,
@@ -35,8 +33,8 @@ COMMANDS: Mapping[str, Functions] = {
     "Start": {
         train.demo: "Example: llm-decpomdp demo",
         play.play: "Example: llm-decpomdp play bugfix-v0 --policy gold",
-        info.list_: None,
-        info.doctor: None,
+        check.list_: None,
+        check.doctor: None,
     },
     "Train and measure": {
         train.train_: "Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
@@ -48,7 +46,7 @@ COMMANDS: Mapping[str, Functions] = {
     "After a run": {
         results.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
         results.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
-        results.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
+        train.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
         "--config demo --output runs/judge",
     },
 }
@@ -58,10 +56,10 @@ GROUPS: Mapping[str, tuple[str, Functions]] = {
     "analyze": (
         "Measure how the agents of a team work together.",
         {
-            analyze.credit: "Example: llm-decpomdp analyze credit runs/a",
-            analyze.crossplay: "Example: llm-decpomdp analyze crossplay runs/a runs/b",
-            analyze.partners: "Example: llm-decpomdp analyze partners runs/a runs/b",
-            analyze.necessity: "Example: llm-decpomdp analyze necessity runs/eval-team runs/eval-single",
+            results.credit: "Example: llm-decpomdp analyze credit runs/a",
+            results.crossplay: "Example: llm-decpomdp analyze crossplay runs/a runs/b",
+            results.partners: "Example: llm-decpomdp analyze partners runs/a runs/b",
+            results.necessity: "Example: llm-decpomdp analyze necessity runs/eval-team runs/eval-single",
         },
     ),
     "check": (
@@ -76,10 +74,10 @@ GROUPS: Mapping[str, tuple[str, Functions]] = {
 """Commands of two words."""
 
 OLD_NAMES: Mapping[str, Callable[..., None]] = {
-    "credit": analyze.credit,
-    "crossplay": analyze.crossplay,
-    "partners": analyze.partners,
-    "necessity": analyze.necessity,
+    "credit": results.credit,
+    "crossplay": results.crossplay,
+    "partners": results.partners,
+    "necessity": results.necessity,
     "audit": check.data,
     "rescore": check.rewards,
 }

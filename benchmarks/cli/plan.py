@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import Overrides
+from llm_decpomdp.benchmarks.cli.console import Overrides
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.config.schema import Config
@@ -38,7 +38,7 @@ def plan(
     lag: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,
 ) -> None:
     """Estimate the memory that a run needs on each device; exit with 2 if it cannot fit."""
-    from llm_decpomdp.benchmarks.config.catalogue import find_config
+    from llm_decpomdp.benchmarks.config.inputs import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
 
     settings = read_config(find_config(config), override or (), {})

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import AllowEndpoint, EnvOptions
+from llm_decpomdp.benchmarks.cli.console import AllowEndpoint, EnvOptions
 
 
 def play(

@@ -1,13 +1,31 @@
-"""The commands `report`, `export` and `reward-model`, which read the folders of runs."""
+"""The commands that read the folders of runs: `report`, `export` and `analyze`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import Overrides
+from llm_decpomdp.benchmarks.cli.console import (
+    AllowEndpoint,
+    AtATime,
+    Checkpoint,
+    Env,
+    EnvOptions,
+    Folder,
+    Greedy,
+    Output,
+    Samples,
+    Seed,
+    Split,
+    Tasks,
+)
+
+if TYPE_CHECKING:
+    from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
+    from llm_decpomdp.policy import Team
 
 
 def report(
@@ -69,43 +87,166 @@ def export(
     print(result.folder)
 
 
-def reward_model(
-    pairs: Annotated[
-        Path, typer.Option(metavar="FILE", help="Pairs, as export --pairs --to jsonl writes them.")
-    ],
-    config: Annotated[
-        str, typer.Option(help="Name or path of the configuration whose runs are to learn from it.")
-    ],
-    output: Annotated[Path, typer.Option(metavar="FOLDER", help="Where reward_model.pt goes.")],
-    override: Overrides = None,
-    held_out: Annotated[
-        float, typer.Option(help="Share of the tasks whose pairs judge it, between 0 and 1.")
-    ] = 0.2,
-    penalty: Annotated[
-        float, typer.Option(help="Weight of half the squared norm of its weights.")
-    ] = 0.01,
-    part_length: Annotated[
-        int, typer.Option(help="Most characters of a prompt or an answer that it reads.")
-    ] = 4000,
+def credit(
+    folder: Folder,
+    phase: Annotated[
+        str | None,
+        typer.Option(help="eval or train; by default eval, or train where nothing was evaluated."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Decides which orders are drawn for over six agents.")
+    ] = 0,
 ) -> None:
-    """Learn to score joint answers from pairs; train --override algorithm.reward_model=FILE learns by it."""
-    from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions
-    from llm_decpomdp.benchmarks.config.catalogue import find_config
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
-    from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.runs.build import train_reward_model
+    """Find out which agent earned the team's rewards: what would have been earned without it."""
+    from rich.console import Console
 
-    try:
-        options = RewardModelOptions(held_out=held_out, penalty=penalty, part_length=part_length)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    settings = read_config(find_config(config), override or ())
-    path, report = train_reward_model(settings, pairs, output, options)
-    print(f"pairs: {report['pairs']}, of which held out: {report['held_out_pairs']}")
-    for part, prefix in (("training", "train_"), ("held-out", "")):
-        print(
-            f"{part} pairs: accuracy {report[f'{prefix}accuracy']:.3f}, loss {report[f'{prefix}loss']:.3f}, Brier "
-            f"score {report[f'{prefix}brier']:.3f}, calibration error "
-            f"{report[f'{prefix}calibration_error']:.3f}"
+    from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder, table
+
+    result = credit_folder(folder, phase, seed)
+    console = Console(highlight=False)
+    for warning in result.warnings:
+        console.print(warning, style="yellow", soft_wrap=True)
+    points = result.points
+    for point in points if len(points) < 3 else (points[0], points[-1]):
+        console.print(table(point))
+    console.print(f"credit: {', '.join(map(str, result.files))}", soft_wrap=True)
+
+
+def crossplay(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs or saved teams.")],
+    agent: Annotated[
+        str | None,
+        typer.Option(help="Who comes from the column's run; by default the last agent."),
+    ] = None,
+    checkpoint: Checkpoint = None,
+    env: Env = None,
+    env_option: EnvOptions = None,
+    split: Split = None,
+    tasks: Tasks = None,
+    samples: Samples = 1,
+    greedy: Greedy = False,
+    seed: Seed = 0,
+    at_a_time: AtATime = 64,
+    allow_endpoint: AllowEndpoint = None,
+    output: Output = None,
+) -> None:
+    """Let agents of different runs play together. Stopped, the same command goes on.
+
+    The environment and the problems are those of the first run, unless they are given.
+    """
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, table
+    from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
+    from llm_decpomdp.benchmarks.evaluation.request import (
+        EvalRequest,
+        default_folder,
+        resolve_request,
+    )
+    from llm_decpomdp.benchmarks.evaluation.teams import locate_team, run_names
+    from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
+
+    if len(runs) < 2:
+        raise ConfigError("cross-play needs the folders of two runs at least")
+    if greedy and samples > 1:
+        raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
+    setting = resolve_request(
+        EvalRequest(
+            team=runs[0],
+            checkpoint=checkpoint,
+            env=env,
+            env_options=env_option or (),
+            split=split,
+            allow_endpoints=allow_endpoint or (),
         )
-    print(path)
+    )
+    names = run_names(runs)
+    folder = output or default_folder(setting, f"crossplay-{'-'.join(names)}")
+    with raise_run_errors():
+        starts = setting.starts(tasks)
+        paths = {name: locate_team(run, checkpoint) for name, run in zip(names, runs, strict=True)}
+        for run in runs:
+            kept_teams.warn_of_other_data(run, setting.env)
+        result = cross_play(
+            setting.env,
+            _teams(paths, setting, greedy),
+            starts,
+            folder=folder,
+            agent=agent,
+            samples=samples,
+            seed=seed,
+            at_a_time=at_a_time,
+            about={
+                n: {**kept_teams.identify_team(path), "greedy": greedy} for n, path in paths.items()
+            },
+        )
+    console = Console(highlight=False)
+    for measure in result.matrices:
+        console.print(table(result, measure))
+    console.print(f"cross-play: {folder}", soft_wrap=True)
+
+
+def _teams(paths: Mapping[str, Path], setting: EvalConfig, greedy: bool) -> dict[str, Team]:
+    """Load the teams by name, whose models take their most likely token if `greedy`."""
+    from llm_decpomdp.benchmarks.evaluation.teams import load_teams, make_greedy
+
+    teams = load_teams(paths, setting)
+    for team in teams.values() if greedy else ():
+        make_greedy(team)
+    return teams
+
+
+def partners(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="A training run; after it one of another seed, or a saved team, that lends its partners. Of "
+            "three runs or more each is lent those of the next.",
+        ),
+    ],
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="Number of held-out problems, from the first on.")
+    ] = None,
+    samples: Samples = 1,
+    seed: Seed = 0,
+    at_a_time: AtATime = 16,  # few, for the small machines that the demo runs on
+) -> None:
+    """Exchange the partners of a trained team's last agent: is the gain lost? Then write the report anew.
+
+    It plays the team before and after training, and with partners that were not trained, or come from another run.
+    """
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.analysis.partners import FOLDER, exchange_in_turn, table
+    from llm_decpomdp.benchmarks.config.errors import raise_run_errors
+    from llm_decpomdp.benchmarks.report import write_report
+    from llm_decpomdp.utils.storage import RunFolder
+
+    with raise_run_errors():
+        evaluations = exchange_in_turn(
+            runs, tasks=tasks, samples=samples, seed=seed, at_a_time=at_a_time
+        )
+    console = Console(highlight=False)
+    console.print(table(evaluations))
+    for run in runs[: len(evaluations["after"])]:
+        console.print(f"partners: {run / FOLDER}", soft_wrap=True)
+        console.print(f"report: {write_report(RunFolder(run))}", soft_wrap=True)
+
+
+def necessity(
+    team: Annotated[Path, typer.Argument(metavar="TEAM", help="An evaluation of a team.")],
+    single: Annotated[
+        Path,
+        typer.Argument(metavar="SINGLE", help="One of the baseline single_agent_matched."),
+    ],
+) -> None:
+    """Compare a team with a single agent task by task: what are several agents good for?"""
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.analysis.necessity import compare_folders, tables
+
+    result = compare_folders(team, single)
+    console = Console(highlight=False)
+    console.print(tables(result))
+    console.print(f"necessity: {team / 'necessity.json'}, {team / 'necessity.csv'}", soft_wrap=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process
 from llm_decpomdp.benchmarks.cli.train import conclude
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs import restart_with_settings

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from llm_decpomdp.benchmarks.cli.options import EnvOptions
+from llm_decpomdp.benchmarks.cli.console import EnvOptions
 
 
 def serve(
@@ -45,8 +45,8 @@ def serve(
     """Serve an environment to clients of OpenEnv, which need nothing of this package."""
     from llm_decpomdp.benchmarks.cli.episode import make_policy
     from llm_decpomdp.benchmarks.config.errors import ConfigError
-    from llm_decpomdp.benchmarks.config.extras import how_to_get, installed
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
+    from llm_decpomdp.utils.extras import how_to_get, installed
 
     names = _names(partner or ())
     if names and seat is None:

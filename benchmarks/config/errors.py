@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from llm_decpomdp.agents.remote.endpoint import EndpointError
 from llm_decpomdp.agents.remote.options import SamplerError
@@ -97,3 +98,23 @@ def open_folder(path: Path) -> Iterator[RunFolder]:
 def _remove_if_empty(path: Path) -> None:
     with suppress(OSError):
         path.rmdir()
+
+
+MOST = 3
+"""Largest number of differences in a message."""
+
+
+def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
+    """Yield each key of nested mappings whose value has changed, such as "model.name was a and is b"."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for name in dict.fromkeys([*before, *now]):
+            inner = f"{key}.{name}" if key else str(name)
+            yield from differences(before.get(name), now.get(name), inner)
+    elif before != now:
+        yield f"{key} was {before} and is {now}"
+
+
+def in_short(messages: Sequence[str]) -> str:
+    """Join the first of some differences, and the number of the rest."""
+    more = f"; and {len(messages) - MOST} more" if len(messages) > MOST else ""
+    return "; ".join(messages[:MOST]) + more

@@ -11,38 +11,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.training.trainer_options import check_credit
-from llm_decpomdp.benchmarks.config.defaults import above_defaults
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.gpu_placement import check_places
+from llm_decpomdp.benchmarks.config.inputs import (
+    load_yaml,
+    merged,
+    parse_overrides,
+    placed,
+    resolve_references,
+)
 from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
-from llm_decpomdp.benchmarks.config.overrides import merged, parse_overrides
-from llm_decpomdp.benchmarks.config.paths import placed
+from llm_decpomdp.benchmarks.config.placement import check_placement, check_shards
 from llm_decpomdp.benchmarks.config.plugins import require_origins
-from llm_decpomdp.benchmarks.config.samplers import check_sampler
 from llm_decpomdp.benchmarks.config.schema import (
     KEYS,
+    OWNERS,
     SECTIONS,
     SIZES,
     Config,
+    EnvConfig,
     ScheduleConfig,
     by_key,
     holds_text,
+    type_of,
 )
-from llm_decpomdp.benchmarks.config.sharding import check_shards
-from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
+from llm_decpomdp.benchmarks.config.teams import TeamSpec, samples_elsewhere, team_spec
 from llm_decpomdp.benchmarks.config.trackers import check_trackers
-from llm_decpomdp.benchmarks.config.yaml_text import load_yaml
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import from_text, pick
 from llm_decpomdp.registry import accepts_argument
+from llm_decpomdp.registry import defaults as arguments_of
 
 ASKS_OUTSIDE = "expert_edits"
 """Mode whose prompts another model writes."""
@@ -153,25 +155,9 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _build(tree: Mapping[str, Any]) -> Config:
     """Check the values, and make the sections of them."""
     try:
-        return from_text(Config, _resolved(tree))
-    except (OmegaConfBaseException, ValueError) as error:
+        return from_text(Config, resolve_references(tree, by_key(Config())))
+    except ValueError as error:
         raise ConfigError(str(error).splitlines()[0]) from None
-
-
-def _resolved(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace references such as `${model.name}` by the values that they lead to."""
-    if "${" not in str(tree):
-        return tree
-    whole = OmegaConf.merge(OmegaConf.create(by_key(Config())), OmegaConf.create(dict(tree)))
-    values: Any = OmegaConf.to_container(whole, resolve=True)
-    return {key: _within(values[key], part) for key, part in tree.items()}
-
-
-def _within(values: Any, tree: Any) -> Any:
-    """Return the part of nested values whose keys a tree has."""
-    if not isinstance(tree, Mapping):
-        return values
-    return {key: _within(values[key], part) for key, part in tree.items()}
 
 
 def validate(config: Config) -> Config:
@@ -214,7 +200,8 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         key: of(env) for key, of in SIZES.items() if not accepts_argument(config.env.id, key)
     }
     config = replace(config, env=replace(config.env, **sizes))
-    check_trackers(config.output.trackers)
+    if config.output.trackers:
+        check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
     workers = config.cluster.rollout_workers
@@ -224,8 +211,8 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
             "algorithm.rollout.rollout_batch_size there is one: set it, or drop cluster.rollout_workers"
         )
     team = team_spec(config, env.possible_agents)
-    check_sampler(config, team.policies)
-    check_places(config, team.policies)
+    if samples_elsewhere(config, team.policies):
+        check_placement(config, team.policies)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]
         algorithm = algorithm.configure(**config.algorithm.options)
@@ -297,3 +284,65 @@ def start_cost(config: Config) -> Cost:
     return cost(
         algorithm.rollout, algorithm.num_generations, agents, config.horizon, comparator=comparator
     )
+
+
+ARGUMENTS = {
+    key: "external_mode" if key == "external.mode" else name
+    for key, (_, name) in OWNERS.items()
+    if key.startswith(("env.", "external.")) and key not in ("env.id", "env.options")
+}
+"""Keys that are arguments of the environment, and the arguments."""
+
+
+def own_defaults(env_id: str) -> dict[str, Any]:
+    """Return the defaults of an environment's arguments, by the keys of a configuration that can hold them.
+
+    Raises:
+        ImportError: If the module of the id cannot be imported.
+        KeyError: If there is no such environment.
+    """
+    values = arguments_of(env_id)
+    return {
+        key: values[name]
+        for key, name in ARGUMENTS.items()
+        if name in values and (values[name] is not None or type_of(key).endswith("or null"))
+    }
+
+
+def above_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Put layers above the defaults of their environment, which the last layer with an `env.id` names.
+
+    Values for another environment or another source are dropped: sizes below that layer, where the environment
+    lacks these arguments; and a split below the layer that gives it a source of its own, of which it then is the
+    whole.
+
+    Args:
+        layers: Dotted keys and values; later layers win.
+
+    Raises:
+        ConfigError: If there is no such environment.
+    """
+    ids = [layer["env.id"] for layer in layers if "env.id" in layer] or [EnvConfig.id]
+    if not isinstance(ids[-1], str):
+        return [*layers]  # which `_merge` refuses
+    try:
+        values = own_defaults(ids[-1])
+    except (KeyError, ImportError) as error:
+        raise ConfigError(str(error.args[0])) from None
+    sizes = [key for key in map("env.{}".format, SIZES) if key not in values]
+    layers = _without_below("env.id", layers, sizes)
+    for part in ("train", "eval"):
+        source, split = f"dataset.{part}_source", f"dataset.{part}_split"
+        if any(layer.get(source) for layer in layers):
+            layers = _without_below(source, layers, [split])
+            values[split] = "all"
+    return [values, *layers]
+
+
+def _without_below(
+    key: str, layers: Sequence[Mapping[str, Any]], dropped: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """Remove the keys `dropped` from the layers below the last one that gives `key` a value."""
+    last = max((number for number, layer in enumerate(layers) if layer.get(key)), default=0)
+    below = [{k: v for k, v in layer.items() if k not in dropped} for layer in layers[:last]]
+    return [*below, *layers[last:]]

@@ -11,7 +11,7 @@ from llm_decpomdp.agents.loading import KINDS
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.trackers import TRACKERS, options_of
+from llm_decpomdp.benchmarks.config.trackers import TRACKERS
 from llm_decpomdp.interfaces import MODES
 from llm_decpomdp.plugins import plugin_origin
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder
@@ -53,7 +53,8 @@ def _names(config: Config) -> Iterator[tuple[str, str]]:
     yield "mode", config.external.mode
     yield "algorithm", config.algorithm.name
     yield from (("policy", (p or {}).get("kind", "model")) for p in config.policies.values())
-    yield from (("tracker", name) for name in options_of(config.output.trackers))
+    trackers = config.output.trackers.items()
+    yield from (("tracker", name) for name, options in trackers if options is not False)
 
 
 def require_origins(manifest: Path) -> None:

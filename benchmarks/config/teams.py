@@ -35,11 +35,11 @@ from llm_decpomdp.agents.loading import (
 )
 from llm_decpomdp.agents.models.local_models import known_context
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import from_text
 from llm_decpomdp.policy import Policy
+from llm_decpomdp.utils.extras import missing_models
 from llm_decpomdp.validation import unknown
 
 logger = logging.getLogger(__name__)
@@ -145,6 +145,11 @@ def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
     """Read the team of a configuration; errors as of `agents_of` and `policies_of`."""
     agents = agents_of(config, possible_agents)
     return TeamSpec(agents, policies_of(config, agents))
+
+
+def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> bool:
+    """Check whether servers or further GPUs sample policies; `placement` has the checks of such runs."""
+    return config.sampler.served or any(spec.sample_on for spec in policies.values())
 
 
 def check_trainable(specs: Mapping[str, PolicySpec]) -> None:

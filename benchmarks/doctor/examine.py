@@ -12,7 +12,6 @@ from pathlib import Path
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, cache_folder
 from llm_decpomdp.agents.remote.options import PYTHON_VARIABLE
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.extras import EXTRAS, how_to_get, installed
 from llm_decpomdp.benchmarks.doctor import memory
 from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.doctor.sandbox import HONEST, TEST, examine_sandbox
@@ -20,6 +19,7 @@ from llm_decpomdp.benchmarks.runs.manifest import versions
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, Dataset
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
+from llm_decpomdp.utils.extras import EXTRAS, how_to_get, installed
 from llm_decpomdp.utils.hub import hub_reachable
 from llm_decpomdp.validation import unknown
 

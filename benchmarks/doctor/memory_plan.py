@@ -329,7 +329,7 @@ def plan_memory(
         RunError: If the data cannot be loaded.
     """
     from llm_decpomdp.algorithms.rollouts.cost import joint_samples, run_cost
-    from llm_decpomdp.benchmarks.config.gpu_placement import check_room
+    from llm_decpomdp.benchmarks.config.placement import check_room
     from llm_decpomdp.benchmarks.runs.setup import resolve
     from llm_decpomdp.registry import accepts_argument
 

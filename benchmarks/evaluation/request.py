@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.agents.saved_team import MANIFEST
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import (
     ConfigError,
     RunError,
     open_folder,
     raise_run_errors,
 )
+from llm_decpomdp.benchmarks.config.inputs import data_place, find_config, parse_overrides
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.overrides import parse_overrides
-from llm_decpomdp.benchmarks.config.paths import data_place
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest, find_baseline
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult

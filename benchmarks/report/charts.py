@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from llm_decpomdp.benchmarks.config.extras import installed
 from llm_decpomdp.benchmarks.evaluation.experiments import (
     Experiment,
     Series,
@@ -22,6 +21,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
 )
 from llm_decpomdp.benchmarks.report.page import plain, tag
 from llm_decpomdp.benchmarks.runs.results import component_names
+from llm_decpomdp.utils.extras import installed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,6 @@ from typing import Any
 from markupsafe import Markup
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
-from llm_decpomdp.benchmarks.config.extras import installed
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, experiments
 from llm_decpomdp.benchmarks.report.analysis import credit, crossplay, story
 from llm_decpomdp.benchmarks.report.charts import (
@@ -43,6 +42,7 @@ from llm_decpomdp.benchmarks.report.training import (
 )
 from llm_decpomdp.benchmarks.report.transcripts import transcripts
 from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, data_sets, read_results
+from llm_decpomdp.utils.extras import installed
 from llm_decpomdp.utils.storage import RunFolder, write_atomically, write_csv
 
 MANY = 4

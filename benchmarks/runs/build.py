@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions
 from llm_decpomdp.algorithms.training.trainer_options import PASSES
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors, writing
-from llm_decpomdp.benchmarks.config.gpu_placement import in_worker, parts
+from llm_decpomdp.benchmarks.config.placement import in_worker, parts
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arrange, resolve
 from llm_decpomdp.env import DecPOMDPEnv

@@ -17,8 +17,8 @@ from llm_decpomdp.agents.models.local_models import saved_adapter
 from llm_decpomdp.agents.saved_team import MANIFEST, declaration, save_team
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder, writing
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import llm_decpomdp
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.errors import RunError
-from llm_decpomdp.benchmarks.config.extras import installed
 from llm_decpomdp.benchmarks.config.load import build_env
 from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.benchmarks.config.schema import Config
@@ -24,6 +23,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
 from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.registry import accepts_argument
+from llm_decpomdp.utils.extras import installed
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.runs.setup import ResolvedRun

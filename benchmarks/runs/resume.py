@@ -10,8 +10,13 @@ from typing import Any
 
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.differences import differences, in_short
-from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors, writing
+from llm_decpomdp.benchmarks.config.errors import (
+    ConfigError,
+    differences,
+    in_short,
+    raise_run_errors,
+    writing,
+)
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
 from llm_decpomdp.benchmarks.runs.build import make_training

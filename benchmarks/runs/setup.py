@@ -132,7 +132,8 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
     config, team, learner = fit(config, train_env)
     check_comparator(learner.named_comparator, train_env.possible_agents)
     check_trainable(team.policies)
-    require_packages(config.output.trackers)
+    if config.output.trackers:
+        require_packages(config.output.trackers)
     eval_env = load_eval_env(config, train_env, before)
     held_out = eval_env.tasks.tasks[: config.evaluation.num_tasks]
     try:

@@ -20,9 +20,8 @@ from llm_decpomdp.benchmarks.config.errors import (
     format_message,
     open_folder,
 )
-from llm_decpomdp.benchmarks.config.gpu_placement import check_room
 from llm_decpomdp.benchmarks.config.load import start_cost
-from llm_decpomdp.benchmarks.config.samplers import check_interpreter
+from llm_decpomdp.benchmarks.config.placement import check_interpreter, check_room
 from llm_decpomdp.benchmarks.config.schema import Config, by_key
 from llm_decpomdp.benchmarks.runs.build import TrainingParts, make_training
 from llm_decpomdp.benchmarks.runs.manifest import manifest
@@ -122,8 +121,9 @@ def check_machine(run: ResolvedRun) -> None:
     """
     teams.check_lengths(run.config, run.team.policies)
     teams.check_devices(run.config, run.team.policies)
-    check_room(run.config, run.team.policies)
-    check_interpreter(run.config)
+    if teams.samples_elsewhere(run.config, run.team.policies):
+        check_room(run.config, run.team.policies)
+        check_interpreter(run.config)
 
 
 def finish(run: ResolvedRun, training: TrainingParts, folder: RunFolder) -> Result:

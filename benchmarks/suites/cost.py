@@ -14,7 +14,6 @@ from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.algorithms.rollouts.cost import Cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.extras import missing_models
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, find_baseline, is_baseline
@@ -23,6 +22,7 @@ from llm_decpomdp.benchmarks.runs.setup import schedule, trainer_options
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.benchmarks.suites.suite import Suite
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.utils.extras import missing_models
 
 LEARNING = 2
 """Approximate cost of sampling plus training on a token, relative to sampling it."""

@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.config.catalogue import find_config
-from llm_decpomdp.benchmarks.config.differences import differences, in_short
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, differences, in_short
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.legacy import canonical
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config

@@ -6,11 +6,34 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
 DISTRIBUTION = "llm-decpomdp"
+
+EXTRAS = {
+    "train": ("torch", "transformers", "peft", "accelerate", "matplotlib"),
+    "classeval": (
+        *("pandas", "python-docx", "openpyxl", "beautifulsoup4", "lxml", "Pillow", "nltk"),
+        *("PyPDF2", "reportlab", "gensim", "netifaces"),
+    ),
+    "expert": ("openai", "anthropic"),
+    "cluster": ("ray",),
+    "trl": ("trl",),
+    "openenv": ("openenv",),
+    "verifiers": ("verifiers",),
+    "inspect": ("inspect-ai",),
+    "reasoning-gym": ("reasoning-gym",),
+    "textarena": ("textarena",),
+}
+"""Packages of each extra."""
+
+LEARNERS = (3, 11)
+"""Oldest Python that the packages of the extra `train` support."""
+
+MODEL_PACKAGES = ("torch", "transformers", "peft")
+"""Packages of the extra `train` that language models and learners need."""
 
 
 def install_command(extra: str) -> str:
@@ -36,11 +59,39 @@ def install_command(extra: str) -> str:
     return f"pip install {' '.join(quoted)}"
 
 
-# Public names of a package that load their modules on first use (PEP 562)
+def installed(package: str) -> str | None:
+    """Return the version of an installed package, or `None`."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
-MODEL_PACKAGES = ("torch", "transformers", "peft")
-"""Packages of the extra `train` that language models and learners need."""
+def missing_models() -> str | None:
+    """Describe the packages that language models lack on this machine; `None` if they can run."""
+    missing = [name for name in MODEL_PACKAGES if installed(name) is None]
+    return missing_packages(missing) if missing else None
+
+
+def missing_packages(names: Sequence[str]) -> str | None:
+    """Describe packages that are not installed; `None` if no extra has the first of them.
+
+    Examples:
+        >>> missing_packages(["torch"])
+        "this needs torch, which is not installed: pip install 'torch>=2.6' ..."
+    """
+    for extra, packages in EXTRAS.items():
+        if names[0] in packages:
+            verb = "is" if len(names) == 1 else "are"
+            return f"this needs {', '.join(names)}, which {verb} not installed: {how_to_get(extra)}"
+    return None
+
+
+def how_to_get(extra: str) -> str:
+    """Return the command that installs an extra, or its requirement of Python."""
+    if extra == "train" and sys.version_info < LEARNERS:
+        return f"learners need Python {'.'.join(map(str, LEARNERS))} or newer"
+    return install_command(extra)
 
 
 def lazy_names(

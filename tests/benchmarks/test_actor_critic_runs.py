@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.export.source import EpisodeSource
 from llm_decpomdp.benchmarks.runs.resume import resume

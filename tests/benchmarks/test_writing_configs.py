@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.cli.train import conclude
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import read_json_lines

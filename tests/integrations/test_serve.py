@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.benchmarks.config import extras
+from llm_decpomdp.utils import extras
 from tests.support.commands import call
 
 

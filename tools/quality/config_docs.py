@@ -16,9 +16,8 @@ from typing import Any
 
 from llm_decpomdp.agents.loading import KINDS, OWN, PolicySpec
 from llm_decpomdp.benchmarks.cli.scripts import FLAGS
-from llm_decpomdp.benchmarks.config import catalogue as shipped
-from llm_decpomdp.benchmarks.config import legacy, overrides, teams
-from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
+from llm_decpomdp.benchmarks.config import inputs, legacy, teams
+from llm_decpomdp.benchmarks.config.load import ARGUMENTS
 from llm_decpomdp.benchmarks.config.schema import FIELDS, OWNERS, SECTIONS
 from llm_decpomdp.options import default_of, documentation, limits_in_words, type_in_words
 
@@ -102,7 +101,7 @@ def page() -> str:
         "## Keys of no section\n",
         _keys(keys),
     ]
-    about = inspect.cleandoc(overrides.__doc__ or "").partition("\n\n")[2]
+    about = inspect.cleandoc(inputs.__doc__ or "").partition("\n\n")[2]
     parts += ["## Values of overrides\n", about, "", _policies()]
     return "\n".join([*parts, SPELLINGS, _spellings(), NAMES, _names()])
 
@@ -182,14 +181,14 @@ def _spellings() -> str:
 
 
 def _names() -> str:
-    aliases: dict[str, list[str]] = {name: [] for name in shipped.shipped()}
-    for name in shipped.OTHER_NAMES:
-        aliases[shipped.find_config(name).stem].append(f"`{name}`")
+    aliases: dict[str, list[str]] = {name: [] for name in inputs.shipped()}
+    for name in inputs.OTHER_NAMES:
+        aliases[inputs.find_config(name).stem].append(f"`{name}`")
     rows = (
-        (f"`{name}`", ", ".join(aliases[name]), shipped.description(path))
-        for name, path in shipped.shipped().items()
+        (f"`{name}`", ", ".join(aliases[name]), inputs.description(path))
+        for name, path in inputs.shipped().items()
     )
-    folders = (f"`{folder}/NAME.yaml` means `NAME{era}`" for folder, era in shipped.ERAS.items())
+    folders = (f"`{folder}/NAME.yaml` means `NAME{era}`" for folder, era in inputs.ERAS.items())
     fallback = (
         f"Where there are no such files, {', and '.join(folders)} if there is one, else `NAME`."
     )

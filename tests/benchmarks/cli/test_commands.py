@@ -10,7 +10,7 @@ from rich.text import Text
 
 from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.cli.main import spread
-from llm_decpomdp.benchmarks.config.catalogue import shipped
+from llm_decpomdp.benchmarks.config.inputs import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.registry import make, registered_ids

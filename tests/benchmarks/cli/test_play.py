@@ -11,7 +11,7 @@ import pytest
 from llm_decpomdp.benchmarks import runs as process
 from llm_decpomdp.benchmarks.cli import main as commands
 from llm_decpomdp.benchmarks.cli.train import outcome
-from llm_decpomdp.benchmarks.config.catalogue import find_config
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.oracle import answers

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from llm_decpomdp.benchmarks.config.catalogue import FOLDER, description, find_config, shipped
+from llm_decpomdp.benchmarks.config.inputs import FOLDER, description, find_config, shipped
 from llm_decpomdp.benchmarks.config.load import load_config, read_config
 from tests.benchmarks.promises import require
 

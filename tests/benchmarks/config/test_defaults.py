@@ -15,12 +15,11 @@ from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
 from llm_decpomdp.benchmarks.analysis.crossplay import cross_play
 from llm_decpomdp.benchmarks.audit.run import audit
-from llm_decpomdp.benchmarks.cli import analyze, check, results
+from llm_decpomdp.benchmarks.cli import check, results
 from llm_decpomdp.benchmarks.cli.evaluate import eval_
-from llm_decpomdp.benchmarks.config.catalogue import find_config, shipped
-from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
+from llm_decpomdp.benchmarks.config.inputs import find_config, shipped
+from llm_decpomdp.benchmarks.config.load import ARGUMENTS, load_config, load_stored_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
@@ -99,9 +98,9 @@ def same(value: Any) -> Any:
     [
         (eval_, EvalRequest),
         (eval_, evaluate),
-        (analyze.crossplay, EvalRequest),
-        (analyze.crossplay, cross_play),
-        (analyze.credit, credit_folder),
+        (results.crossplay, EvalRequest),
+        (results.crossplay, cross_play),
+        (results.credit, credit_folder),
         (check.data, audit),
         (results.export, export),
         (results.report, report),

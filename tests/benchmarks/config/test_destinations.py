@@ -16,9 +16,8 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.defaults import ARGUMENTS
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.load import learner_options, load_config
+from llm_decpomdp.benchmarks.config.load import ARGUMENTS, learner_options, load_config
 from llm_decpomdp.benchmarks.config.schema import Config, value_of
 from llm_decpomdp.benchmarks.runs.setup import trainer_options
 from llm_decpomdp.benchmarks.runs.train import train

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.config.extras import missing_packages
-from llm_decpomdp.utils.extras import install_command
+from llm_decpomdp.utils.extras import install_command, missing_packages
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import finished
 from tests.benchmarks.stored_runs import run_of

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.config.catalogue import (
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.inputs import (
     ALGORITHMS,
     DATA,
     FOLDER,
@@ -14,7 +15,6 @@ from llm_decpomdp.benchmarks.config.catalogue import (
     find_config,
     shipped,
 )
-from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 
 # Path as the READMEs spell it, the file that is meant, its environment, agents, turns, epochs, learning rate

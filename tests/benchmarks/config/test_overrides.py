@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.overrides import Whole, parse_overrides
+from llm_decpomdp.benchmarks.config.inputs import Whole, parse_overrides
 
 
 @pytest.mark.parametrize(

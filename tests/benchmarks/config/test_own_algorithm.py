@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.algorithms import ALGORITHMS, NAMES
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train

@@ -11,8 +11,8 @@ import pytest
 from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.analysis.replay import regrade
 from llm_decpomdp.benchmarks.cli.play import play
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import learner_options, load_config, start_cost
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.runs.manifest import load_envs

@@ -13,8 +13,8 @@ import pytest
 
 from llm_decpomdp.benchmarks.cli.console import prepare_process
 from llm_decpomdp.benchmarks.cli.main import main
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.runs.manifest import load_envs

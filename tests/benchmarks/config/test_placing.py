@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.agents.loading import bases
-from llm_decpomdp.benchmarks.config import gpu_placement as placing
+from llm_decpomdp.benchmarks.config import placement as placing
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.gpu_placement import check_room, in_worker, served
 from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.placement import check_room, in_worker, served
 from llm_decpomdp.benchmarks.config.teams import agents_of, policies_of
 from llm_decpomdp.benchmarks.runs.train import train
 

@@ -22,8 +22,8 @@ from transformers import (
 
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs
 from llm_decpomdp.benchmarks.cli.plan import plan_lines, read_assumptions
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.doctor.memory_plan import (

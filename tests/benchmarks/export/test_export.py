@@ -16,8 +16,8 @@ from llm_decpomdp.algorithms.rewards.comparisons import read_comparisons
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.cli.main import main
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.export.contents import PAIRS, TRAJECTORIES
 from llm_decpomdp.benchmarks.export.write import FORMATS, export

@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from llm_decpomdp.agents.models.local_models import tiny_model
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import RunError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.resume import _find_changes, resume

@@ -10,8 +10,8 @@ import pytest
 
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config, read_config
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import dry_run, train

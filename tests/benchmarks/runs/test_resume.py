@@ -12,8 +12,8 @@ from safetensors import SafetensorError
 
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.cli.main import main
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team

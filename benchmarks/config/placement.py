@@ -10,11 +10,18 @@ A policy learns on its `device`. Where it is sampled is said by `policies.<name>
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from llm_decpomdp.agents.loading import PolicySpec, bases
+from llm_decpomdp.agents.remote.options import check_untruncated
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.training.trainer_options import PASSES, check_sharded
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 
@@ -35,12 +42,15 @@ def gpu_count() -> int:
     return torch.cuda.device_count()
 
 
-def check_places(config: Config, policies: Mapping[str, PolicySpec]) -> None:
-    """Check `sample_on` against the other sections, whatever machine the run will have.
+def check_placement(config: Config, policies: Mapping[str, PolicySpec]) -> None:
+    """Check the section `inference` and `sample_on` against the other sections, on any machine.
 
     Raises:
-        ConfigError: If it means nothing, or policies of one server or worker contradict each other.
+        ConfigError: If a key is missing or cannot be combined with another one, or policies of one server
+            contradict each other.
     """
+    if config.sampler.served:
+        _check_servers_of_run(config, policies)
     for name, spec in policies.items():
         if spec.sample_on is None:
             continue
@@ -104,7 +114,7 @@ def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | N
     """Check that the GPUs which `sample_on` names are there, and are not promised twice.
 
     Args:
-        config: The configuration, after `check_places`.
+        config: The configuration, after `check_placement`.
         policies: Declarations of its policies.
         gpus: Number of GPUs; `None` for those that this process sees. Nothing is known of the nodes of a cluster.
 
@@ -199,3 +209,143 @@ def _home(spec: PolicySpec) -> int | None:
 
 def _key(name: str, spec: PolicySpec) -> str:
     return f"policies.{name}.sample_on={spec.sample_on}"
+
+
+def _check_servers_of_run(config: Config, policies: Mapping[str, PolicySpec]) -> None:
+    """Check the section `inference` of a run that samples at servers."""
+    sampler = config.sampler
+    for key in ("python", "flags") if sampler.urls else ():
+        if getattr(sampler, key):
+            raise ConfigError(
+                f"inference.{key} is for a server that the run starts, and inference.urls names running "
+                "servers: drop either"
+            )
+    _check_workers(config)
+    if config.warm_start.source == PASSES:
+        raise ConfigError(
+            "warm_start.source=passes samples in the process that learns: warm up in a run without "
+            "inference.engine=vllm, and begin this one with --from"
+        )
+    try:
+        if not sampler.urls:
+            sampler.interpreter()
+        for name, spec in policies.items():
+            if spec.can_be_trained:
+                check_untruncated(name, spec)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if sampler.urls:
+        _check_urls(sampler.urls, served(policies))
+
+
+def check_interpreter(config: Config) -> None:
+    """Raise a `ConfigError` unless this machine can run the Python that starts servers, if the run starts any."""
+    sampler = config.sampler
+    if not sampler.served or sampler.urls:
+        return
+    python = sampler.interpreter()
+    if shutil.which(python) is None:
+        problem = "cannot be executed" if Path(python).exists() else "does not exist"
+        raise ConfigError(
+            f"inference.python: {python} {problem}; it must be the Python of an environment with vLLM "
+            "(docs/cluster.md says how to make one)"
+        )
+
+
+def _check_workers(config: Config) -> None:
+    """Check that rollout workers can ask the servers."""
+    cluster, sampler = config.cluster, config.sampler
+    if cluster.rollout_workers and sampler.exact:
+        raise ConfigError(
+            f"inference.exact=true holds a batch back until it is complete, and the {cluster.rollout_workers} of "
+            "cluster.rollout_workers ask at the same time, each for a batch of its own: set "
+            "inference.exact=false, or cluster.rollout_workers=0"
+        )
+    if cluster.address and not (sampler.urls and all(map(_reaches_further, sampler.urls))):
+        where = ", ".join(sampler.urls) or "those that a run starts"
+        raise ConfigError(
+            f"servers that listen on this machine alone ({where}) are out of reach for workers of "
+            f"cluster.address={cluster.address} on others: start servers where all nodes reach them, and name "
+            "them so in inference.urls"
+        )
+
+
+def _check_urls(urls: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
+    """Check that there is an address of a server for each group of policies, and no other.
+
+    Raises:
+        ConfigError: If one is no address, stands there twice, is missing, or is one too many.
+    """
+    for url in urls:
+        if not _is_address(url):
+            raise ConfigError(
+                f"inference.urls needs addresses such as http://127.0.0.1:8000, without a path, got {url!r}"
+            )
+    places = [url.rstrip("/") for url in urls]
+    if len(set(places)) < len(places):
+        raise ConfigError(
+            f"inference.urls names a server twice ({', '.join(urls)}): each serves one base of policies, so name "
+            "different ones"
+        )
+    if len(urls) != len(groups):
+        bases = "; ".join(", ".join(group) for group in groups)
+        raise ConfigError(
+            f"inference.urls names {len(urls)} servers, and the policies that learn have {len(groups)} bases "
+            f"({bases}): name one for each, or give policies adapters on one base (model.lora)"
+        )
+
+
+def _reaches_further(url: str) -> bool:
+    """Check that an address is not one that each machine takes for itself."""
+    return urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        place = urlsplit(url)
+        port = place.port
+    except ValueError:  # a port that is none
+        return False
+    rest = place.path.rstrip("/") or place.query or place.fragment
+    return place.scheme in ("http", "https") and bool(place.hostname) and port != 0 and not rest
+
+
+def check_shards(
+    config: Config,
+    policies: Mapping[str, PolicySpec],
+    algorithm: Algorithm,
+    learner: LearnerOptions,
+) -> None:
+    """Check that a run can have its weights in shards, whether it wants to or not.
+
+    Args:
+        config: The configuration.
+        policies: Declarations of the team's policies.
+        algorithm: Which algorithm learns.
+        learner: Its options.
+
+    Raises:
+        ConfigError: If it cannot; names the key.
+    """
+    scores = config.algorithm.reward_model
+    completed, warm = algorithm.complete_options(learner), config.warm_start.source is not None
+    try:
+        check_sharded(algorithm, completed, None if scores is None else scores.reward_model, warm)
+    except ValueError as error:
+        raise ConfigError(f"section algorithm: {error}") from None
+    if config.sampler.served:
+        raise ConfigError(
+            "learner.fsdp_size has as many processes, and inference.engine=vllm works with one: set "
+            "learner.fsdp_size=1, or inference.engine=transformers"
+        )
+    for name, spec in policies.items():
+        if spec.can_be_trained and ":" in spec.device:
+            raise ConfigError(
+                f"policy {name!r} has device={spec.device}, and with learner.fsdp_size each process has its own "
+                "GPU: drop device"
+            )
+    if not config.output.checkpoint_every:
+        raise ConfigError(
+            "a run with learner.fsdp_size saves nothing on the way out, as that takes all processes at the same "
+            "time: set output.checkpoint_every to 1 or more"
+        )

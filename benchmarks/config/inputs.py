@@ -1,0 +1,374 @@
+"""Files and `key=value` items of configurations: names, YAML and relative paths.
+
+A value is YAML, with the words of Python too:
+
+| written                                       | means                                                |
+|-----------------------------------------------|------------------------------------------------------|
+| `true`, `False`                               | a boolean                                            |
+| `null`, `none`, `None`, `~`, nothing          | no value                                             |
+| `3`, `1e-5`                                   | a number                                             |
+| `[1.5, 0.5]`, `(1.5, 0.5)`                    | a list                                               |
+| `{r: 8, lora_alpha: 16}`, `{}`                | a mapping, in place of the one that was there        |
+| `"..."`, `'...'`                              | text, whatever it looks like                         |
+| anything else, such as `test[:16]` and `a=b`  | text                                                 |
+| `014`, `1:30`, `0x1f`, `1_000`                | refused: YAML 1.1 takes them for 12, 90, 31 and 1000 |
+
+For a key that holds text, all but nothing is text as it is written: `output.name=007`. A shell takes one pair of
+quotes away, so text that must stay quoted needs two: `"output.name='none'"`.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from llm_decpomdp.agents.models.local_models import LOCAL_MODELS
+from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.envs.datasets.loading import ENDINGS
+from llm_decpomdp.utils.text import read_utf8
+from llm_decpomdp.validation import unknown
+
+FOLDER = Path(__file__).parents[1] / "configs"
+
+ALGORITHMS = ("grpo", "magrpo")
+DATA = ("he", "che", "mbpp", "classeval", "bugfix", "tldr", "arxiv")
+SEVERAL_TURNS = ("classeval", "bugfix")
+"""Data sets whose plain configurations play several turns already."""
+
+OTHER_NAMES = {
+    **{
+        f"{name}_mt_{data}_config": f"mt_{name}_{data}_config"
+        for name in ALGORITHMS
+        for data in DATA
+    },
+    **{
+        f"mt_{name}_{data}_config": f"{name}_{data}_config"
+        for name in ALGORITHMS
+        for data in SEVERAL_TURNS
+    },
+    "magrpo_mbpp_config.2026-01": "mt_magrpo_mbpp_config",
+    "grpo_mbpp_config.2026-01": "mt_grpo_mbpp_config",
+}
+"""Aliases of files, and the names that they stand for."""
+
+ERAS = {"LLM_Collaboration_with_MARL/configs": "", "experiments/configs": ".2025-08"}
+"""Folders of configurations elsewhere, and the ending of the names of those that differed at that time."""
+
+LISTING = "`llm-decpomdp list` shows all"
+"""Where all names are listed, for errors."""
+
+logger = logging.getLogger(__name__)
+
+
+def shipped(folder: Path = FOLDER) -> dict[str, Path]:
+    """Return the files of a folder by name."""
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def description(path: Path) -> str:
+    """Return the first line of a configuration, a comment that describes it."""
+    return path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+
+
+def find_config(name: str) -> Path:
+    """Find the file of a name (with or without `.yaml`) or a path.
+
+    Raises:
+        ConfigError: If there is none; the text names the nearest one.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    files = shipped()
+    stem = _name_of_file(path.name.removesuffix(".yaml"))
+    in_package = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
+    is_path = name != path.name or path.suffix in (".yaml", ".yml")
+    where = f"there is no file {path.absolute()}; " if is_path else ""
+    if stem not in files and path.is_dir():
+        inside = sorted(file.name for file in path.glob("*.y*ml"))[:1]
+        example = f", such as {path / inside[0]}" if inside else "; it holds none"
+        raise ConfigError(f"{path} is a folder: name a YAML file in it{example}")
+    if stem not in files:
+        names = [*files, *OTHER_NAMES]
+        raise ConfigError(where + unknown("configuration", stem, names, LISTING))
+    if in_package:
+        return files[stem]
+    ending = ERAS.get("/".join(path.parts[-3:-1]))
+    if ending is None:
+        raise ConfigError(f"{where}for the package's own: --config {stem}")
+    file = files.get(stem + ending, files[stem])
+    logger.info("there is no file %r: the package's own %s is used", name, file.stem)
+    return file
+
+
+def _name_of_file(name: str) -> str:
+    while name in OTHER_NAMES:
+        name = OTHER_NAMES[name]
+    return name
+
+
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)|[-+]?[0-9]*\.[0-9]*([eE][-+]?[0-9]+)?|[-+]?\.\w+")
+"""A number that everybody reads alike, such as 14, 1.5, 1.e-5 and .inf."""
+
+TAB = "found character '\\t'"
+"""Part of an error of the YAML parser where a tab stands for spaces."""
+
+
+def load_yaml(path: Path) -> Any:
+    """Read a YAML file.
+
+    Raises:
+        ConfigError: If it cannot be read, is not in UTF-8, is no YAML, or has a number of YAML 1.1 that seems to
+            be another one, such as `014`, which is 12.
+    """
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: name a YAML file")
+    try:
+        text = read_utf8(path)
+        for where, message in misleading_numbers(text):
+            raise ConfigError(f"{path}, line {where}: {message}")
+        return OmegaConf.to_container(OmegaConf.load(io.StringIO(text)), resolve=True)
+    except (OSError, yaml.YAMLError, OmegaConfBaseException) as error:
+        mark = getattr(error, "problem_mark", None)
+        if mark is not None and TAB in str(error):
+            raise ConfigError(
+                f"cannot read {path}: line {mark.line + 1}, column {mark.column + 1} is a tab, and YAML indents "
+                "only with spaces: replace it by spaces"
+            ) from None
+        raise ConfigError(f"cannot read {path}: {error}") from None
+    except UnicodeError as error:
+        raise ConfigError(str(error)) from None
+
+
+def resolve_references(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace references such as `${model.name}` in a tree by values of it, or of the defaults.
+
+    Raises:
+        ValueError: If one leads nowhere.
+    """
+    if "${" not in str(tree):
+        return tree
+    try:
+        whole = OmegaConf.merge(OmegaConf.create(dict(defaults)), OmegaConf.create(dict(tree)))
+        values: Any = OmegaConf.to_container(whole, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ValueError(str(error)) from None
+    return {key: _within(values[key], part) for key, part in tree.items()}
+
+
+def _within(values: Any, tree: Any) -> Any:
+    """Return the part of nested values whose keys a tree has."""
+    if not isinstance(tree, Mapping):
+        return values
+    return {key: _within(values[key], part) for key, part in tree.items()}
+
+
+def misleading_numbers(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the numbers that YAML 1.1 reads in another way than they seem to mean, each with its line, from 1.
+
+    These are octal, hexadecimal, binary and sexagesimal ones, and those with underscores.
+
+    Raises:
+        YAMLError: If the text is no YAML.
+    """
+    for key, node in _scalars(yaml.compose(text, Loader=yaml.SafeLoader)):
+        is_plain = node.style is None and node.tag in NUMBERS
+        if is_plain and not DECIMAL.fullmatch(node.value):
+            value = yaml.safe_load(node.value)
+            place = f"{key}: " if key else ""
+            yield (
+                node.start_mark.line + 1,
+                f"{place}{node.value} is the number {value} in YAML 1.1: write {value}, or put it in quotes if "
+                "it is text",
+            )
+
+
+def _scalars(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, yaml.ScalarNode]]:
+    """Yield the scalars of a tree by their dotted keys."""
+    if isinstance(node, yaml.ScalarNode):
+        yield key, node
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _scalars(item, key)
+    elif isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            yield from _scalars(name, key)
+            inner = str(name.value) if isinstance(name, yaml.ScalarNode) else "?"
+            yield from _scalars(value, f"{key}.{inner}" if key else inner)
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
+    """YAML whose scalars mean what they seem to: no dates, no octal or sexagesimal numbers, `1e-5` a number."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+
+_WORDS = {
+    "null": r"(?i:null|none)|~|",
+    "bool": r"(?i:true|false)",
+    "int": r"[-+]?(0|[1-9][0-9]*)",
+    "float": r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(?i:inf)|\.(?i:nan)",
+}
+for _tag, _words in _WORDS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^({_words})$"), None)
+
+
+_NOTHING = re.compile(_WORDS["null"])
+
+
+class Whole(dict[str, Any]):
+    """A mapping that an item sets as a whole: it replaces what stood there, while items of its parts add to it."""
+
+
+def merged(below: Any, value: Any) -> Any:
+    """Return a value on top of the one below it: mappings are merged, but for those that replace the one below."""
+    if not isinstance(value, dict):
+        return value
+    kept = below if isinstance(below, dict) and not isinstance(value, Whole) else {}
+    return {**kept, **{key: merged(kept.get(key), part) for key, part in value.items()}}
+
+
+def parse_overrides(
+    items: Sequence[str],
+    holds_text: Callable[[str], bool] = lambda key: False,
+    wanted: str = "an override must look like section.key=value",
+) -> dict[str, Any]:
+    """Parse items to a nested mapping; a later item replaces an earlier one of the same key.
+
+    Args:
+        items: Such as `model.name=gpt2`.
+        holds_text: Tells if the value of a key is text.
+        wanted: The form of an item, in errors.
+
+    Raises:
+        ConfigError: If an item has no `=`, or one sets a value where another sets a part of it.
+    """
+    tree: dict[str, Any] = {}
+    whole: set[str] = set()
+    for item in items:
+        key, separator, text = item.partition("=")
+        if not separator or not all(key.split(".")):
+            raise ConfigError(f"{wanted}, got {item!r}")
+        value = parse_value(text, item)
+        if holds_text(key) and not isinstance(value, list | dict) and _is_plain(text):
+            value = text
+        else:
+            for _, message in misleading_numbers(_as_yaml(text)):
+                raise ConfigError(f"{item}: {message}")
+        _put(tree, key, Whole(value) if isinstance(value, dict) else value, whole)
+        whole.add(key)
+    return tree
+
+
+def _is_plain(text: str) -> bool:
+    """Check whether text means itself: it has no quotes around it, and is no word for nothing."""
+    return text[:1] not in ("'", '"') and not _NOTHING.fullmatch(text)
+
+
+def parse_value(text: str, item: str) -> Any:
+    """Parse the value that `text` spells.
+
+    Raises:
+        ConfigError: If `text` is no YAML; names the whole `item`.
+    """
+    try:
+        return yaml.load(_as_yaml(text), Loader=_Loader)  # a safe loader
+    except yaml.YAMLError as error:
+        reason = str(error).splitlines()[0]
+        key = item.partition("=")[0]
+        raise ConfigError(
+            f"cannot read the value of {item!r} ({reason}): for the shell, put what has spaces or brackets "
+            f"into quotes, as in '{key}={{...}}'"
+        ) from None
+
+
+def _as_yaml(text: str) -> str:
+    """Return the text with a tuple of Python as a list."""
+    return f"[{text[1:-1]}]" if text.startswith("(") and text.endswith(")") else text
+
+
+def _put(tree: dict[str, Any], key: str, value: Any, whole: Container[str]) -> None:
+    """Set `key`; replaces its value only if that was set as a `whole`, and not by parts of it."""
+    *sections, last = key.split(".")
+    node = tree
+    for depth, section in enumerate(sections, 1):
+        node = node.setdefault(section, {})
+        if not isinstance(node, dict):
+            outer = ".".join(sections[:depth])
+            raise ConfigError(f"overrides {outer!r} and {key!r} exclude each other")
+    if isinstance(node.get(last), dict) and key not in whole:
+        raise ConfigError(f"override {key!r} excludes others that set parts of it")
+    node[last] = value
+
+
+DATA_KEYS = (
+    "dataset.source",
+    "dataset.train_source",
+    "dataset.eval_source",
+    "warm_start.source",
+    "algorithm.preferences.source",
+    "algorithm.reward_model.path",
+)
+
+OPPONENT = "algorithm.preferences.opponent"
+
+PREFIXES = ("./", "../", "~/", "/")
+"""Beginnings of texts that only paths have."""
+
+
+def placed(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the dotted keys of a layer, with absolute paths.
+
+    Args:
+        layer: Keys and values of a configuration.
+        folder: The start of relative paths.
+    """
+    values = dict(layer)
+    for key in DATA_KEYS:
+        if key in values:
+            values[key] = data_place(values[key], folder)
+    opponent = values.get(OPPONENT, CURRENT)
+    if opponent not in (CURRENT, HISTORY):
+        values[OPPONENT] = _place(opponent, folder, Path.is_dir)
+    if "model.name" in values:
+        values["model.name"] = model_place(values["model.name"], folder)
+    if isinstance(policies := values.get("policies"), dict):
+        values["policies"] = type(policies)(
+            {name: _policy(spec, folder) for name, spec in policies.items()}
+        )
+    return values
+
+
+def _policy(spec: Any, folder: Path) -> Any:
+    if not isinstance(spec, dict) or "name" not in spec or spec.get("kind", "model") != "model":
+        return spec
+    return type(spec)({**spec, "name": model_place(spec["name"], folder)})
+
+
+def data_place(source: Any, folder: Path) -> Any:
+    """Return a source of problems: the absolute path of a file, or any other as it is."""
+    return _place(source, folder, lambda path: path.suffix in ENDINGS or path.is_file())
+
+
+def model_place(name: Any, folder: Path) -> Any:
+    """Return a model's name: the absolute path of a folder, or any other as it is."""
+    return name if str(name).lower() in LOCAL_MODELS else _place(name, folder, Path.is_dir)
+
+
+def _place(value: Any, folder: Path, is_path: Callable[[Path], bool]) -> Any:
+    if not isinstance(value, str) or "://" in value or "${" in value:
+        return value
+    path = Path(os.path.abspath(folder / Path(value).expanduser()))
+    return str(path) if value.startswith(PREFIXES) or is_path(path) else value
