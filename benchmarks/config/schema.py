@@ -39,7 +39,7 @@ from llm_decpomdp.algorithms.training.trainer_options import (
     check_scores,
 )
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.feedback.options import CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.options import (
     Options,
     default_of,

@@ -8,8 +8,7 @@ from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK, RepairMode
-from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
-from llm_decpomdp.envs.bugfix.programs import MAX_BUGS, bug_rows, find_split
+from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX, MAX_BUGS, bug_rows, find_split
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
 from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner, bug_task
@@ -21,7 +20,7 @@ from llm_decpomdp.envs.datasets.loading import (
     load,
     parse_split,
 )
-from llm_decpomdp.envs.feedback.options import CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskLoader, TaskSet
 from llm_decpomdp.options import as_arguments
@@ -126,7 +125,7 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
 
 @as_arguments(FixOptions)
 def humanevalfix(options: FixOptions) -> DecPOMDPEnv:
-    """Repair a function alone: `humanevalfix-v0`, with the tasks of `llm_decpomdp.envs.bugfix.humanevalfix`.
+    """Repair a function alone: `humanevalfix-v0`, with the tasks of `llm_decpomdp.envs.bugfix.programs`.
 
     ## Description
     One agent, `fixer_0`, is shown a function of HumanEval with one bug and what the mode tells of its tests, and

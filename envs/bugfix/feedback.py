@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from llm_decpomdp.envs.bugfix.methods import PROGRAM, Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner
+from llm_decpomdp.envs.bugfix.tasks import PROGRAM, BugTask, ProgramRunner, Submission
 from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line, pass_signal, plain
 from llm_decpomdp.envs.sandbox import Outcome
 

@@ -28,9 +28,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from llm_decpomdp.envs.bugfix.feedback import RepairAnalysis
-from llm_decpomdp.envs.bugfix.methods import Submission
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner
+from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner, Submission
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sandbox.program import (
     INFO_KEYS,

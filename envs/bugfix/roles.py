@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.bugfix.methods import Submission
-from llm_decpomdp.envs.bugfix.tasks import BugTask
+from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
 from llm_decpomdp.envs.feedback.code_mode import Writer
 from llm_decpomdp.envs.source_code.completion import CompletionReader
 from llm_decpomdp.envs.source_code.functions import (

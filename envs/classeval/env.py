@@ -10,8 +10,7 @@ from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.datasets.classeval import CLASSEVAL, load_classes
 from llm_decpomdp.envs.datasets.loading import parse_split
-from llm_decpomdp.envs.feedback.code_mode import CodeMode
-from llm_decpomdp.envs.feedback.options import CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 
@@ -51,7 +50,7 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; methods are found in fences, in a class and amid prose.
     Imports, helper methods and functions of the agent's own are kept; see
-    `llm_decpomdp.envs.source_code.classes.completion` and `llm_decpomdp.envs.source_code.classes.merge`.
+    `llm_decpomdp.envs.source_code.class_completion` and `llm_decpomdp.envs.source_code.classes`.
 
     ## Rewards
     At most 6.0, each turn anew: methods written and parseable 2.0, tests 4.0, overlap down to -1.0; see

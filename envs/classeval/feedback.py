@@ -20,7 +20,7 @@ from llm_decpomdp.envs.classeval.roles import ClassRole, skeleton_block
 from llm_decpomdp.envs.datasets.classeval import ClassTask, case_id
 from llm_decpomdp.envs.feedback.code_mode import foreign_line, pass_signal, plain
 from llm_decpomdp.envs.sandbox import Outcome
-from llm_decpomdp.envs.source_code.classes.merge import Contribution, Merged
+from llm_decpomdp.envs.source_code.classes import Contribution, Merged
 
 MAX_NAMED = 5
 """Largest number of failing tests that `code_feedback` names."""

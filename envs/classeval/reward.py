@@ -28,7 +28,7 @@ from llm_decpomdp.envs.sandbox.program import (
     notes,
     warn_about_endless_tests,
 )
-from llm_decpomdp.envs.source_code.classes.merge import Merged, merge
+from llm_decpomdp.envs.source_code.classes import Merged, merge
 from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.interfaces import Component, Verdict

@@ -20,9 +20,8 @@ from itertools import combinations
 
 from llm_decpomdp.envs.datasets.classeval import ClassTask
 from llm_decpomdp.envs.feedback.code_mode import Writer
-from llm_decpomdp.envs.source_code.classes.completion import ClassReading, read_class
-from llm_decpomdp.envs.source_code.classes.merge import Contribution
-from llm_decpomdp.envs.source_code.classes.skeleton import FunctionNode, Outline, find_class
+from llm_decpomdp.envs.source_code.class_completion import ClassReading, read_class
+from llm_decpomdp.envs.source_code.classes import Contribution, FunctionNode, Outline, find_class
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.validation import check_whole, unknown
 

@@ -16,8 +16,7 @@ from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
 from llm_decpomdp.envs.datasets.mbpp import MBPP
-from llm_decpomdp.envs.feedback.code_mode import CodeMode
-from llm_decpomdp.envs.feedback.options import CodeOptions, parse_slice
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 

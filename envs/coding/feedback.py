@@ -12,13 +12,18 @@ from dataclasses import dataclass
 
 from llm_decpomdp.envs.coding.roles import MainRole, Role
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.feedback.code_mode import foreign_line, pass_signal, plain
+from llm_decpomdp.envs.feedback.code_mode import (
+    IGNORED,
+    NOT_CALLED,
+    UNKNOWN,
+    USED,
+    foreign_line,
+    pass_signal,
+    plain,
+)
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.completion import Reading
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
-
-USED, IGNORED, NOT_CALLED, UNKNOWN = "used", "ignored", "not called", "unknown"
-"""Uses of a helper when the program runs; unknown where no test passes."""
 
 
 def names(code: str, helper: str) -> bool:

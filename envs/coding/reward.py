@@ -36,9 +36,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from llm_decpomdp.envs.coding.feedback import IGNORED, NOT_CALLED, USED, CodeAnalysis
+from llm_decpomdp.envs.coding.feedback import CodeAnalysis
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs.feedback.code_mode import IGNORED, NOT_CALLED, USED
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.program import (
     INFO_KEYS,

@@ -12,7 +12,7 @@ from llm_decpomdp.envs.compose.reward import ComposeReward
 from llm_decpomdp.envs.compose.roles import compose_team
 from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows, compose_task, row_split
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
-from llm_decpomdp.envs.feedback.options import CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments

@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.coding.feedback import NOT_CALLED, UNKNOWN, USED
 from llm_decpomdp.envs.compose.roles import EntryRole, Role
 from llm_decpomdp.envs.compose.tasks import ComposeTask
-from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line, pass_signal, plain
+from llm_decpomdp.envs.feedback.code_mode import (
+    NOT_CALLED,
+    UNKNOWN,
+    USED,
+    CodeMode,
+    foreign_line,
+    pass_signal,
+    plain,
+)
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.completion import Reading
 

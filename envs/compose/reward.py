@@ -22,11 +22,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from llm_decpomdp.envs.coding.feedback import IGNORED, NOT_CALLED, USED
 from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, Role
 from llm_decpomdp.envs.compose.separate_runs import separate_shares
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
+from llm_decpomdp.envs.feedback.code_mode import IGNORED, NOT_CALLED, USED
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox
 from llm_decpomdp.envs.sandbox.program import (
     INFO_KEYS,

@@ -35,7 +35,7 @@ from llm_decpomdp.envs.datasets.loading import (
 from llm_decpomdp.envs.sandbox import Tests
 from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.sandbox.worker_process import is_installed
-from llm_decpomdp.envs.source_code.classes.skeleton import (
+from llm_decpomdp.envs.source_code.classes import (
     FunctionNode,
     Outline,
     find_class,

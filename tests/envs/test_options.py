@@ -12,7 +12,7 @@ from llm_decpomdp.envs.bugfix.env import BugOptions, FixOptions, bugfix, humanev
 from llm_decpomdp.envs.classeval.env import ClassOptions, classeval
 from llm_decpomdp.envs.coding.env import CodingOptions, coding_env
 from llm_decpomdp.envs.datasets.humaneval import HUMANEVAL
-from llm_decpomdp.envs.feedback.options import CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 
 FAMILIES = [
     (coding_env, CodingOptions),

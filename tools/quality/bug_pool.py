@@ -15,7 +15,7 @@ import typer
 
 from llm_decpomdp.envs.bugfix.programs import bundled_sources, counting_faults
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.envs.source_code.mutation.faults import KINDS, mutants
+from llm_decpomdp.envs.source_code.mutation import KINDS, mutants
 
 
 def main(

@@ -20,13 +20,13 @@ from itertools import combinations, starmap
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.envs.bugfix.methods import test_cases_of_program
 from llm_decpomdp.envs.bugfix.programs import ProgramSource, bundled_sources
+from llm_decpomdp.envs.bugfix.tasks import test_cases_of_program
 from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.datasets.mbpp import MBPP, mbpp_task
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.source_code.functions import tokens
-from llm_decpomdp.envs.source_code.mutation.faults import KINDS, Mutant, mutants
+from llm_decpomdp.envs.source_code.mutation import KINDS, Mutant, mutants
 
 EQUIVALENT: dict[str, dict[str, str]] = json.loads(
     Path(__file__).with_name("equivalent_mutants.json").read_text(encoding="utf-8")

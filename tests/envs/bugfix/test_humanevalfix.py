@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
+from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX
 from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, load
 from llm_decpomdp.oracle import answers

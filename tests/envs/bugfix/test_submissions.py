@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.bugfix.methods import known_class
 from llm_decpomdp.envs.bugfix.roles import submission
+from llm_decpomdp.envs.bugfix.tasks import known_class
 
 PROGRAM = "LIMIT = 3\n\n\ndef low(x):\n    return x > LIMIT\n\n\ndef mid(x):\n    return x\n"
 OLD = "def low(x):\n    return x > LIMIT\n"

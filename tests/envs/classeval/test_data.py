@@ -12,7 +12,7 @@ from llm_decpomdp import make
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.datasets.classeval import class_task, load_classes
 from llm_decpomdp.envs.datasets.loading import BadRow
-from llm_decpomdp.envs.source_code.classes.merge import merge
+from llm_decpomdp.envs.source_code.classes import merge
 from tests.envs.class_examples import ROW, shape_task
 
 

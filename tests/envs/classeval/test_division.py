@@ -8,7 +8,7 @@ import pytest
 
 from llm_decpomdp.envs.classeval.roles import RULES, divide
 from llm_decpomdp.envs.datasets.classeval import load_classes
-from llm_decpomdp.envs.source_code.classes.skeleton import outline
+from llm_decpomdp.envs.source_code.classes import outline
 from tests.envs.class_examples import SOLUTION, shape_task
 
 TEAMS = (1, 2, 3, 5, 9)

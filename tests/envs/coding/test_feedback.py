@@ -9,8 +9,7 @@ from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import code_task
-from llm_decpomdp.envs.feedback.code_mode import NO_CODE, CodeMode
-from llm_decpomdp.envs.feedback.options import CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import NO_CODE, CodeMode, CodeOptions
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.oracle import answers

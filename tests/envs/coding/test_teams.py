@@ -13,9 +13,8 @@ from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import code_task
-from llm_decpomdp.envs.feedback.code_mode import CodeMode
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions
 from llm_decpomdp.envs.feedback.experts import expert_prompt, short_names
-from llm_decpomdp.envs.feedback.options import CodeOptions
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.oracle import answers

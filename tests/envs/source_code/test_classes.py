@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.envs.classeval.roles import class_team
-from llm_decpomdp.envs.source_code.classes.merge import merge
+from llm_decpomdp.envs.source_code.classes import merge
 from tests.envs.class_examples import SOLUTION, shape_task
 
 AREA = "def area(self):\n    return self.width * self.height  # both"

@@ -20,8 +20,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from llm_decpomdp.envs.source_code import statements as bindings
-from llm_decpomdp.envs.source_code.classes.skeleton import FunctionNode, Outline, is_stub
+from llm_decpomdp.envs.source_code.classes import (
+    CodeSegment,
+    FunctionNode,
+    Outline,
+    is_unwritten,
+    segment,
+)
 from llm_decpomdp.envs.source_code.completion import SOLUTION, bodies
 from llm_decpomdp.envs.source_code.extraction import Attempts, find_answer, split_blocks
 from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem, syntax_tree
@@ -30,7 +35,7 @@ from llm_decpomdp.envs.source_code.statements import (
     Statement,
     fingerprint,
     fingerprints,
-    first_line,
+    is_stub,
     needed_names,
 )
 
@@ -43,18 +48,6 @@ METHOD_DECORATORS = ("staticmethod", "classmethod", "property")
 
 _HEADER = re.compile(r"([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(")
 _IMPORT = re.compile(r"(import|from)\b")
-
-
-@dataclass(frozen=True)
-class CodeSegment:
-    """A definition or an import, without indentation."""
-
-    name: str
-    code: str
-    stub: bool = False
-    """True if it is still to be written."""
-    weak: bool = False
-    """True if any other definition comes before it: its body is empty, or the prompt shows it."""
 
 
 @dataclass(frozen=True)
@@ -182,9 +175,9 @@ class _ClassReader:
                 else:
                     self.collect(source, statement.body, in_class=True)
             elif isinstance(statement, FunctionNode):
-                weak = bindings.is_stub(statement)
+                weak = is_stub(statement)
                 piece = CodeSegment(
-                    statement.name, segment(source, statement), is_stub(statement), weak
+                    statement.name, segment(source, statement), is_unwritten(statement), weak
                 )
                 if self._is_taken(piece.name):
                     continue  # the skeleton has it complete
@@ -348,48 +341,3 @@ def _previous_end(lines: list[str], end: int, indent: int) -> int:
         if line.strip() and len(line) - len(line.lstrip()) <= indent:
             return number
     return 0
-
-
-# The text of definitions
-
-
-def segment(source: str, node: ast.stmt) -> str:
-    """Return the text of a statement, decorators and comments included, without indentation."""
-    begin, end = first_line(node), node.end_lineno or node.lineno
-    lines = source.split("\n")[begin - 1 : end]
-    before = lines[0].encode()[: node.col_offset] if begin == node.lineno else b""
-    after = lines[-1].encode()[node.end_col_offset :].strip()
-    if before.strip() or (after and not after.startswith(b"#")):
-        return ast.unparse(node)  # others share its lines
-    prefix = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
-    return shift(lines, begin, inside_strings(node), prefix, "")
-
-
-def inside_strings(tree: ast.AST) -> set[int]:
-    """Return the lines that begin inside a literal of several lines, whose indentation belongs to it."""
-    texts = {  # the parts of an f-string have its lines
-        (node.lineno + 1, (node.end_lineno or node.lineno) + 1)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
-    }
-    return {line for begin, end in texts for line in range(begin, end)}
-
-
-def shift(lines: list[str], begin: int, fixed: set[int], old: str, new: str) -> str:
-    """Change the indentation of lines.
-
-    Args:
-        lines: The lines.
-        begin: Number of the first line.
-        fixed: Numbers of the lines that are not changed.
-        old: The indentation to remove; a line with less loses all of it.
-        new: The indentation to add to lines that are not blank.
-    """
-    shifted = []
-    for number, line in enumerate(lines, begin):
-        if number not in fixed:
-            rest = line.removeprefix(old) if line.startswith(old) else line.lstrip()
-            line = new + rest if rest.strip() else ""
-        shifted.append(line)
-    return "\n".join(shifted)

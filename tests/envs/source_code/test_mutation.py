@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_decpomdp.envs.source_code.mutation.faults import KINDS, mutants, mutate, mutations
+from llm_decpomdp.envs.source_code.mutation import KINDS, mutants, mutate, mutations
 from tests.support.processes import python
 
 PROGRAM = '''
@@ -141,7 +141,7 @@ def test_mutants_are_well_formed_different_and_in_order():
 
 def test_other_processes_find_the_same_mutants():
     code = (
-        "import sys, hashlib; from llm_decpomdp.envs.source_code.mutation.faults import mutants;"
+        "import sys, hashlib; from llm_decpomdp.envs.source_code.mutation import mutants;"
         "print(hashlib.sha256(repr(mutants(sys.stdin.read())).encode()).hexdigest())"
     )
     prints = {

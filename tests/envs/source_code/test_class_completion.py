@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.envs.source_code.classes.completion import read_class
-from llm_decpomdp.envs.source_code.classes.skeleton import is_stub, outline, repair_skeleton
+from llm_decpomdp.envs.source_code.class_completion import read_class
+from llm_decpomdp.envs.source_code.classes import is_stub, outline, repair_skeleton
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from tests.envs.class_examples import shape_task
 

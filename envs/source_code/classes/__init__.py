@@ -1,1 +1,0 @@
-"""Classes as text: skeletons, completions with methods, and merging both."""

@@ -1,1 +1,0 @@
-"""Mutation of programs: faults put into them on purpose."""
