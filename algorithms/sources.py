@@ -43,7 +43,7 @@ def make_source(
     """
     problems = list(problems or source.starts)
     if opponents is not None or learner.options.comparator != "current":
-        from llm_decpomdp.algorithms.training.opponents import OpponentSource, check_comparator
+        from llm_decpomdp.algorithms.preferences.opponents import OpponentSource, check_comparator
 
         check_comparator(learner.options, options, source, opponents)
         if opponents is not None:

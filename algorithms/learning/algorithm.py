@@ -27,7 +27,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
     none,
 )
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.algorithms.learning.preference_options import refuse_preferences
+from llm_decpomdp.algorithms.preferences.options import refuse_preferences
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options as BaseOptions
 from llm_decpomdp.policy import Team, TrainablePolicy

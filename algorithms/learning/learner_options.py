@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Self
 
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
+from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.options import NonNegative, Options, option
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import mask_terms
-from llm_decpomdp.algorithms.learning.preference_options import HISTORY
 from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
+from llm_decpomdp.algorithms.preferences.options import HISTORY
 from llm_decpomdp.algorithms.preferences.pairs import (
     History,
     PreferencePair,

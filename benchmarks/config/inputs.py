@@ -32,7 +32,6 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from llm_decpomdp.agents.models.local_models import LOCAL_MODELS
-from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.envs.datasets.loading import ENDINGS
 from llm_decpomdp.utils.text import read_utf8
@@ -339,8 +338,8 @@ def placed(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     for key in DATA_KEYS:
         if key in values:
             values[key] = data_place(values[key], folder)
-    opponent = values.get(OPPONENT, CURRENT)
-    if opponent not in (CURRENT, HISTORY):
+    opponent = values.get(OPPONENT, "current")
+    if opponent not in ("current", "history"):
         values[OPPONENT] = _place(opponent, folder, Path.is_dir)
     if "model.name" in values:
         values["model.name"] = model_place(values["model.name"], folder)

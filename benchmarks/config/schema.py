@@ -27,7 +27,7 @@ from llm_decpomdp.algorithms.learning.learner_options import (
     TruncationOptions,
     UpdateOptions,
 )
-from llm_decpomdp.algorithms.learning.preference_options import PreferenceOptions
+from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.trainer_options import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from llm_decpomdp.algorithms.learning.preference_options import KINDS
+from llm_decpomdp.algorithms.preferences.options import KINDS
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.export.contents import PairChoice, pairs, trajectories
 from llm_decpomdp.benchmarks.export.source import PHASES, Content, EpisodeSource, ExportColumn

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.preference_options import CURRENT, HISTORY
+from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import run_cost
