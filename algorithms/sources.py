@@ -35,17 +35,17 @@ def make_source(
         learner: Its learner.
         options: How to sample.
         problems: Starts that dynamic sampling and curricula draw from; by default those of `source`.
-        opponents: The team that `comparator` of the learner's options names.
+        opponents: The team that `comparator` of the algorithm's options names.
         can_prefetch: Whether workers can sample while the learner learns.
 
     Raises:
         ValueError: If an option does not fit the source.
     """
     problems = list(problems or source.starts)
-    if opponents is not None or learner.options.comparator != "current":
+    if opponents is not None or learner.has_comparator:
         from llm_decpomdp.algorithms.preferences.opponents import OpponentSource, check_comparator
 
-        check_comparator(learner.options, options, source, opponents)
+        check_comparator(learner, options, source, opponents)
         if opponents is not None:
             source = OpponentSource(source, env, opponents, team, options)
     if options.reward_model is not None:

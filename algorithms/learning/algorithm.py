@@ -27,7 +27,6 @@ from llm_decpomdp.algorithms.learning.advantages import (
     none,
 )
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.algorithms.preferences.options import refuse_preferences
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options as BaseOptions
 from llm_decpomdp.policy import Team, TrainablePolicy
@@ -98,7 +97,8 @@ class Algorithm:
         """
         if self.Options is None:
             if values:
-                raise ValueError(f"{self.name} has no options of its own, got {sorted(values)}")
+                given = ", ".join(f"{name}={value}" for name, value in values.items())
+                raise ValueError(f"{self.name} has no options of its own, got {given}: drop them")
             return self
         configured = deepcopy(self)
         configured.options = self.Options(**values)
@@ -210,7 +210,6 @@ class Algorithm:
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
         self.complete_options(options)
-        refuse_preferences(self.name, options)
         if len(agents) > 1 and not self.multi_agent:
             raise ValueError(
                 f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "

@@ -198,6 +198,8 @@ class BaseLearner(ABC):
 
     critic: ReturnEstimator | None = None
     """The critic, if there is one."""
+    has_comparator = False
+    """Whether its pairs have one side from another team, or from an earlier visit of the start."""
     uses_sampling_probabilities = True
     """Whether the gradient depends on which policy has sampled, so that older samples need a correction."""
 

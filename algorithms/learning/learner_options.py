@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Self
 
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.options import NonNegative, Options, option
 
 if TYPE_CHECKING:
@@ -209,7 +208,6 @@ class AggregationOptions(Options):
 
 
 class UpdateOptions(
-    PreferenceOptions,
     CriticOptions,
     AggregationOptions,
     TruncationOptions,
@@ -218,7 +216,7 @@ class UpdateOptions(
     ObjectiveOptions,
     StepOptions,
 ):
-    """Options of updates: those of the policies' steps, then those of a critic and of preferences.
+    """Options of updates: those of the policies' steps, then those of a critic.
 
     Raises:
         ValueError: If a value is out of its range, or two do not fit together.

@@ -10,7 +10,7 @@ from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
 from llm_decpomdp.algorithms.learning.advantages import GroupValues, Returns
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.algorithms.preferences.options import CURRENT
+from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY, PreferenceOptions
 from llm_decpomdp.algorithms.preferences.pairs import MAX_JOINT_SAMPLES
 from llm_decpomdp.algorithms.rollouts.cost import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -51,6 +51,14 @@ class PreferenceAlgorithm(Algorithm):
     supports_sharding: ClassVar[bool] = False
     supports_stored_pairs: ClassVar[bool] = True
 
+    Options = PreferenceOptions
+
+    @property
+    def pair_options(self) -> PreferenceOptions:
+        """The options of pairs."""
+        assert isinstance(self.options, PreferenceOptions)
+        return self.options
+
     def advantages(
         self, groups: Sequence[GroupValues], options: LearnerOptions
     ) -> list[dict[str, Returns]]:
@@ -83,6 +91,17 @@ class PreferenceAlgorithm(Algorithm):
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train with these options; any team will do."""
+        pairs = self.pair_options
+        if pairs.comparator != HISTORY and pairs.comparator_age != 1:
+            raise ValueError(
+                f"comparator_age={pairs.comparator_age} means nothing with comparator={pairs.comparator}: set "
+                "comparator=history, or drop it"
+            )
+        if pairs.comparator != CURRENT and pairs.pair_kind == "single":
+            raise ValueError(
+                f"pair_kind=single needs equal partners in both samples, and comparator={pairs.comparator} has "
+                "other partners: set pair_kind=joint, or comparator=current"
+            )
         defaults = {declared.name: declared.default for declared in fields(UpdateOptions)}
         for name, reason in MEANINGLESS.items():
             if (value := getattr(options, name)) != defaults[name]:
@@ -116,13 +135,17 @@ class PreferenceAlgorithm(Algorithm):
                 "turn alone: set plan=chain or plan=tree"
             )
         samples = joint_samples(rollouts, group_size, len(agents))
-        samples *= 1 if options.comparator == CURRENT else 2
+        samples *= 1 if self.pair_options.comparator == CURRENT else 2
         if samples > MAX_JOINT_SAMPLES:
             raise ValueError(
                 f"groups would have up to {samples:,} joint samples, and pairs are made of at most "
                 f"{MAX_JOINT_SAMPLES:,}: take fewer num_generations, or joint_mode=common"
             )
-        if options.pair_kind == "single" and rollouts.joint_mode == "aligned" and len(agents) > 1:
+        if (
+            self.pair_options.pair_kind == "single"
+            and rollouts.joint_mode == "aligned"
+            and len(agents) > 1
+        ):
             raise ValueError(
                 "pair_kind=single needs joint samples that differ in one agent alone, and with "
                 "joint_mode=aligned all agents differ: set joint_mode=common or joint_mode=cross"

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import mask_terms
 from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
-from llm_decpomdp.algorithms.preferences.options import HISTORY
+from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY
 from llm_decpomdp.algorithms.preferences.pairs import (
     History,
     PreferencePair,
@@ -87,8 +87,9 @@ class PreferenceLearner(BaseLearner):
     ) -> None:
         super().__init__(team, algorithm, options)
         self.seed = seed
-        compares = self.options.comparator == HISTORY
-        self._history = History(self.options.comparator_age) if compares else None
+        self.pair_options = pairs = algorithm.pair_options
+        self.has_comparator = pairs.comparator != CURRENT
+        self._history = History(pairs.comparator_age) if pairs.comparator == HISTORY else None
         self._batch: Sequence[Rollout] = ()  # by the newest gradient, of which no step was taken
         self._keep_references(algorithm.name, "use magrpo")
 
@@ -98,7 +99,7 @@ class PreferenceLearner(BaseLearner):
         if self._history:
             rollout = replace(rollout, comparator=self._history.visit(rollout.start))
         try:
-            return rollout_pairs(rollout, self._agents, self.options, rng)
+            return rollout_pairs(rollout, self._agents, self.pair_options, self.options, rng)
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
@@ -199,7 +200,7 @@ class PreferenceLearner(BaseLearner):
         metrics: PairMetrics,
     ) -> None:
         """Add the gradient of all pairs: first the margins of the whole team, then one agent after the other."""
-        options = self.options
+        options = self.pair_options
         weights = torch.tensor([pair.weight / visits for pair in pairs], dtype=torch.float64)
         # A pass without gradients first: a margin needs all agents, and only one agent's graph is held at a time.
         with torch.no_grad():

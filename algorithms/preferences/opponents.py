@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY
+from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
+from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY, PreferenceOptions
+from llm_decpomdp.algorithms.preferences.stored import tokenize
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import run_cost
@@ -145,9 +147,6 @@ class OpponentSource(SourceWrapper):
     def _retokenize(self, rollout: Rollout) -> Rollout:
         """Return a rollout whose first completions have tokens of the policies that learn."""
         first, *later = rollout.groups
-        # Imported here, because only runs that learn from pairs have opponents.
-        from llm_decpomdp.algorithms.preferences.stored import tokenize
-
         completions = {
             agent: tuple(
                 c if c.skipped else tokenize(c, policy, agent) for c in first.completions[agent]
@@ -164,18 +163,24 @@ def _share_vocabulary(one: Policy, other: Policy) -> bool:
 
 
 def check_comparator(
-    learner: LearnerOptions, options: TrainerOptions, source: RolloutSource, opponents: Team | None
+    learner: BaseLearner, options: TrainerOptions, source: RolloutSource, opponents: Team | None
 ) -> None:
     """Raise a `ValueError` if a run cannot compare as its options say.
 
     Args:
-        learner: Options of the learner.
+        learner: The learner.
         options: Options of the run.
         source: The rollouts of the team that learns.
         opponents: The team that `comparator` names, if it names one.
     """
-    name = learner.comparator
-    if (opponents is None) != (learner.named_comparator is None):
+    algorithm = learner.algorithm
+    pairs = (
+        algorithm.pair_options
+        if isinstance(algorithm, PreferenceAlgorithm)
+        else PreferenceOptions()
+    )
+    name = pairs.comparator
+    if (opponents is None) != (pairs.named_comparator is None):
         raise ValueError(
             f"comparator={name} and a comparator's team need each other: give the team that the option names, or "
             "set comparator=current"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from llm_decpomdp.options import Options, option
 
 CURRENT, HISTORY = "current", "history"
@@ -12,7 +10,7 @@ SELECTIONS = ("largest_gap", "random")
 
 
 class PreferenceOptions(Options):
-    """Pairs of joint samples and their loss; for algorithms that learn from pairs alone, such as `madpo`.
+    """Pairs of joint samples and their loss: the options of `PreferenceAlgorithm`.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -47,29 +45,7 @@ class PreferenceOptions(Options):
     """Weight of the negative log-likelihood of the winners' completions, summed over tokens: keeps them from
     becoming less likely together with the losers'."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.comparator != HISTORY and self.comparator_age != 1:
-            raise ValueError(
-                f"comparator_age={self.comparator_age} means nothing with comparator={self.comparator}: set "
-                "comparator=history, or drop it"
-            )
-        if self.comparator != CURRENT and self.pair_kind == "single":
-            raise ValueError(
-                "pair_kind=single needs equal partners in both samples, and those of "
-                f"comparator={self.comparator} say other things: set pair_kind=joint, or comparator=current"
-            )
-
     @property
     def named_comparator(self) -> str | None:
         """The folder of another team to compare with, if there is one."""
         return None if self.comparator in (CURRENT, HISTORY) else self.comparator
-
-
-def refuse_preferences(name: str, options: PreferenceOptions) -> None:
-    """Raise a `ValueError` if an option of pairs is set for an algorithm that makes none."""
-    for declared in fields(PreferenceOptions):
-        if (value := getattr(options, declared.name)) != declared.default:
-            raise ValueError(
-                f"{declared.name}={value} means nothing with {name}, which makes no pairs: use madpo, or drop it"
-            )

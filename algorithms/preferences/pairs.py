@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning.advantages import ROUNDING, Returns, returns, visit_weights
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 
@@ -292,7 +293,11 @@ def disjoint(
 
 
 def rollout_pairs(
-    rollout: Rollout, agents: Collection[str], options: LearnerOptions, rng: np.random.Generator
+    rollout: Rollout,
+    agents: Collection[str],
+    pair_options: PreferenceOptions,
+    options: LearnerOptions,
+    rng: np.random.Generator,
 ) -> list[list[PreferencePair]]:
     """Return the pairs of each group of a rollout, by the returns of its joint samples.
 
@@ -303,7 +308,8 @@ def rollout_pairs(
     Args:
         rollout: As sampled.
         agents: The agents that learn.
-        options: The options of pairs, the discount, and the weights of turns.
+        pair_options: How to make pairs.
+        options: The discount, and the weights of turns.
         rng: Draws the order of `pair_selection=random`, and that of equal gaps: the first joint samples of a
             crossed group share their first agent's completion, so that their own order would favour the others.
 
@@ -322,14 +328,14 @@ def rollout_pairs(
                 f"a return isn't finite for {rollout.start}: {values.tolist()}"
             )
         texts, learns = answers(group), [agent in agents for agent in group.completions]
-        kind, gap = options.pair_kind, options.pair_min_gap
+        kind, gap = pair_options.pair_kind, pair_options.pair_min_gap
         candidates = matches(texts, values, learns, kind, gap, num_others)
-        ordered = _order(candidates, options, rng)
-        of_group = disjoint(ordered, group, texts, learns, options.pairs_per_group)
+        ordered = _order(candidates, pair_options, rng)
+        of_group = disjoint(ordered, group, texts, learns, pair_options.pairs_per_group)
         selection += [(index, match) for match in of_group]
     pairs: list[list[PreferencePair]] = [[] for _ in rollout.groups]
     shares = visit_weights(rollout)
-    for index, match in _limit_per_start(selection, options, rng):
+    for index, match in _limit_per_start(selection, pair_options, rng):
         group = versus[index].group
         factor = options.turn_weight(group.turn, group.stopped_early)
         pair = _pair(rollout.start, versus[index], match, shares[index])
@@ -338,7 +344,7 @@ def rollout_pairs(
 
 
 def _order(
-    candidates: Sequence[SamplePair], options: LearnerOptions, rng: np.random.Generator
+    candidates: Sequence[SamplePair], options: PreferenceOptions, rng: np.random.Generator
 ) -> list[SamplePair]:
     # Shuffled first: sorting is stable, so that equal gaps stay in random order.
     order = [candidates[k] for k in rng.permutation(len(candidates))]
@@ -348,7 +354,7 @@ def _order(
 
 
 def _limit_per_start(
-    chosen: list[tuple[int, SamplePair]], options: LearnerOptions, rng: np.random.Generator
+    chosen: list[tuple[int, SamplePair]], options: PreferenceOptions, rng: np.random.Generator
 ) -> list[tuple[int, SamplePair]]:
     """Return the first `pairs_per_start` of the pairs of all groups."""
     # Always drawn, so that the random stream does not depend on the limit.

@@ -124,8 +124,8 @@ def left_out(config: Config) -> Iterable[str]:
     algorithm, workers = config.algorithm.update_options, config.cluster.rollout_workers
     if config.sampler.served:
         yield "servers of vLLM, which hold keys and values instead of this process"
-    if algorithm.named_comparator is not None:
-        yield f"the comparator, another team in {algorithm.named_comparator}"
+    if (folder := config.algorithm.named_comparator) is not None:
+        yield f"the comparator, another team in {folder}"
     if workers:
         yield f"{workers} cop{'y' if workers == 1 else 'ies'} of the team in rollout workers"
     if algorithm.critic_trunk != "frozen":

@@ -215,7 +215,12 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         check_placement(config, team.policies)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]
-        algorithm = algorithm.configure(**config.algorithm.options)
+        if config.algorithm.preferences is not None and not algorithm.supports_stored_pairs:
+            raise ConfigError(
+                f"section algorithm.preferences means nothing with {algorithm.name}, which makes no pairs: set "
+                "name=madpo, or drop it"
+            )
+        algorithm = algorithm.configure(**config.algorithm.own_options)
     except (KeyError, ImportError) as error:
         raise ConfigError(f"algorithm.name: {error.args[0]}") from None
     except (ValueError, TypeError) as error:
@@ -226,11 +231,6 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         agents, size = env.possible_agents, config.algorithm.num_generations
         if config.algorithm.pairs_source is None:
             algorithm.check_rollouts(agents, updates, rollouts, size)
-        elif not algorithm.supports_stored_pairs:
-            raise ValueError(
-                f"pairs_source means nothing with {algorithm.name}, which learns from its own samples: set "
-                "name=madpo, or drop it"
-            )
         elif config.warm_start.disjoint:
             raise ValueError(
                 "pairs_source learns from stored pairs, of whatever problems: drop warm_start.disjoint"
@@ -279,8 +279,7 @@ def start_cost(config: Config) -> Cost:
     """
     algorithm, env = config.algorithm, config.env
     agents = 1 if env.centralised else env.num_agents
-    pairs = algorithm.preferences
-    comparator = pairs is not None and pairs.named_comparator is not None
+    comparator = algorithm.named_comparator is not None
     return cost(
         algorithm.rollout, algorithm.num_generations, agents, config.horizon, comparator=comparator
     )

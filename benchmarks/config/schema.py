@@ -201,6 +201,22 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
         return None if self.preferences is None else self.preferences.pairs_source
 
     @property
+    def named_comparator(self) -> str | None:
+        """Folder of another team that pairs are made with, if there is one."""
+        return None if self.preferences is None else self.preferences.named_comparator
+
+    @property
+    def own_options(self) -> dict[str, Any]:
+        """The options that only this algorithm has, as `Algorithm.configure` takes them."""
+        pairs = self.preferences
+        changed = (
+            {}
+            if pairs is None
+            else {name: getattr(pairs, name) for name in names(PreferenceOptions)}
+        )
+        return {**changed, **self.options}
+
+    @property
     def update_options(self) -> UpdateOptions:
         """The options of updates, as Python's learners take them."""
         return pick(UpdateOptions, SimpleNamespace(**self.flat()))

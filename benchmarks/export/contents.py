@@ -5,17 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llm_decpomdp.algorithms.preferences.pairs import (
-    MAX_JOINT_SAMPLES,
-    SamplePair,
-    answers,
-    content,
-    disjoint,
-    matches,
-)
 from llm_decpomdp.benchmarks.export.source import (
     PLACE,
     Content,
@@ -24,6 +17,11 @@ from llm_decpomdp.benchmarks.export.source import (
     ExportColumn,
 )
 from llm_decpomdp.benchmarks.runs.results import Row
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.preferences.pairs import SamplePair
+
+PAIR_KINDS = ("joint", "single")
 
 TRAJECTORIES = {
     **PLACE,
@@ -183,6 +181,15 @@ def _pairs(source: EpisodeSource, phase: str, choice: PairChoice) -> Iterator[Ro
 
 
 def _chosen(decision: Decision, choice: PairChoice) -> list[SamplePair]:
+    # Imported here, because only an export of pairs needs preferences.
+    from llm_decpomdp.algorithms.preferences.pairs import (
+        MAX_JOINT_SAMPLES,
+        SamplePair,
+        answers,
+        disjoint,
+        matches,
+    )
+
     texts = answers(decision.samples)
     learns = [True] * len(decision.samples.completions)
     returns = np.array(decision.returns)
@@ -201,6 +208,8 @@ def _chosen(decision: Decision, choice: PairChoice) -> list[SamplePair]:
 def _rows_of_pair(
     decision: Decision, number: int, match: SamplePair, models: Mapping[str, str | None]
 ) -> Iterator[Row]:
+    from llm_decpomdp.algorithms.preferences.pairs import content
+
     group = decision.group
     compared: dict[str, list[int]] = {}
     alike: dict[str, list[str]] = {}

@@ -153,7 +153,7 @@ def _advantages(
     algorithm = (
         None
         if config is None
-        else ALGORITHMS[config.algorithm.name].configure(**config.algorithm.options)
+        else ALGORITHMS[config.algorithm.name].configure(**config.algorithm.own_options)
     )
     if (
         config is None

@@ -13,9 +13,8 @@ from typing import Any
 
 import yaml
 
-from llm_decpomdp.algorithms.preferences.options import KINDS
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
-from llm_decpomdp.benchmarks.export.contents import PairChoice, pairs, trajectories
+from llm_decpomdp.benchmarks.export.contents import PAIR_KINDS, PairChoice, pairs, trajectories
 from llm_decpomdp.benchmarks.export.source import PHASES, Content, EpisodeSource, ExportColumn
 from llm_decpomdp.benchmarks.runs.results import Row, data_sets
 from llm_decpomdp.validation import unknown
@@ -68,8 +67,8 @@ def export(
     if not min_margin >= 0 or (min_margin and not as_pairs):
         raise ConfigError(f"min_margin must be at least 0, and 0 without pairs; got {min_margin}")
     choice = PairChoice(pair_kind, pairs_per_group, min_margin)
-    if choice.kind not in KINDS:
-        raise ConfigError(unknown("pair_kind", choice.kind, KINDS))
+    if choice.kind not in PAIR_KINDS:
+        raise ConfigError(unknown("pair_kind", choice.kind, PAIR_KINDS))
     if choice.per_group < 1 or (not as_pairs and choice != PairChoice()):
         raise ConfigError(
             f"pairs_per_group must be at least 1, and it and pair_kind mean nothing without pairs; got {choice}"

@@ -90,7 +90,7 @@ def make_training(
         )
     try:
         phase = None if demonstrations is None else _sft_phase(run, team, demonstrations)
-        declared = ALGORITHMS[algorithm.name].configure(**algorithm.options)
+        declared = ALGORITHMS[algorithm.name].configure(**algorithm.own_options)
         learner = declared.make_learner(team, run.learner, run.config.seed)
         rollout_worker = make_rollout_worker(run, team)
         workers = WeightSync(
@@ -151,7 +151,7 @@ def _source(
 
 def _load_opponents(run: ResolvedRun) -> Team | None:
     """Load the team that pairs are made with, if the run names one."""
-    folder = run.learner.named_comparator
+    folder = run.config.algorithm.named_comparator
     if folder is None:
         return None
     try:

@@ -130,7 +130,7 @@ def resolve(config: Config, before: Manifest | None = None) -> ResolvedRun:
         )
     train_env = build_train_env(config, before)
     config, team, learner = fit(config, train_env)
-    check_comparator(learner.named_comparator, train_env.possible_agents)
+    check_comparator(config.algorithm.named_comparator, train_env.possible_agents)
     check_trainable(team.policies)
     if config.output.trackers:
         require_packages(config.output.trackers)

@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     LocalRolloutWorker,
     WeightSync,
@@ -48,6 +46,7 @@ from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from studies.hypotheses.features import HashedParts
 from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy
 from tests.algorithms.preferences.teams import recurrent
+from tests.algorithms.steps import declare
 from tests.support.processes import ROOT
 
 BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(4)]
@@ -77,7 +76,7 @@ class Run(Trainer):
         self,
         folder: Path,
         batches: Sequence[Sequence[Start]],
-        learner: LearnerOptions,
+        learner: dict[str, Any],
         options: TrainerOptions,
         *,
         env: Any = None,
@@ -93,7 +92,8 @@ class Run(Trainer):
     ) -> None:
         env, team = env or EchoEnv(2), team or make_team()
         eval_env = eval_env or env
-        learns = ALGORITHMS[algorithm].make_learner(team, learner, options.seed)
+        declared, learner_options = declare(algorithm, learner)
+        learns = declared.make_learner(team, learner_options, options.seed)
         version = lambda: learns.updates + (warm_start.steps if warm_start else 0)  # noqa: E731
         workers = WeightSync(
             rollout_worker or LocalRolloutWorker(WorkerState(env, eval_env, team)),
@@ -151,7 +151,7 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
     names = ("env", "eval_env", "team", "algorithm", "eval_starts", "warm_start", "problems")
     names += ("comparator", "rollout_worker", "stored")
     given = {name: options.pop(name) for name in names if name in options}
-    learner = LearnerOptions(**{"learning_rate": 0.05, **options.pop("learner", {})})
+    learner = {"learning_rate": 0.05, **options.pop("learner", {})}
     return Run(folder, batches, learner, TrainerOptions(**{"group_size": 3, **options}), **given)
 
 
@@ -290,10 +290,11 @@ def learned(
     In the second one `y` has nothing to learn, and `x` only if truncation is penalised.
     """
     team: dict[str, TinyPolicy] = make_team()
-    algorithm = ALGORITHMS[options.pop("algorithm", "magrpo")]
+    algorithm, settings = declare(
+        options.pop("algorithm", "magrpo"), {"learning_rate": 0.01, **options}
+    )
     if algorithm.name == "madpo":
         team = {"x": recurrent(1), "y": recurrent(2)}
-    settings = LearnerOptions(learning_rate=0.01, **options)
     learner = algorithm.make_learner(team, settings, features=HashedParts(size=16))
     learner.update(rollouts)
     learner.update([one_sided(rollout) for rollout in rollouts])

@@ -6,14 +6,16 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
-from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner
+from llm_decpomdp.algorithms.preferences.pairs import PreferencePair, rollout_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Joint, Rollout, Start
 from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import Recurrent, TinyPolicy, Unigram
+from tests.algorithms.steps import declare
 
 START = Start(task_id="task/7")
 
@@ -54,9 +56,20 @@ def lexical(seed: int) -> LexicalTiny:
 
 
 def learner_of(team: Mapping[str, Any], seed: int = 0, **options: Any) -> PreferenceLearner:
-    settings = LearnerOptions(**{"learning_rate": 0.1, "pair_min_gap": 0.0, **options})
-    algorithm: Any = ALGORITHMS["madpo"]
-    return PreferenceLearner(team, algorithm, settings, seed)
+    algorithm, settings = declare("madpo", {"pair_min_gap": 0.0, **options})
+    learner = algorithm.make_learner(team, settings, seed)
+    assert isinstance(learner, PreferenceLearner)
+    return learner
+
+
+def pairs_of(
+    rollout: Rollout, agents: Sequence[str] = ("x", "y"), seed: int = 0, **options: Any
+) -> list[list[PreferencePair]]:
+    """Return the pairs of each group that a learner of these agents makes."""
+    algorithm, settings = declare("madpo", {"pair_min_gap": 0.0, **options})
+    assert isinstance(algorithm, PreferenceAlgorithm)
+    rng = np.random.default_rng(seed)
+    return rollout_pairs(rollout, agents, algorithm.pair_options, settings, rng)
 
 
 def group_of(

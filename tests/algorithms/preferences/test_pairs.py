@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.pairs import (
     MAX_JOINT_SAMPLES,
     PreferencePair,
@@ -17,11 +16,11 @@ from llm_decpomdp.algorithms.preferences.pairs import (
     answers,
     disjoint,
     matches,
-    rollout_pairs,
 )
 from llm_decpomdp.algorithms.rollouts.joint import align, common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Joint, Parent, Rollout
 from llm_decpomdp.policy import SKIPPED, Completion
+from tests.algorithms.preferences import teams
 from tests.algorithms.preferences.teams import START, group_of, rollout_of
 
 A, B, END = 1, 2, 0
@@ -114,13 +113,8 @@ def test_no_completion_has_a_part_in_two_pairs() -> None:
     )  # y learns nothing: it is not used up
 
 
-def options_of(**options: Any) -> LearnerOptions:
-    return LearnerOptions(**{"learning_rate": 0.1, "pair_min_gap": 0.0, **options})
-
-
 def pairs_of(rollout: Rollout, seed: int = 0, **options: Any) -> list[PreferencePair]:
-    rng = np.random.default_rng(seed)
-    found = rollout_pairs(rollout, list(rollout.groups[0].completions), options_of(**options), rng)
+    found = teams.pairs_of(rollout, list(rollout.groups[0].completions), seed, **options)
     assert len(found) == len(rollout.groups)
     return [pair for of_group in found for pair in of_group]
 

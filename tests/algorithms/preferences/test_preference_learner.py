@@ -219,12 +219,11 @@ def test_options_that_mean_nothing_with_pairs_are_refused(option: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("pair_kind", "single"), ("dpo_beta", 0.5), ("pairs_per_start", 3)]
+    ("option", "value"), [("pair_kind", "single"), ("dpo_beta", 0.5), ("comparator", "history")]
 )
 def test_options_of_pairs_are_refused_where_none_are_made(option: str, value: Any) -> None:
-    options = LearnerOptions(learning_rate=0.1, **{option: value})
-    with pytest.raises(ValueError, match=f"{option}={value} means nothing with magrpo"):
-        Learner({"x": unigram()}, ALGORITHMS["magrpo"], options)
+    with pytest.raises(ValueError, match=f"magrpo has no options of its own, got {option}={value}"):
+        ALGORITHMS["magrpo"].configure(**{option: value})
 
 
 def test_rollouts_without_pairs_are_refused(tmp_path: Path) -> None:

@@ -11,14 +11,13 @@ from llm_decpomdp import make
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from llm_decpomdp.seeding import stream
+from tests.algorithms.steps import declare
 from tools.performance.models.probe_curves import MAX_GRAD_NORM, value
 
 RENDEZVOUS, MIXED = "probe-rendezvous-v0", "probe-mixed-pairs-v0"
@@ -37,15 +36,10 @@ def trained(
         )
         for agent in env.possible_agents
     }
-    settings = LearnerOptions(
-        learning_rate=4e-3,
-        max_grad_norm=MAX_GRAD_NORM,
-        lr_schedule="linear",
-        total_updates=updates,
-        pairs_per_group=16,
-        **options,
-    )
-    learner, rng = ALGORITHMS["madpo"].make_learner(team, settings), stream(0, "handoff")
+    settings = {"learning_rate": 4e-3, "max_grad_norm": MAX_GRAD_NORM, "lr_schedule": "linear"}
+    settings |= {"total_updates": updates, "pairs_per_group": 16, **options}
+    algorithm, learner_options = declare("madpo", settings)
+    learner, rng = algorithm.make_learner(team, learner_options), stream(0, "handoff")
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
     plan = RolloutOptions(joint_mode=joint_mode)
     for _ in range(updates):

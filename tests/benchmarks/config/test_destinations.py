@@ -14,6 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.legacy import renamed
@@ -247,7 +248,10 @@ def spy(kind: type, monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def test_a_run_reads_every_option(
     quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reads = {kind: spy(kind, monkeypatch) for kind in (LearnerOptions, TrainerOptions, Sampling)}
+    reads = {
+        kind: spy(kind, monkeypatch)
+        for kind in (LearnerOptions, PreferenceOptions, TrainerOptions, Sampling)
+    }
     short = [*quick, "algorithm.max_updates=1", "evaluation.num_tasks=1", "output.report=false"]
     train(load_config(None, [*short, *items(RUN), "output.name=chain"]), "chain")
     tree = ["algorithm.plan=tree", "algorithm.joint_mode=cross", "algorithm.max_updates=2"]

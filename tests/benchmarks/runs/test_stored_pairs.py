@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences import pairs
-from llm_decpomdp.algorithms.preferences.pairs import PreferencePair, rollout_pairs
+from llm_decpomdp.algorithms.preferences.pairs import PreferencePair
 from llm_decpomdp.algorithms.preferences.stored import add_tokens, stored_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
-from llm_decpomdp.benchmarks.export import contents
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.algorithms.preferences import teams
 from tests.support.commands import call
 
 AGENTS = ("player_0", "player_1")
@@ -41,11 +40,10 @@ ROW: dict[str, Any] = {
 
 def pairs_of(rollouts: Sequence[Rollout], **options: Any) -> list[PreferencePair]:
     """The pairs that a learner makes of rollouts."""
-    settings = LearnerOptions(learning_rate=0.1, pair_min_gap=0.0, **options)
     return [
         pair
         for rollout in rollouts
-        for of_group in rollout_pairs(rollout, AGENTS, settings, np.random.default_rng(0))
+        for of_group in teams.pairs_of(rollout, AGENTS, **options)
         for pair in of_group
     ]
 
@@ -144,7 +142,7 @@ def test_a_run_learns_from_a_file_and_goes_on_where_it_stopped(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["algorithm.name=magrpo"], "pairs_source means nothing with magrpo"),
+        (["algorithm.name=magrpo"], "section algorithm.preferences means nothing with magrpo"),
         (["algorithm.joint_mode=cross"], "joint_mode=cross means nothing with pairs_source"),
         (["algorithm.refill=1"], "refill=1 means nothing with pairs_source"),
         (["algorithm.pair_min_gap=3"], r"pair_min_gap=3\.0 means nothing with pairs_source"),
@@ -186,8 +184,7 @@ def test_pairs_of_another_environment_are_refused(tmp_path: Path) -> None:
 def test_of_very_large_groups_the_best_and_the_worst_samples_make_pairs(
     quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (pairs, contents):
-        monkeypatch.setattr(module, "MAX_JOINT_SAMPLES", 20)
+    monkeypatch.setattr(pairs, "MAX_JOINT_SAMPLES", 20)
     options = ["algorithm.num_generations=16", "algorithm.joint_mode=cross", "seed=0"]
     settings = [*quick, *PROBE, *options, "algorithm.max_updates=1", "output.report=false"]
     assert call("train", "--config", "demo", "--override", *settings) == 0
