@@ -115,7 +115,8 @@ class PolicySpec(ModelOptions, PolicyKind):
         required = _REQUIRED.get(self.kind)
         if required is not None and getattr(self, required) is None:
             raise ValueError(f"a {self.kind} policy needs {required}")
-        check_request(self.omit, self.extra)
+        if self.kind == "endpoint":
+            check_request(self.omit, self.extra)
         gpus = self.sample_on
         if gpus is not None and (not gpus or min(gpus) < 0 or len(set(gpus)) < len(gpus)):
             raise ValueError(f"sample_on must name different GPUs, as in [0, 1], got {gpus}")

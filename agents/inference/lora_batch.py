@@ -7,7 +7,7 @@ counts what lies in its own adapter's columns: two products more for each layer,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,13 +19,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from llm_decpomdp.agents.inference.decoding import limit_threads
-
-SetAdapters = Callable[[Sequence[str | None]], None]
-"""Sets the adapter of each row of the next pass."""
-
-
-def ignore_adapters(names: Sequence[str | None]) -> None:
-    """Do nothing: all rows have the active adapter, or none."""
+from llm_decpomdp.agents.inference.sampler import SetAdapters
 
 
 def can_batch_adapters(model: Any) -> bool:
@@ -39,11 +33,8 @@ def batched_adapters(model: Any, adapters: Sequence[str]) -> Iterator[SetAdapter
 
     Args:
         model: A model for which `can_batch_adapters` is true.
-        adapters: The adapters of the rows to come; without any, nothing changes.
+        adapters: The adapters of the rows to come, at least one.
     """
-    if not adapters:
-        yield ignore_adapters
-        return
     masks, layers = _ColumnMasks(), _layers(model)
     forwards = [_StackedAdapters(layer, adapters, masks) for layer in layers]
     try:

@@ -1,5 +1,7 @@
 """From the prompts' token ids to sampled ids and their log-probabilities.
 
+`sample` is the loop. `SampledRows` holds the rows of a batch, and `draw` draws one token for each of them.
+
 Letters: B prompts, S samples of each, N = B * S rows (fewer as they end), P prompt tokens, T new tokens,
 V vocabulary. Masks: 1 = counts.
 """
@@ -15,7 +17,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteriaList,
+)
 from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.decoding import (
@@ -26,8 +33,13 @@ from llm_decpomdp.agents.inference.decoding import (
     whole_head,
 )
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
-from llm_decpomdp.agents.inference.lora_batch import SetAdapters, ignore_adapters
 from llm_decpomdp.agents.inference.options import Sampling
+
+Decode = Callable[[Sequence[int]], str]
+"""Turns token ids into text."""
+
+SetAdapters = Callable[[Sequence[str | None]], None]
+"""Sets the adapter of each row for the next pass."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +58,13 @@ class Prompt:
     long: bool = False
     """True if it was too long, and its left end was cut off."""
     prefill: str = ""
-    """The text at the end of `ids` that its completions begin with."""
+    """The text at the end of `ids` with which its completions begin."""
     uniform: Tensor | None = None
     """Random numbers for its samples, (S, T), if they are drawn already."""
 
     def draw_numbers(self, num_samples: int) -> Prompt:
-        """Return the prompt with the random numbers of its samples, so that they can be sampled again."""
-        # All numbers at once, whatever the lengths will be: so a row's numbers do not depend on other rows.
+        """Return the prompt with the random numbers of its samples."""
+        # All numbers at once, for the longest completion: a row's numbers then do not depend on other rows.
         size = (num_samples, self.sampling.max_new_tokens)
         return replace(self, uniform=torch.rand(*size, generator=self.generator))
 
@@ -70,11 +82,15 @@ class SampledRow:
 
 
 class Remote(Protocol):
-    """A sampler elsewhere, which has been given the weights of an engine's policies."""
+    """A sampler in another process, which has the weights of an engine's policies."""
 
     def sample(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
-        """Draw completions of all prompts together, in the order of `sample`; tokens may follow a stop string."""
+        """Draw completions of all prompts, in the order of `sample`; tokens may follow a stop string."""
         ...
+
+
+def ignore_adapters(names: Sequence[str | None]) -> None:
+    """Do nothing: all rows have the active adapter, or none."""
 
 
 @torch.no_grad()
@@ -86,10 +102,10 @@ def sample(
     set_adapters: SetAdapters = ignore_adapters,
     decode: Decode | None = None,
 ) -> list[SampledRow]:
-    """Draw completions of all prompts together.
+    """Draw completions of all prompts in one batch.
 
     Each prompt goes through the model once; its keys and values are repeated for its samples. Rows leave
-    the batch when they end. What a row draws depends on its prompt and generator, not on other rows.
+    the batch when they end. The tokens of a row depend on its prompt and generator, not on other rows.
 
     Args:
         model: A transformers model with a head for the next token, or a peft model around one.
@@ -105,13 +121,12 @@ def sample(
     Raises:
         FloatingPointError: If the model's logits are not finite.
     """
-    rows = _Rows(prompts, num_samples, end_ids, model.device, decode)
+    rows = SampledRows(prompts, num_samples, end_ids, model.device, decode)
     ids, mask = pad_left([prompt.ids for prompt in prompts], model.device)  # (B, P)
     cache = growing_cache(model)
     if cache is None:
-        _warn_once(model.config.model_type)
         set_adapters(rows.adapters())
-        return _generate(model, ids, mask, num_samples, rows)
+        return _sample_by_generate(model, ids, mask, num_samples, rows)
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
     set_adapters([prompt.adapter for prompt in prompts])
     forward = partial(model, **{cache_argument(model): cache}, use_cache=True, logits_to_keep=1)
@@ -126,7 +141,7 @@ def sample(
     )  # (N, V), (N, P), (N, 1)
     while True:
         tokens = rows.draw(logits)  # (N,)
-        going = rows.keep_going()
+        going = rows.drop_ended()
         if not len(going):
             return rows.finish()
         # Rows that end leave the batch, so that a few long completions do not cost passes of all rows.
@@ -142,98 +157,16 @@ def sample(
         logits = out.logits[:, -1]
 
 
-@torch.no_grad()
-def sample_by_length(
-    model: Any,
-    prompts: Sequence[Prompt],
-    num_samples: int,
-    end_ids: Sequence[int],
-    set_adapters: SetAdapters = ignore_adapters,
-    decode: Decode | None = None,
-) -> list[SampledRow]:
-    """Draw what `sample` draws, in a batch for each length of prompts: nothing is padded."""
-    groups: dict[int, list[SampledRow]] = {}
-    for length in sorted({len(prompt.ids) for prompt in prompts}):
-        of_length = [prompt for prompt in prompts if len(prompt.ids) == length]
-        groups[length] = sample(model, of_length, num_samples, end_ids, set_adapters, decode)
-    rows = {length: iter(group) for length, group in groups.items()}
-    return [next(rows[len(prompt.ids)]) for prompt in prompts for _ in range(num_samples)]
-
-
-@torch.no_grad()
-def sample_without_cache(
-    model: Any,
-    prompts: Sequence[Prompt],
-    num_samples: int,
-    end_ids: Sequence[int],
-    set_adapters: SetAdapters = ignore_adapters,
-    decode: Decode | None = None,
-) -> list[SampledRow]:
-    """Draw what `sample` draws, prompt by prompt, by a pass over all tokens for each new one."""
-    finished: list[SampledRow] = []
-    for prompt in prompts:
-        rows = _Rows([prompt], num_samples, end_ids, model.device, decode)
-        ids = torch.tensor([prompt.ids] * num_samples, device=model.device)  # (S, P)
-        while len(ids):
-            set_adapters(rows.adapters())
-            logits = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1]
-            tokens = rows.draw(logits)
-            ids = torch.cat([ids, tokens.unsqueeze(1)], 1)[rows.keep_going()]
-        finished += rows.finish()
-    return finished
-
-
 def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Token ids and mask, both (B, P); masked places hold 0 and are never read."""
+    """Return token ids and mask, both (B, P); masked places hold 0 and are never read."""
     width = max(map(len, prompts))
     ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
     mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
-def _generate(
-    model: Any, ids: Tensor, mask: Tensor, num_samples: int, rows: _Rows
-) -> list[SampledRow]:
-    """Draw the same samples by the `generate` of transformers, for models with another kind of cache."""
-    ids, mask = (tensor.repeat_interleave(num_samples, 0) for tensor in (ids, mask))
-    forcing = _Forcing(rows)
-    blank: Any = GenerationConfig  # whose constructor has no types
-    base = unwrap_peft(model)
-    # The defaults of a model on the hub may hold penalties and processors that change the distribution.
-    defaults, base.generation_config = base.generation_config, blank()
-    try:
-        model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            generation_config=blank(
-                do_sample=False,
-                max_new_tokens=rows.limit,
-                eos_token_id=rows.end_ids.tolist(),
-                pad_token_id=int(rows.end_ids[0]),
-            ),
-            logits_processor=LogitsProcessorList([forcing]),
-        )
-    finally:
-        base.generation_config = defaults
-    return rows.finish()
-
-
-class _Forcing(LogitsProcessor):
-    """Lets `generate` take the tokens that `_Rows` draws; rows that ended go on with the end token."""
-
-    def __init__(self, rows: _Rows) -> None:
-        self._rows = rows
-        self._live = rows.all()
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        tokens = self._rows.end_ids[:1].repeat(len(scores))
-        tokens[self._live] = self._rows.draw(scores[self._live])
-        self._live = self._live[self._rows.keep_going()]
-        return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)
-
-
-class _Rows:
-    """The tokens sampled so far, and the rows that go on."""
+class SampledRows:
+    """The tokens that are sampled so far, and the rows that go on."""
 
     def __init__(
         self,
@@ -244,32 +177,29 @@ class _Rows:
         decode: Decode | None = None,
     ) -> None:
         every = [prompt for prompt in prompts for _ in range(num_samples)]
-        count = len(every)
-        self.limit = max(prompt.sampling.max_new_tokens for prompt in prompts)
+        limits = [prompt.sampling.max_new_tokens for prompt in every]
+        self.limit = max(limits)
         self.end_ids = torch.tensor(end_ids, device=device)
         self._names = [prompt.adapter for prompt in every]
         self._stops = [prompt.sampling.stop or () for prompt in every]
         self._decode = decode if any(self._stops) else None
         self._options = RowOptions.from_samplings([prompt.sampling for prompt in every], device)
-        limits = [prompt.sampling.max_new_tokens for prompt in every]
         self._limits = torch.tensor(limits, device=device)
-        self._uniform = torch.cat([self._numbers(prompt, num_samples) for prompt in prompts]).to(
-            device
-        )  # (N, T)
+        numbers = [self._numbers(prompt, num_samples) for prompt in prompts]
+        self._uniform = torch.cat(numbers).to(device)  # (N, T)
         self._length = 0
         self._alive = self.all()  # the row of each line of the batch
-        self._tokens = torch.zeros(count, self.limit, dtype=torch.long, device=device)
-        self._log_probs = torch.zeros(count, self.limit, device=device)
-        self._lengths = torch.zeros(count, dtype=torch.long, device=device)
-        self._stopped = torch.zeros(count, dtype=torch.bool, device=device)
+        self._tokens = torch.zeros(len(every), self.limit, dtype=torch.long, device=device)
+        self._log_probs = torch.zeros(len(every), self.limit, device=device)
+        self._lengths = torch.zeros(len(every), dtype=torch.long, device=device)
+        self._stopped = torch.zeros(len(every), dtype=torch.bool, device=device)
 
     def _numbers(self, prompt: Prompt, num_samples: int) -> Tensor:
-        """Return the random numbers of a prompt's rows, (S, T); it takes as many as its own limit asks for."""
-        numbers = (
-            prompt.draw_numbers(num_samples).uniform if prompt.uniform is None else prompt.uniform
-        )
-        assert numbers is not None
-        return torch.nn.functional.pad(numbers, (0, self.limit - numbers.shape[1]))
+        """Return the random numbers of a prompt's rows, padded to the longest limit of the batch, (S, T)."""
+        if prompt.uniform is None:
+            prompt = prompt.draw_numbers(num_samples)
+        assert prompt.uniform is not None
+        return torch.nn.functional.pad(prompt.uniform, (0, self.limit - prompt.uniform.shape[1]))
 
     def all(self) -> Tensor:
         """Return the indices of all rows, (N,)."""
@@ -289,17 +219,13 @@ class _Rows:
         self._lengths[alive] = self._length
         self._stopped[alive] = torch.isin(tokens, self.end_ids)
         if self._decode is not None:
-            self._stop_at_strings(self._decode)
+            for row in filter(self._stops.__getitem__, alive.tolist()):
+                text = self._decode(self._tokens[row, : self._length].tolist())
+                if first_stop(text, self._stops[row]):
+                    self._stopped[row] = True
         return tokens
 
-    def _stop_at_strings(self, decode: Decode) -> None:
-        """End the live rows whose text holds one of their stop strings."""
-        for row in self._alive.tolist():
-            stops = self._stops[row]
-            if stops and first_stop(decode(self._tokens[row, : self._length].tolist()), stops):
-                self._stopped[row] = True
-
-    def keep_going(self) -> Tensor:
+    def drop_ended(self) -> Tensor:
         """Drop the rows that ended.
 
         Returns:
@@ -316,7 +242,7 @@ class _Rows:
         return going
 
     def finish(self) -> list[SampledRow]:
-        """Return all rows, without what lies behind their ends.
+        """Return all rows, each up to its end.
 
         Raises:
             FloatingPointError: If the model gave a token no finite log-probability.
@@ -333,13 +259,7 @@ class _Rows:
         ]
 
 
-@lru_cache
-def _warn_once(kind: str) -> None:
-    logger.warning(
-        "a model of type %r remembers more than keys and values: it is sampled by generate() of "
-        "transformers, which computes a prompt once for each of its samples",
-        kind,
-    )
+# Drawing of tokens
 
 
 @dataclass(frozen=True)
@@ -358,29 +278,28 @@ class RowOptions:
     @classmethod
     def from_samplings(cls, samplings: Sequence[Sampling], device: torch.device) -> RowOptions:
         """Return the options of one `Sampling` for each row."""
-
-        def column(values: list[float]) -> Tensor:
-            return torch.tensor(values, device=device).unsqueeze(1)
-
         top_k = [s.top_k or math.inf for s in samplings]
+        columns = (
+            [s.divisor for s in samplings],
+            [s.top_p if s.top_p < 1 else math.inf for s in samplings],
+            top_k,
+        )
+        divisor, top_p, largest = (torch.tensor(c, device=device).unsqueeze(1) for c in columns)
         return cls(
-            column([s.divisor for s in samplings]),
-            torch.tensor([s.temperature == 0 for s in samplings], device=device),
-            column([s.top_p if s.top_p < 1 else math.inf for s in samplings]),
-            column(top_k),
-            int(max(top_k)) if math.isfinite(max(top_k)) else 0,
-            any(s.top_p < 1 or s.top_k for s in samplings),
+            divisor=divisor,
+            greedy=torch.tensor([s.temperature == 0 for s in samplings], device=device),
+            top_p=top_p,
+            top_k=largest,
+            most=int(max(top_k)) if math.isfinite(max(top_k)) else 0,
+            cuts=any(s.top_p < 1 or s.top_k for s in samplings),
         )
 
     def select(self, rows: Tensor) -> RowOptions:
         """Return the options of the rows with these indices."""
-        return replace(
-            self,
-            divisor=self.divisor[rows],
-            greedy=self.greedy[rows],
-            top_p=self.top_p[rows],
-            top_k=self.top_k[rows],
-        )
+        columns = {
+            name: getattr(self, name)[rows] for name in ("divisor", "greedy", "top_p", "top_k")
+        }
+        return replace(self, **columns)
 
 
 def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -402,9 +321,9 @@ def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, 
     # Strictly below the total: the first entry above the target then has a probability above 0.
     below = torch.nextafter(total, torch.zeros_like(total))
     target = torch.minimum(uniform.unsqueeze(1) * total, below)
-    # Past the last entry only if logits are not numbers, which the log-probability then says.
+    # Only NaN logits lead past the last entry; `finish` then finds their log-probability.
     tokens = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
-    # A parallel sum may not rise everywhere: what was cut off must not be drawn all the same.
+    # A parallel sum may decrease slightly, so the search can end at an entry that was cut off.
     excluded = weights.gather(1, tokens).isinf()
     if excluded.any():
         tokens = torch.where(excluded, weights.argmax(-1, keepdim=True), tokens)
@@ -414,7 +333,7 @@ def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, 
 
 
 def truncate(logits: Tensor, options: RowOptions) -> Tensor:
-    """Set the tempered logits (N, V) that `top_k`, and then `top_p`, leave out to minus infinity."""
+    """Set the tempered logits (N, V) outside of `top_k`, and then of `top_p`, to minus infinity."""
     size = logits.shape[-1]
     ordered, tokens = logits.topk(min(options.most or size, size))
     rank = torch.arange(ordered.shape[-1], device=logits.device)
@@ -425,18 +344,19 @@ def truncate(logits: Tensor, options: RowOptions) -> Tensor:
     return torch.full_like(logits, -math.inf).scatter(-1, tokens, nucleus)
 
 
-Decode = Callable[[Sequence[int]], str]
-"""Turns token ids into text."""
+# Stop strings. A completion ends with the token that completes a stop string. This token is learned like any
+# other; the text ends before the stop string, as with servers. The searched text has special tokens, so that a
+# stop string can name one.
 
 
 def first_stop(text: str, stops: Sequence[str]) -> tuple[int, int] | None:
-    """Return begin and end of the stop string that comes first in a text; `None` if it holds none."""
+    """Return begin and end of the first stop string in a text; `None` without one."""
     places = [(at, at + len(stop)) for stop in stops if (at := text.find(stop)) >= 0]
     return min(places, default=None)
 
 
 def stop_length(tokens: Sequence[int], stops: Sequence[str], decode: Decode) -> int | None:
-    """Return the number of tokens with which a text first holds a stop string; `None` if it holds none."""
+    """Return the number of tokens up to the end of the first stop string; `None` without one."""
     if not first_stop(decode(tokens), stops):
         return None
     lengths = range(1, len(tokens) + 1)
@@ -444,11 +364,7 @@ def stop_length(tokens: Sequence[int], stops: Sequence[str], decode: Decode) -> 
 
 
 class TokenDecoder:
-    """Turns tokens into texts.
-
-    Args:
-        tokenizer: A tokenizer of transformers.
-    """
+    """Turns tokens into texts, by a tokenizer of transformers."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -467,19 +383,74 @@ class TokenDecoder:
         return self._decode_suffix(prefill, tokens[:count], self.decode) + rest
 
     def _decode_suffix(self, prefill: str, tokens: Sequence[int], decode: Decode) -> str:
-        """Return the text of tokens behind a prefill: some decoders drop the blank of a text's first token."""
+        # Decoded together with the prefill, since some decoders drop the blank of a text's first token.
         before = self.tokenizer(prefill, add_special_tokens=False).input_ids if prefill else []
         start, whole = decode(before), decode([*before, *tokens])
         return whole.removeprefix(start) if whole.startswith(start) else decode(tokens)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special ones."""
+        return self.decode_whole(tokens, skip_special_tokens=True)
+
+    def decode_whole(self, tokens: Sequence[int], skip_special_tokens: bool = False) -> str:
+        """Return the text of tokens with special ones, in which stop strings are searched."""
         text: str = self.tokenizer.decode(
-            tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
+            tokens,
+            skip_special_tokens=skip_special_tokens,
+            clean_up_tokenization_spaces=False,
         )
         return text
 
-    def decode_whole(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens with special ones, in which stop strings are searched."""
-        text: str = self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
-        return text
+
+# Models with another kind of cache, such as recurrent ones
+
+
+def _sample_by_generate(
+    model: Any, ids: Tensor, mask: Tensor, num_samples: int, rows: SampledRows
+) -> list[SampledRow]:
+    """Draw the same samples by the `generate` of transformers."""
+    _warn_of_generate(model.config.model_type)
+    ids, mask = (tensor.repeat_interleave(num_samples, 0) for tensor in (ids, mask))
+    forcing = _ForceDrawnTokens(rows)
+    blank: Any = GenerationConfig  # whose constructor has no types
+    base = unwrap_peft(model)
+    # The defaults of a model on the hub may hold penalties and processors that change the distribution.
+    defaults, base.generation_config = base.generation_config, blank()
+    try:
+        model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            generation_config=blank(do_sample=False, max_new_tokens=rows.limit),
+            logits_processor=LogitsProcessorList([forcing]),
+            stopping_criteria=StoppingCriteriaList([forcing.has_ended]),
+        )
+    finally:
+        base.generation_config = defaults
+    return rows.finish()
+
+
+class _ForceDrawnTokens(LogitsProcessor):
+    """Makes `generate` take the tokens of `SampledRows.draw`; rows that ended go on with any token."""
+
+    def __init__(self, rows: SampledRows) -> None:
+        self._rows = rows
+        self._live = rows.all()
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        tokens = torch.zeros(len(scores), dtype=torch.long, device=scores.device)
+        tokens[self._live] = self._rows.draw(scores[self._live])
+        self._live = self._live[self._rows.drop_ended()]
+        return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)
+
+    def has_ended(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
+        """Tell `generate` to stop when no row is left."""
+        return torch.full((len(input_ids),), not len(self._live), device=input_ids.device)
+
+
+@lru_cache
+def _warn_of_generate(kind: str) -> None:
+    logger.warning(
+        "a model of type %r remembers more than keys and values: it is sampled by generate() of "
+        "transformers, which computes a prompt once for each of its samples",
+        kind,
+    )

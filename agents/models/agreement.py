@@ -1,9 +1,12 @@
-"""The guard against log-probabilities that depend on how they are computed.
+"""Checks that fast computations of log-probabilities agree with a plain pass, and slower ones for other models.
 
-Samplers keep a cache and pad prompts. Learners pack or pad completions. Some models then compute other
+Sampling uses a cache and pads prompts. Learning packs or pads completions. Some models then compute other
 log-probabilities: they keep state outside the cache, do not mask padding, or scale positions by the length so far.
-A plain pass has one row, and no cache, packing or padding. A method that disagrees with it is not used. If all
-sampling methods disagree, the model is refused.
+A plain pass has one row, and no cache, packing or padding.
+
+An engine calls `choose_sampling` before it samples a policy for the first time, and `choose_scoring` before its
+first scores. A method that disagrees with a plain pass is not used. If all sampling methods disagree, the model is
+refused.
 """
 
 from __future__ import annotations
@@ -12,17 +15,27 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from llm_decpomdp.agents.inference.log_probs import (
+    Rows,
+    packed_log_probs,
+    padded_log_probs,
+    plain_log_probs,
+    unwrap_peft,
+)
 from llm_decpomdp.agents.inference.sampler import (
+    Decode,
     Prompt,
     SampledRow,
+    SampledRows,
+    SetAdapters,
+    ignore_adapters,
     sample,
-    sample_by_length,
-    sample_without_cache,
 )
 from llm_decpomdp.agents.models.prompting import (
     LENGTH_DEPENDENT,
@@ -32,22 +45,27 @@ from llm_decpomdp.agents.models.prompting import (
 )
 from llm_decpomdp.agents.models.weights import round_weights
 
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.models.engine import ModelEngine
+
 LIMIT, LIMIT_ROUNDED = 1e-3, 0.05
 """Largest mean difference of log-probabilities from those of a plain pass, in nats a token at temperature 1: in
 float32, and in half precision."""
 
-ROWS = 4
-"""Maximum number of completions of a policy that are compared."""
+SAMPLES, TOKENS = 2, 24
+"""Number of samples of each prompt in a check, and their largest number of tokens."""
 
-RECHECK = 2
-"""Number of samples of each prompt in the check in float32, which excludes rounding as the cause."""
+NO_END = (-1,)
+"""End token that no model samples: the first token of a sample does not use the cache, so one is not enough."""
 
-RECHECK_TOKENS = 16
-"""Number of tokens of each of these samples."""
+PACKABLE_ATTENTION = ("sdpa", "eager")
+"""Implementations of attention that take a mask for each pair of tokens."""
 
-
-Draw = Callable[..., list[SampledRow]]
+SamplingMethod = Callable[..., list[SampledRow]]
 """`sample`, or a slower function with its arguments."""
+
+ScoringMethod = Callable[[Any, Sequence[int], Rows, float], Tensor]
+"""`padded_log_probs` or `plain_log_probs`."""
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +74,169 @@ class MismatchError(ValueError):
     """A model's log-probabilities depend on how they are computed, so that no learner can trust its samples."""
 
 
-def mismatch_limit(dtype: torch.dtype, divisor: float = 1.0) -> float:
-    """Return the limit of a mean difference between log-probabilities, in nats a token.
+def choose_sampling(
+    engine: ModelEngine, prompts: Sequence[Prompt], start: SamplingMethod
+) -> SamplingMethod:
+    """Return the fastest sampling method that agrees with a plain pass for the first prompt of each adapter.
+
+    The samples of the check have a separate random stream and are dropped.
 
     Args:
-        dtype: The format of computing.
-        divisor: The temperature, by which differences of logits are divided.
+        engine: The engine that samples.
+        prompts: Prompts of policies that were not checked.
+        start: The method so far; faster ones are not tried.
+
+    Raises:
+        MismatchError: If no method agrees.
     """
-    return (LIMIT if dtype == torch.float32 else LIMIT_ROUNDED) / divisor
+    firsts = {prompt.adapter: prompt for prompt in reversed(prompts)}
+    probes = [probe for prompt in firsts.values() for probe in _probes(prompt)]
+    first: float | None = None
+    for method in METHODS[METHODS.index(start) :]:
+        difference = disagreement(
+            engine.compute_dtype, partial(_sampling_difference, engine, method, probes)
+        )
+        first = first or difference
+        if difference is None:
+            if first is not None:
+                _warn_of_sampling(engine.model, method, first)
+            return method
+    raise MismatchError(
+        f"the model {model_name(engine.model)} cannot be sampled: {_words(difference)}, even without a cache and "
+        f"padding (limit {mismatch_limit(engine.compute_dtype):g}). {_likely_cause(engine.model)}"
+    )
+
+
+def _warn_of_sampling(model: Any, method: SamplingMethod, difference: float) -> None:
+    if method is sample_by_length:
+        logger.warning(
+            "the model %s is sampled in batches of prompts of equal length: in other batches %s, probably because "
+            "its recurrent layers do not mask padding",
+            model_name(model),
+            _words(difference),
+        )
+        return
+    logger.warning(
+        "the model %s is sampled without a cache, which is slow: each token takes a pass over all earlier tokens. "
+        "With a cache %s. %s",
+        model_name(model),
+        _words(difference),
+        _likely_cause(model),
+    )
+
+
+def _words(difference: float | None) -> str:
+    return f"its samples differ by {difference:.3g} nats a token from a plain pass over the same tokens"
+
+
+def _probes(prompt: Prompt) -> list[Prompt]:
+    """Return the prompt and its second half, which the batch pads."""
+    ids = list(prompt.ids) if len(prompt.ids) > 1 else [*prompt.ids, *prompt.ids]
+    tokens = min(TOKENS, prompt.sampling.max_new_tokens)
+    sampling = replace(prompt.sampling, max_new_tokens=tokens, stop=None)
+    generator = torch.Generator().manual_seed(0)
+    return [
+        Prompt(part, sampling, generator, prompt.adapter) for part in (ids, ids[len(ids) // 2 :])
+    ]
+
+
+@torch.no_grad()
+def _sampling_difference(
+    engine: ModelEngine, method: SamplingMethod, probes: Sequence[Prompt], dtype: torch.dtype
+) -> float:
+    """Return the largest mean difference of a prompt's samples from a plain pass, in nats at temperature 1."""
+    rows = engine.draw(method, probes, SAMPLES, dtype, NO_END)
+    differences = []
+    for index, prompt in enumerate(probes):
+        own, divisor = rows[index * SAMPLES : (index + 1) * SAMPLES], prompt.sampling.divisor
+        engine.activate(prompt.adapter)
+        with computing(engine.model, dtype):
+            tokens = [row.tokens for row in own]
+            plain = plain_log_probs(engine.model, prompt.ids, tokens, divisor)
+        sampled = torch.tensor([value for row in own for value in row.log_probs])
+        differences.append(divisor * mean_difference(plain.cpu(), sampled))
+    return float(torch.tensor(differences).max())  # NaN if one of them is NaN, unlike max()
+
+
+def choose_scoring(
+    model: Any, dtype: torch.dtype, tokens: Sequence[int]
+) -> tuple[bool, ScoringMethod]:
+    """Compare packed and padded rows of a few tokens with plain ones.
+
+    Returns:
+        Whether rows can be packed, and the method for those that are not.
+    """
+    probe = [*tokens, *tokens, *tokens][:24]
+    prompt, rows = probe[::3], [probe[1::3], probe[2::3][:5]]
+    reason = _packing_failure(model, dtype, prompt, rows)
+    if reason is None:
+        return True, padded_log_probs
+    warn_of_padding(reason)
+    difference = _scoring_difference(model, dtype, padded_log_probs, prompt, rows)
+    if difference is None:
+        return False, padded_log_probs
+    logger.warning(
+        "this model learns from completions one by one: padding changes their log-probabilities by %.3g nats a "
+        "token",
+        difference,
+    )
+    return False, plain_log_probs
+
+
+def _packing_failure(
+    model: Any, dtype: torch.dtype, prompt: Sequence[int], rows: Rows
+) -> str | None:
+    attention = unwrap_peft(model).config._attn_implementation
+    if attention not in PACKABLE_ATTENTION:
+        return f"attention {attention!r} takes no mask for each pair of tokens"
+    try:
+        difference = _scoring_difference(model, dtype, packed_log_probs, prompt, rows)
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    if difference is None:
+        return None
+    return f"log-probabilities differ by {difference:.3g} nats a token from those of plain rows"
+
+
+@torch.no_grad()
+def _scoring_difference(
+    model: Any, dtype: torch.dtype, method: ScoringMethod, prompt: Sequence[int], rows: Rows
+) -> float | None:
+    """Return the difference of log-probabilities from those of plain rows, if it is above the limit."""
+
+    def measure(dtype: torch.dtype) -> float:
+        with computing(model, dtype):
+            plain = plain_log_probs(model, prompt, rows, 1.0)
+            return mean_difference(method(model, prompt, rows, 1.0), plain)
+
+    # Trained weights are float32 in any format of computing, so that rounding can be excluded at once.
+    return disagreement(torch.float32 if model.dtype == torch.float32 else dtype, measure)
+
+
+def warn_of_padding(reason: str) -> None:
+    """Log the reason for padded rows."""
+    logger.warning(
+        "this model learns from padded rows, with the prompt computed once for each completion: %s",
+        reason,
+    )
+
+
+def computing(model: Any, dtype: torch.dtype) -> AbstractContextManager[Any]:
+    """Let a model compute as a learner does: under autocast in bfloat16, else with float32 weights."""
+    if dtype == torch.bfloat16:
+        return torch.autocast(model.device.type, torch.bfloat16)
+    rounded = any(weight.dtype != torch.float32 for weight in model.parameters())
+    return round_weights(model, torch.float32) if rounded else nullcontext()
+
+
+# Limits
+
+
+def mismatch_limit(dtype: torch.dtype) -> float:
+    """Return the limit of a mean difference between log-probabilities, in nats a token at temperature 1."""
+    return LIMIT if dtype == torch.float32 else LIMIT_ROUNDED
 
 
 def mean_difference(values: Tensor, others: Tensor) -> float:
@@ -71,9 +244,7 @@ def mean_difference(values: Tensor, others: Tensor) -> float:
     return float((values.float() - others.float()).abs().mean())
 
 
-def disagreement(
-    dtype: torch.dtype, measure: Callable[[torch.dtype], float], divisor: float = 1.0
-) -> float | None:
+def disagreement(dtype: torch.dtype, measure: Callable[[torch.dtype], float]) -> float | None:
     """Measure the mean difference of log-probabilities; `None` if it is within the limit.
 
     In half precision, rounding alone can reach the limit. A difference above it is measured again in float32,
@@ -82,10 +253,9 @@ def disagreement(
     Args:
         dtype: The format of computing.
         measure: Returns the mean difference when computed in a format.
-        divisor: As of `mismatch_limit`.
     """
     difference = measure(dtype)
-    if difference <= mismatch_limit(dtype, divisor):
+    if difference <= mismatch_limit(dtype):
         return None
     if dtype != torch.float32:
         try:
@@ -97,124 +267,10 @@ def disagreement(
                 difference,
             )
             return None
-    return None if difference <= mismatch_limit(torch.float32, divisor) else difference
+    return None if difference <= mismatch_limit(torch.float32) else difference
 
 
-def computing(model: Any, dtype: torch.dtype) -> AbstractContextManager[Any]:
-    """Let a model compute as a learner does: under autocast in bfloat16, else with float32 weights."""
-    if dtype == torch.bfloat16:
-        return torch.autocast(model.device.type, torch.bfloat16)
-    rounded = any(weight.dtype != torch.float32 for weight in model.parameters())
-    return round_weights(model, torch.float32) if rounded else nullcontext()
-
-
-class SamplingGuard:
-    """Samples in the fastest way that agrees with a plain pass over the first samples of each policy.
-
-    Args:
-        model: The model, for names and causes.
-        dtype: The format of computing.
-        draw: Samples in a given way and format of computing: `draw(way, prompts, num_samples, dtype)`.
-        score: Returns the log-probabilities of rows by plain passes: `score(prompt, rows, dtype)`.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        dtype: torch.dtype,
-        draw: Callable[[Draw, Sequence[Prompt], int, torch.dtype], list[SampledRow]],
-        score: Callable[[Prompt, Sequence[SampledRow], torch.dtype], Tensor],
-    ) -> None:
-        self._model, self._dtype = model, dtype
-        self._draw, self._score = draw, score
-        self._way: Draw = sample
-        self._proven: set[tuple[str | None, bool]] = set()
-
-    def sample(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
-        """Draw completions of all prompts: those of the first one, then those of the second, and so on.
-
-        Raises:
-            MismatchError: If samples do not agree with a plain pass, however they are drawn.
-        """
-        prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
-        while True:
-            rows = self._draw(self._way, prompts, num_samples, self._dtype)
-            fault = self._find_fault(prompts, rows, num_samples)
-            if fault is None:
-                return rows
-            self._slow_down(*fault)
-
-    def _find_fault(
-        self, prompts: Sequence[Prompt], rows: Sequence[SampledRow], num_samples: int
-    ) -> tuple[float, bool] | None:
-        """Return the first difference above the limit, and whether the prompt was padded; `None` without one."""
-        width = max(len(prompt.ids) for prompt in prompts)
-        for adapter in dict.fromkeys(prompt.adapter for prompt in prompts):
-            places = [at for at, prompt in enumerate(prompts) if prompt.adapter == adapter]
-            place = min(places, key=lambda at: len(prompts[at].ids))
-            prompt, padded = prompts[place], self._way is sample and len(prompts[place].ids) < width
-            if (adapter, padded) in self._proven:
-                continue
-            own = rows[place * num_samples : (place + 1) * num_samples]
-            longest = sorted(own, key=lambda row: -len(row.tokens))[:ROWS]
-            difference = self._compare(prompt, longest, max(prompts, key=lambda p: len(p.ids)))
-            if difference is not None:
-                return difference, padded
-            # The first token does not use the cache.
-            if len(longest[0].tokens) > 1 or prompt.sampling.max_new_tokens == 1:
-                self._proven.add((adapter, padded))
-        return None
-
-    def _compare(self, prompt: Prompt, rows: Sequence[SampledRow], longest: Prompt) -> float | None:
-        """Return the difference of some samples from a plain pass, if it is above the limit."""
-
-        def measure(dtype: torch.dtype) -> float:
-            compared = rows if dtype == self._dtype else self._draw_again(prompt, longest, dtype)
-            sampled = torch.tensor([value for row in compared for value in row.log_probs])
-            return mean_difference(self._score(prompt, compared, dtype).cpu(), sampled)
-
-        return disagreement(self._dtype, measure, prompt.sampling.divisor)
-
-    def _draw_again(self, prompt: Prompt, longest: Prompt, dtype: torch.dtype) -> list[SampledRow]:
-        """Draw a few samples of a prompt, padded as it was, in another format of computing."""
-        tokens = min(RECHECK_TOKENS, prompt.sampling.max_new_tokens)
-        sampling = replace(prompt.sampling, max_new_tokens=tokens, stop=None)
-        generator = torch.Generator().manual_seed(0)
-        few = [
-            Prompt(of.ids, sampling, generator, of.adapter)
-            for of in ([prompt] if longest is prompt else [prompt, longest])
-        ]
-        return self._draw(self._way, few, RECHECK, dtype)[:RECHECK]
-
-    def _slow_down(self, difference: float, padded: bool) -> None:
-        """Sample in the next slower way; raise a `MismatchError` if there is none."""
-        words = f"its samples differ by {difference:.3g} nats a token from a plain pass over the same tokens"
-        if self._way is sample_without_cache:
-            raise MismatchError(
-                f"the model {model_name(self._model)} cannot be sampled: {words}, even without a cache and "
-                f"padding (limit {mismatch_limit(self._dtype):g}). {likely_cause(self._model)}"
-            )
-        self._proven.clear()
-        if padded:
-            self._way = sample_by_length
-            logger.warning(
-                "the model %s is sampled in batches of prompts of equal length: in other batches %s, probably "
-                "because its recurrent layers do not mask padding",
-                model_name(self._model),
-                words,
-            )
-        else:
-            self._way = sample_without_cache
-            logger.warning(
-                "the model %s is sampled without a cache, which is slow: each token takes a pass over all earlier "
-                "tokens. With a cache %s. %s",
-                model_name(self._model),
-                words,
-                likely_cause(self._model),
-            )
-
-
-def likely_cause(model: Any) -> str:
+def _likely_cause(model: Any) -> str:
     """Return the likely cause of a disagreement, in a sentence with the remedy."""
     kinds = sorted({rope["rope_type"] for rope in rotary(model)} & {*LENGTH_DEPENDENT})
     if kinds:
@@ -226,3 +282,52 @@ def likely_cause(model: Any) -> str:
         "Probably the model keeps state between passes, or is random in evaluation mode: take another model, or "
         "another version of transformers"
     )
+
+
+# Slower sampling methods
+
+
+def sample_by_length(
+    model: Any,
+    prompts: Sequence[Prompt],
+    num_samples: int,
+    end_ids: Sequence[int],
+    set_adapters: SetAdapters = ignore_adapters,
+    decode: Decode | None = None,
+) -> list[SampledRow]:
+    """Draw the rows of `sample` in a batch for each length of prompts: nothing is padded."""
+    groups: dict[int, list[Prompt]] = {}
+    for prompt in prompts:
+        groups.setdefault(len(prompt.ids), []).append(prompt)
+    rows = {
+        length: iter(sample(model, group, num_samples, end_ids, set_adapters, decode))
+        for length, group in sorted(groups.items())
+    }
+    return [next(rows[len(prompt.ids)]) for prompt in prompts for _ in range(num_samples)]
+
+
+@torch.no_grad()
+def sample_without_cache(
+    model: Any,
+    prompts: Sequence[Prompt],
+    num_samples: int,
+    end_ids: Sequence[int],
+    set_adapters: SetAdapters = ignore_adapters,
+    decode: Decode | None = None,
+) -> list[SampledRow]:
+    """Draw the rows of `sample` prompt by prompt, by a pass over all tokens for each new one."""
+    finished: list[SampledRow] = []
+    for prompt in prompts:
+        rows = SampledRows([prompt], num_samples, end_ids, model.device, decode)
+        ids = torch.tensor([prompt.ids] * num_samples, device=model.device)  # (S, P)
+        while len(ids):
+            set_adapters(rows.adapters())
+            logits = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1]
+            tokens = rows.draw(logits)
+            ids = torch.cat([ids, tokens.unsqueeze(1)], 1)[rows.drop_ended()]
+        finished += rows.finish()
+    return finished
+
+
+METHODS: tuple[SamplingMethod, ...] = (sample, sample_by_length, sample_without_cache)
+"""Sampling methods from the fastest to the slowest."""

@@ -5,8 +5,7 @@ Policies with an adapter each share the model below, and are sampled in one batc
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -15,37 +14,28 @@ from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.decoding import decoding
-from llm_decpomdp.agents.inference.log_probs import (
-    Rows,
-    packed_log_probs,
-    padded_log_probs,
-    plain_log_probs,
-    unwrap_peft,
-)
+from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     Remote,
     SampledRow,
     TokenDecoder,
+    ignore_adapters,
+    sample,
     stop_length,
 )
 from llm_decpomdp.agents.models.agreement import (
-    Draw,
-    SamplingGuard,
-    computing,
-    disagreement,
-    mean_difference,
+    SamplingMethod,
+    ScoringMethod,
+    choose_sampling,
+    choose_scoring,
+    warn_of_padding,
 )
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.prompting import end_id, end_ids
 from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights, weights_as
 from llm_decpomdp.policy import SKIPPED, Completion
-
-logger = logging.getLogger(__name__)
-
-PACKABLE_ATTENTION = ("sdpa", "eager")
-"""Ways to compute attention that take a mask for each pair of tokens."""
 
 
 class ModelEngine:
@@ -82,9 +72,10 @@ class ModelEngine:
         """All tokens that end a completion."""
         self.end_id = end_id(tokenizer, self.end_ids)
         """The token that ends a completion; of several, that of the chat template, or the tokenizer's own."""
+        self._sample: SamplingMethod = sample
+        self._checked: set[str | None] = set()  # adapters whose samples agree with a plain pass
         self._packs: bool | None = None  # unknown until the first use
-        self._pads = True  # known with `_packs`
-        self._guard = SamplingGuard(self.model, self.compute_dtype, self._draw, self._score)
+        self._score_unpacked: ScoringMethod = padded_log_probs  # known with `_packs`
         self._span = attention_span(model.config)
         self._warned_of_span = False
         self.remote: Remote | None = None
@@ -116,67 +107,62 @@ class ModelEngine:
         """
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}")
-        if not requests:
-            return []
-        adapters, remote = {policy.adapter for policy, _ in requests} - {None}, self.remote
-        if remote is None and len(adapters) > 1 and not can_batch_adapters(self.model):
-            return self._generate_separately(requests, num_samples)
         prompts = [policy.request(text) for policy, text in requests]
         unskipped = [prompt for prompt in prompts if prompt is not None]
-        rows: list[SampledRow] = []
-        if remote is not None and unskipped:  # in any thread: the model here may learn meanwhile
-            draws = remote.sample(unskipped, num_samples)
-            rows = [
-                self._drop_suffix(row, unskipped[place // num_samples].sampling.stop)
-                for place, row in enumerate(draws)
-            ]
-        elif unskipped:
-            rows = self._guard.sample(unskipped, num_samples)
-        answers = iter(rows)
+        rows = iter(self._sample_prompts(unskipped, num_samples) if unskipped else ())
         return [
             [
-                SKIPPED if prompt is None else self._completion(next(answers), prompt)
+                SKIPPED if prompt is None else self._completion(next(rows), prompt)
                 for _ in range(num_samples)
             ]
             for prompt in prompts
         ]
 
-    def _draw(
-        self, way: Draw, prompts: Sequence[Prompt], num_samples: int, dtype: torch.dtype
+    def _sample_prompts(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
+        """Draw completions of all prompts: those of the first one, then those of the second, and so on."""
+        if self.remote is not None:  # in any thread: the model here may learn meanwhile
+            draws = self.remote.sample(prompts, num_samples)
+            return [
+                self._drop_suffix(row, prompts[place // num_samples].sampling.stop)
+                for place, row in enumerate(draws)
+            ]
+        adapters = list(dict.fromkeys(prompt.adapter for prompt in prompts))
+        if len(adapters) > 1 and not can_batch_adapters(self.model):  # a batch for each adapter
+            groups = [[prompt for prompt in prompts if prompt.adapter == name] for name in adapters]
+            rows = [iter(self._sample_prompts(group, num_samples)) for group in groups]
+            row_of = dict(zip(adapters, rows, strict=True))
+            return [next(row_of[prompt.adapter]) for prompt in prompts for _ in range(num_samples)]
+        unchecked = [prompt for prompt in prompts if prompt.adapter not in self._checked]
+        if unchecked:
+            self._sample = choose_sampling(self, unchecked, self._sample)
+            self._checked.update(adapters)
+        # Before `_sample`, which may sort the prompts of a generator.
+        prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
+        return self.draw(self._sample, prompts, num_samples, self.compute_dtype, self.end_ids)
+
+    def draw(
+        self,
+        method: SamplingMethod,
+        prompts: Sequence[Prompt],
+        num_samples: int,
+        dtype: torch.dtype,
+        end_ids: Sequence[int],
     ) -> list[SampledRow]:
-        """Draw completions of all prompts in a way, with weights rounded to `dtype`."""
+        """Draw completions of all prompts by a method, with weights rounded to `dtype`."""
         adapters = sorted({prompt.adapter for prompt in prompts if prompt.adapter is not None})
         if len(adapters) == 1:
             self.activate(*adapters)
-        stacked = adapters if can_batch_adapters(self.model) else ()
+        stack = bool(adapters) and can_batch_adapters(self.model)
         with (
             round_weights(self.model, dtype),
             decoding(self.model),
-            batched_adapters(self.model, stacked) as set_adapters,
+            batched_adapters(self.model, adapters)
+            if stack
+            else nullcontext(ignore_adapters) as set_adapters,
         ):
-            return way(
-                self.model, prompts, num_samples, self.end_ids, set_adapters, self.text.decode_whole
+            return method(
+                self.model, prompts, num_samples, end_ids, set_adapters, self.text.decode_whole
             )
-
-    @torch.no_grad()
-    def _score(self, prompt: Prompt, rows: Sequence[SampledRow], dtype: torch.dtype) -> Tensor:
-        """Return the log-probabilities of the tokens of rows by plain passes, as a learner computes them."""
-        self.activate(prompt.adapter)
-        tokens, divisor = [row.tokens for row in rows], prompt.sampling.divisor
-        with computing(self.model, dtype):
-            return plain_log_probs(self.model, prompt.ids, tokens, divisor)
-
-    def _generate_separately(
-        self, requests: Sequence[tuple[Any, str]], num_samples: int
-    ) -> list[list[Completion]]:
-        """Do the work of `generate` with a batch for each adapter."""
-        completions: list[list[Completion]] = [[] for _ in requests]
-        for adapter in dict.fromkeys(policy.adapter for policy, _ in requests):
-            places = [at for at, (policy, _) in enumerate(requests) if policy.adapter == adapter]
-            groups = self.generate([requests[at] for at in places], num_samples)
-            for at, group in zip(places, groups, strict=True):
-                completions[at] = group
-        return completions
 
     def _completion(self, row: SampledRow, prompt: Prompt) -> Completion:
         has_end = row.stopped and row.tokens[-1] in self.end_ids
@@ -207,24 +193,27 @@ class ModelEngine:
         Returns:
             As many as there are tokens; float32, in nats.
         """
-        if self._packs is None:
-            self._check_passes((*prompt, *rows[0]))
-        fits = self._fits(prompt, rows)
+        packs = self._can_pack(prompt, rows)
         with self._computing(), self._checkpointing():
-            if self._packs and fits:
+            if packs:
                 return packed_log_probs(self.model, prompt, rows, divisor, self._recomputing)
-            unpacked = padded_log_probs if self._pads else plain_log_probs
-            return unpacked(self.model, prompt, rows, divisor)
+            return self._score_unpacked(self.model, prompt, rows, divisor)
 
-    def _fits(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
-        """Check whether every layer sees whole rows; packed ones have no windows."""
+    def _can_pack(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
+        """Check whether rows can be packed: every layer must see whole rows, since packed ones have no windows."""
+        if self._packs is None:
+            self._choose_scoring((*prompt, *rows[0]))
         fits = len(prompt) + max(map(len, rows)) <= self._span
         if self._packs and not fits and not self._warned_of_span:
             self._warned_of_span = True
-            _warn_of_padding(
+            warn_of_padding(
                 f"some are longer than what its attention sees, {self._span:.0f} tokens; these alone"
             )
-        return fits
+        return bool(self._packs) and fits
+
+    def _choose_scoring(self, tokens: Sequence[int]) -> None:
+        scoring = choose_scoring(self.model, self.compute_dtype, tokens)
+        self._packs, self._score_unpacked = scoring
 
     def gather(self) -> None:
         """Bring the weights for `generate` up to date: they are, unless they lie in shards (`sharded.py`)."""
@@ -245,52 +234,6 @@ class ModelEngine:
     def _computing(self) -> AbstractContextManager[Any]:
         enabled = self.compute_dtype == torch.bfloat16
         return torch.autocast(self.model.device.type, torch.bfloat16, enabled=enabled)
-
-    def _check_passes(self, tokens: Sequence[int]) -> None:
-        """Find out, on a few tokens, whether packed and padded rows have the log-probabilities of plain ones."""
-        probe = [*tokens, *tokens, *tokens][:24]
-        prompt, rows = probe[::3], [probe[1::3], probe[2::3][:5]]
-        self._packs = self._can_pack(prompt, rows)
-        if not self._packs and (found := self._differs(padded_log_probs, prompt, rows)):
-            self._pads = False
-            logger.warning(
-                "this model learns from completions one by one: padding changes their log-probabilities by %.3g "
-                "nats a token",
-                found,
-            )
-
-    def _can_pack(self, prompt: Sequence[int], rows: Rows) -> bool:
-        attention = unwrap_peft(self.model).config._attn_implementation
-        if attention not in PACKABLE_ATTENTION:
-            return _warn_of_padding(
-                f"attention {attention!r} takes no mask for each pair of tokens"
-            )
-        try:
-            difference = self._differs(packed_log_probs, prompt, rows)
-        except torch.OutOfMemoryError:
-            raise
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            return _warn_of_padding(f"{type(error).__name__}: {error}")
-        if difference is None:
-            return True
-        return _warn_of_padding(
-            f"log-probabilities differ by {difference:.3g} nats a token from those of plain rows"
-        )
-
-    @torch.no_grad()
-    def _differs(
-        self, compute: Callable[..., Tensor], prompt: Sequence[int], rows: Rows
-    ) -> float | None:
-        """Return how far log-probabilities are from those of plain rows, if that is above the limit."""
-
-        def measure(dtype: torch.dtype) -> float:
-            with computing(self.model, dtype):
-                plain = plain_log_probs(self.model, prompt, rows, 1.0)
-                return mean_difference(compute(self.model, prompt, rows, 1.0), plain)
-
-        # Trained weights are float32, whatever the format of computing: then rounding is out of the way.
-        exact = self.model.dtype == torch.float32
-        return disagreement(torch.float32 if exact else self.compute_dtype, measure)
 
     def activate(self, adapter: str | None) -> None:
         """Compute with this adapter, and with no other; what is trained stays as it is."""
@@ -359,12 +302,3 @@ def attention_span(config: Any) -> float:
     config = config.get_text_config()
     spans = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
     return min((span for span in spans if span), default=float("inf"))
-
-
-def _warn_of_padding(reason: str) -> bool:
-    """Log the reason for padded rows; return False."""
-    logger.warning(
-        "this model learns from padded rows, with the prompt computed once for each completion: %s",
-        reason,
-    )
-    return False

@@ -76,7 +76,7 @@ class ShardedEngine(ModelEngine):
         )
         for weight in self.model.parameters():
             distributed.broadcast(weight.data, src=0)
-        self._check_passes(range(len(engine.tokenizer))[:24])  # alike in all processes
+        self._choose_scoring(range(len(engine.tokenizer))[:24])  # alike in all processes
         for part in (*layers, self.model):
             sharded = fully_shard(part, mesh=mesh, reshard_after_forward=True)
             _sum_gradients(sharded)
@@ -134,8 +134,9 @@ class ShardedEngine(ModelEngine):
         """
         for engine in self.mates:
             engine.free()
-        packs = self._packs and self._fits(prompt, rows)
-        parts = [rows] if self._pads else [[row] for row in rows]
+        packs = self._can_pack(prompt, rows)
+        pads = self._score_unpacked is padded_log_probs
+        parts = [rows] if pads else [[row] for row in rows]
         if packs:
             parts = list(split_rows(rows, ROW_TOKENS - len(prompt)))
         passes = self._most(len(parts))

@@ -59,11 +59,6 @@ class SamplerOptions(Options):
     divided by the temperature. This limit holds for the average of all first answers, from 1,000 tokens on. For a
     single answer the limit is ten times as high, since rounding varies."""
 
-    @property
-    def served(self) -> bool:
-        """True if servers sample."""
-        return self.engine != "transformers"
-
     def interpreter(self) -> str:
         """Return the path of vLLM's Python.
 

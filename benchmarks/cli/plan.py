@@ -122,7 +122,7 @@ def count_lines(plan: MemoryPlan) -> Iterable[str]:
 def left_out(config: Config) -> Iterable[str]:
     """Yield what a configuration loads besides the team and its learning."""
     algorithm, workers = config.algorithm.update_options, config.cluster.rollout_workers
-    if config.sampler.served:
+    if config.sampler.engine == "vllm":
         yield "servers of vLLM, which hold keys and values instead of this process"
     if (folder := config.algorithm.named_comparator) is not None:
         yield f"the comparator, another team in {folder}"

@@ -49,7 +49,7 @@ def check_placement(config: Config, policies: Mapping[str, PolicySpec]) -> None:
         ConfigError: If a key is missing or cannot be combined with another one, or policies of one server
             contradict each other.
     """
-    if config.sampler.served:
+    if config.sampler.engine == "vllm":
         _check_servers_of_run(config, policies)
     for name, spec in policies.items():
         if spec.sample_on is None:
@@ -59,14 +59,14 @@ def check_placement(config: Config, policies: Mapping[str, PolicySpec]) -> None:
             raise ConfigError(
                 f"{key} is for a server that the run starts, and inference.urls names ones that run: drop either"
             )
-        if not config.sampler.served and not config.cluster.rollout_workers:
+        if config.sampler.engine == "transformers" and not config.cluster.rollout_workers:
             raise ConfigError(
                 f"{key} means nothing where the process that learns samples: set policies.{name}.device to "
                 f"cuda:{spec.sample_on[0]}, or inference.engine=vllm, or cluster.rollout_workers"
             )
-        if config.cluster.rollout_workers and not config.sampler.served:
+        if config.cluster.rollout_workers and config.sampler.engine == "transformers":
             _check_worker(config, key, spec.sample_on)
-    if config.sampler.served and any(spec.sample_on for spec in policies.values()):
+    if config.sampler.engine == "vllm" and any(spec.sample_on for spec in policies.values()):
         _check_servers(config, policies)
 
 
@@ -122,7 +122,7 @@ def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | N
         ConfigError: If there are too few, or one is to hold more than it can.
     """
     placed = {name: spec for name, spec in policies.items() if spec.sample_on}
-    if not placed or (config.cluster.engine == "ray" and not config.sampler.served):
+    if not placed or (config.cluster.engine == "ray" and config.sampler.engine == "transformers"):
         return
     gpus = gpu_count() if gpus is None else gpus
     for name, spec in placed.items():
@@ -130,7 +130,7 @@ def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | N
             raise ConfigError(
                 f"{_key(name, spec)}: there are {gpus} GPUs" + (", counted from 0" if gpus else "")
             )
-    if config.sampler.served:
+    if config.sampler.engine == "vllm":
         for gpu in range(gpus):
             _add_up(config, policies, gpu)
 
@@ -174,7 +174,7 @@ def served(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
 
 def in_worker(config: Config, policies: Mapping[str, PolicySpec]) -> dict[str, PolicySpec]:
     """Return the policies as a rollout worker has them: on the GPU that samples, or hollow where a server does."""
-    groups = served(policies) if config.sampler.served else []
+    groups = served(policies) if config.sampler.engine == "vllm" else []
     hollow = {name: f"meta:{place}" for place, group in enumerate(groups) for name in group}
 
     def place(name: str, spec: PolicySpec) -> PolicySpec:
@@ -241,7 +241,7 @@ def _check_servers_of_run(config: Config, policies: Mapping[str, PolicySpec]) ->
 def check_interpreter(config: Config) -> None:
     """Raise a `ConfigError` unless this machine can run the Python that starts servers, if the run starts any."""
     sampler = config.sampler
-    if not sampler.served or sampler.urls:
+    if sampler.engine == "transformers" or sampler.urls:
         return
     python = sampler.interpreter()
     if shutil.which(python) is None:
@@ -333,7 +333,7 @@ def check_shards(
         check_sharded(algorithm, completed, None if scores is None else scores.reward_model, warm)
     except ValueError as error:
         raise ConfigError(f"section algorithm: {error}") from None
-    if config.sampler.served:
+    if config.sampler.engine == "vllm":
         raise ConfigError(
             "learner.fsdp_size has as many processes, and inference.engine=vllm works with one: set "
             "learner.fsdp_size=1, or inference.engine=transformers"

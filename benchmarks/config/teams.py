@@ -149,7 +149,7 @@ def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
 
 def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> bool:
     """Check whether servers or further GPUs sample policies; `placement` has the checks of such runs."""
-    return config.sampler.served or any(spec.sample_on for spec in policies.values())
+    return config.sampler.engine == "vllm" or any(spec.sample_on for spec in policies.values())
 
 
 def check_trainable(specs: Mapping[str, PolicySpec]) -> None:

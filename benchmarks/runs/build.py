@@ -188,7 +188,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
         team: Its team, whose policies servers sample for where the run says so; errors as of `attach_samplers`.
     """
     cluster, algorithm = run.config.cluster, run.config.algorithm
-    samplers = attach_samplers(run, team) if run.config.sampler.served else {}
+    samplers = attach_samplers(run, team) if run.config.sampler.engine == "vllm" else {}
     if not cluster.rollout_workers:
         if not samplers:
             return None

@@ -252,7 +252,7 @@ def refuse_results(config: Config, path: Path) -> None:
             f"{path} already holds a run: choose another output.name, or continue it with "
             f"--resume {path}"
         )
-    if config.output.save_final_model:
+    if config.output.save_final_model and final_folder(config, path).exists():
         try:
             check_target(final_folder(config, path))
         except FileExistsError as error:

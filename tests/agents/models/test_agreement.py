@@ -149,7 +149,7 @@ def test_slower_ways_are_announced_with_the_model_and_the_cause(
 @pytest.mark.parametrize("kind", ["rwkv", "recurrent_gemma"])
 def test_slower_ways_draw_by_the_same_random_numbers(kind: str) -> None:
     first, second = (policy_of(random_model(kind)) for _ in range(2))
-    second.engine._guard._way = agreement.sample_without_cache
+    second.engine._sample = agreement.sample_without_cache
     assert [[c.text for c in group] for group in first.generate(PROMPTS, 3)] == [
         [c.text for c in group] for group in second.generate(PROMPTS, 3)
     ]
@@ -199,46 +199,46 @@ def test_a_model_that_is_random_is_refused() -> None:
         policy_of(model).generate(["ab"], 4)
 
 
-def count_plain_passes(policy: CausalLM) -> list[int]:
-    """Note the rows of each comparison of a policy's engine."""
-    guard, counts = policy.engine._guard, list[int]()
-    score = guard._score
+def count_checks(policy: CausalLM, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the prompts of each comparison of a policy's engine."""
+    counts: list[int] = []
+    measure = agreement._sampling_difference
 
-    def spy(prompt: Any, rows: Any, dtype: Any) -> Any:
-        counts.append(len(rows))
-        return score(prompt, rows, dtype)
+    def spy(engine: ModelEngine, method: Any, probes: Any, dtype: torch.dtype) -> float:
+        counts.append(len(probes))
+        return measure(engine, method, probes, dtype)
 
-    guard._score = spy
+    monkeypatch.setattr(agreement, "_sampling_difference", spy)
     return counts
 
 
-def test_a_policy_is_compared_once_alone_and_once_padded() -> None:
+def test_a_policy_is_compared_once_alone_and_padded(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = policy_of(random_model("llama"))
-    counts = count_plain_passes(policy)
-    for prompts in (["ab"], ["ab"], PROMPTS, PROMPTS, ["ab"]):
+    counts = count_checks(policy, monkeypatch)
+    for prompts in (["ab"], ["ab"], PROMPTS, PROMPTS, ["a"]):
         policy.generate(prompts, 6)
-    assert counts == [4, 4]
+    assert counts == [2]
 
 
-def test_first_tokens_alone_prove_nothing() -> None:
-    policy = policy_of(random_model("rwkv"), stop=["a", "b", "c", "d", "e", "f", "g", "h", "i"])
-    counts = count_plain_passes(policy)
-    while max(len(c.tokens) for c in policy.generate(["ab"], 1)[0]) == 1:
-        assert len(counts) < 50
-    assert policy.engine._guard._way is agreement.sample_without_cache
+def test_stop_strings_and_early_ends_leave_enough_tokens_to_compare() -> None:
+    # The first token does not use the cache.
+    policy = policy_of(random_model("rwkv"), stop=list(ALPHABET))
+    policy.engine.end_ids = list(range(len(ALPHABET) + 1))
+    assert len(policy.generate(["ab"], 1)[0][0].tokens) == 1
+    assert policy.engine._sample is agreement.sample_without_cache
 
 
-def test_each_adapter_is_compared() -> None:
+def test_each_adapter_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     adapted = get_peft_model(random_model("llama"), LoraConfig(target_modules=["q_proj"]), "one")
     adapted.add_adapter("two", LoraConfig(target_modules=["q_proj"]))
     engine = ModelEngine(adapted, character_tokenizer(ALPHABET), compute_dtype="float32")
     policies = [CausalLM(engine, Sampling(max_new_tokens=8), adapter=a) for a in ("one", "two")]
     for policy in policies:
         policy.encoder = CharacterEncoder(Prompting(), policy.tokenizer, "x", 256)
-    counts = count_plain_passes(policies[0])
-    for _ in range(2):
-        engine.generate([(policy, "ab") for policy in policies], 3)
-    assert counts == [3, 3]
+    counts = count_checks(policies[0], monkeypatch)
+    for chosen in (policies[:1], policies, policies):
+        engine.generate([(policy, "ab") for policy in chosen], 3)
+    assert counts == [2, 2]
 
 
 @pytest.mark.parametrize("kind", ["recurrent_gemma", "llama"])
@@ -248,21 +248,35 @@ def test_in_half_precision_faults_are_found_and_rounding_is_none(
     monkeypatch.setattr(agreement, "LIMIT_ROUNDED", 1e-6)  # every difference is looked at closely
     policy = policy_of(random_model(kind), compute_dtype="bfloat16")
     policy.generate(PROMPTS, 4)
-    way = policy.engine._guard._way
-    assert way is (agreement.sample if kind == "llama" else agreement.sample_by_length)
+    method = policy.engine._sample
+    assert method is (agreement.sample if kind == "llama" else agreement.sample_by_length)
 
 
-def test_the_limit_grows_as_the_temperature_falls() -> None:
+def test_limits_are_those_of_temperature_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agreement.mismatch_limit(torch.float32) == 1e-3
     assert agreement.mismatch_limit(torch.bfloat16) == 0.05
-    assert agreement.mismatch_limit(torch.bfloat16, 0.5) == 0.1
+    found = []
+    for temperature in (1.0, 0.5):
+        model = random_model("rwkv")
+        policy = policy_of(model, temperature=temperature)
+        prompt = policy.request("ab")
+        assert prompt is not None
+        probes = agreement._probes(prompt)[:1]
+        with monkeypatch.context() as patch:
+            patch.setattr(agreement, "mean_difference", lambda *_: 1.0)
+            found.append(
+                agreement._sampling_difference(
+                    policy.engine, agreement.sample, probes, torch.float32
+                )
+            )
+    assert found == [1.0, 0.5]
 
 
 def test_random_numbers_of_a_first_batch_are_those_of_any_other(
     make_policy: Callable[..., CausalLM],
 ) -> None:
     checked, unchecked = make_policy(), make_policy()
-    unchecked.engine._guard._find_fault = lambda *_: None  # type: ignore[method-assign]
+    unchecked.engine._checked.add(None)
     for _ in range(2):
         assert checked.generate(["abc", "d"], 4) == unchecked.generate(["abc", "d"], 4)
 
