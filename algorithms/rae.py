@@ -31,7 +31,7 @@ from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.options import Options, option, refuse_changes
 
 
 class RAEOptions(Options):
@@ -142,11 +142,8 @@ class RoleConditionedAdvantage(Algorithm):
     ) -> None:
         """Raise a `ValueError` if groups are to be sampled again because they carry no gradient."""
         super().check_rollouts(agents, options, rollouts, group_size)
-        if rollouts.refill:
-            raise ValueError(
-                f"{self.name} compares with earlier updates, so groups with equal rewards carry a gradient too "
-                f"and refill has no effect: set refill=0, got {rollouts.refill}"
-            )
+        equal = f"{self.name}, where groups with equal rewards carry a gradient, too"
+        refuse_changes(rollouts, ["refill"], equal)
 
 
 RAE = RoleConditionedAdvantage(

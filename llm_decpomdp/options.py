@@ -17,10 +17,10 @@ import ast
 import inspect
 import textwrap
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, fields, is_dataclass
 from dataclasses import Field as DataclassField
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
@@ -58,6 +58,9 @@ ITEMS = {"float": "a number", "int": "a whole number", "string": "text"}
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 """Bounds of numbers, as `option` calls them, in words."""
 
+OF_CLASS = ("key", "unless", "only_with")
+"""Parts of a declaration that another class with the same option does not take over."""
+
 FROM_TEXT = "from text"
 """Context of a validation of YAML and command lines, where a text such as "3" may be a number."""
 
@@ -80,7 +83,9 @@ def option(
     choices: tuple[str, ...] = (),
     refused: dict[str, str] | None = None,
     key: str | None = None,
-    unless: tuple[Any, ...] | None = None,
+    unless: tuple[Any, ...] = (),
+    only_with: tuple[Any, ...] = (),
+    neutral: tuple[Any, ...] = (),
 ) -> Any:
     """Declare a field with limits.
 
@@ -93,10 +98,14 @@ def option(
         choices: All texts that it may be.
         refused: Texts that users of other libraries may expect, and why each is no choice here.
         key: Its name in the section of a configuration, if not that of the field.
-        unless: Another option of the class, and the values of it with which this one has no effect.
+        unless: Another option of the class, and the values of it with which this one does nothing; or several such
+            tuples.
+        only_with: Another option of the class, and the values of it without which this one does nothing.
+        neutral: Values that do as little as the default.
     """
-    bounds = {"ge": ge, "gt": gt, "le": le, "lt": lt}
-    limits = {**bounds, "choices": choices, "refused": refused, "key": key, "unless": unless}
+    limits: dict[str, Any] = {"ge": ge, "gt": gt, "le": le, "lt": lt, "choices": choices}
+    limits |= {"refused": refused, "key": key, "only_with": only_with, "neutral": neutral}
+    limits["unless"] = (unless,) if unless and isinstance(unless[0], str) else unless
     return field(default=default, metadata={k: v for k, v in limits.items() if v not in (None, ())})
 
 
@@ -116,9 +125,7 @@ def option_of(
     return field(
         default=declared.default if default is MISSING else default,
         metadata={
-            **(
-                limits or {k: v for k, v in declared.metadata.items() if k not in ("key", "unless")}
-            ),
+            **(limits or {k: v for k, v in declared.metadata.items() if k not in OF_CLASS}),
             **({"key": key} if key else {}),
             "declared": (owner, name),
         },
@@ -157,13 +164,20 @@ class Options:
 
     def __post_init__(self) -> None:
         """Check that each option has an effect; subclasses add checks of values that have to fit together."""
-        for declared in fields(self):
-            other, *without = declared.metadata.get("unless", ("",))
-            value = getattr(self, declared.name)
-            if getattr(self, other, MISSING) in without and value != default_of(declared):
-                context = {"name": declared.name, "value": value, "other": other}
-                context["without"] = getattr(self, other)
-                raise PydanticCustomError("no_effect", "no effect", context)
+        for name in filter(partial(is_changed, self), names(type(self))):
+            limits = self.__dataclass_fields__[name].metadata
+            needed, *effective = limits.get("only_with", ("",))
+            rules = [
+                *limits.get("unless", ()),
+                *([(needed, getattr(self, needed))] if needed else []),
+            ]
+            for other, *without in rules:
+                # A section of a configuration may lack the other option, which is in another section.
+                present = getattr(self, other, MISSING)
+                if present in without and present not in effective:
+                    context = {"name": name, "other": other, "without": without, "only": effective}
+                    values = {"value": getattr(self, name), "present": present}
+                    raise PydanticCustomError("no_effect", "no effect", {**context, **values})
 
 
 def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
@@ -283,23 +297,49 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
     return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as users write it: 1 for 1.0."""
-    return f"{value:.12g}" if isinstance(value, float) else value
-
-
 def _without_effect(owner: type[Any], context: Mapping[str, Any], is_nested: bool) -> str:
-    """Describe an option that has no effect with the value of another one."""
-    name, other = context["name"], context["other"]
+    """Describe an option that does nothing with the value of another one."""
     options = owner.__dataclass_fields__
-    words = {option: key_of(options[option]) if is_nested else option for option in (name, other)}
-    excluded = options[name].metadata["unless"][1:]
-    choices = [c for c in options[other].metadata.get("choices", ()) if c not in excluded]
-    remedy = f"set {words[other]}" + (f" to {' or '.join(choices)}" if choices else "")
-    return (
-        f"{words[name]}={_plain(context['value'])} means nothing with "
-        f"{words[other]}={context['without']}: {remedy}, or drop it"
+    name, other = (
+        key_of(options[name]) if is_nested else name for name in (context["name"], context["other"])
     )
+    choices = options[context["other"]].metadata.get("choices", ())
+    choices = context["only"] or [c for c in choices if c not in context["without"]]
+    remedy = f"set {other} to {' or '.join(choices)}" if choices else f"change {other}"
+    return _useless(
+        name, context["value"], f"{other}={context['present']}", f"{remedy}, or drop it"
+    )
+
+
+def _useless(name: str, value: Any, without: str, remedy: str) -> str:
+    value = f"{value:.12g}" if isinstance(value, float) else value  # 1 for 1.0, as users write it
+    return f"{name}={value} means nothing with {without}: {remedy}"
+
+
+def is_changed(options: Options, name: str) -> bool:
+    """Check whether an option has another value than its default and those that do as little."""
+    declared = options.__dataclass_fields__[name]
+    unchanged = (default_of(declared), *declared.metadata.get("neutral", ()))
+    return getattr(options, name) not in unchanged
+
+
+def refuse_changes(
+    options: Options, names: Iterable[str], without: str, remedy: str = "drop it"
+) -> None:
+    """Refuse options that do nothing beside others: those of other classes, or an algorithm.
+
+    Args:
+        options: The options.
+        names: Names of those that must have their defaults.
+        without: What they do nothing with, and why.
+        remedy: What to do about it.
+
+    Raises:
+        ValueError: If one is set; names it, its value and the remedy.
+    """
+    for name in names:
+        if is_changed(options, name):
+            raise ValueError(_useless(name, getattr(options, name), without, remedy))
 
 
 def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> Kind:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.options import Options, option, refuse_changes
 from llm_decpomdp.policy import TrainablePolicy
 
 if TYPE_CHECKING:
@@ -26,15 +26,17 @@ class CriticOptions(Options):
     """The critic of a learner.
 
     Raises:
-        ValueError: If a value is out of its range, or means nothing without a critic.
+        ValueError: If a value is out of its range, or does nothing without a critic.
     """
 
     switch = "critic"
-    critic: str | None = option(None, choices=SCOPES, key="scope")
+    critic: str | None = option(None, choices=SCOPES, key="scope", neutral=("none",))
     """Values of states, learned beside the policies: by one critic of the team (`joint`), one of each agent
     (`own`), or `none`; null for what the algorithm has, as `iac`, `maac` and `coma` do. Others learn with one what
     pays only later. Critics exist in training alone, and no agent sees what they read."""
-    critic_input: str | None = option(None, choices=INPUTS, key="input")
+    critic_input: str | None = option(
+        None, choices=INPUTS, key="input", unless=("critic", "none"), neutral=(DEFAULT_INPUT,)
+    )
     """Text that a critic reads: all prompts and answers so far and the environment's `state()`, the same without
     that state, that state alone, or the present `prompts` alone; null for `history` with `iac`, else
     `history+state`. Of prompts and answers an agent's own critic reads its own, and long ones that the state has
@@ -56,14 +58,6 @@ class CriticOptions(Options):
     """Use the critic of a turn only while it explains some of the variance of returns that it was not yet trained
     on. Otherwise that turn is learned as without one; `iac` and `maac` compare with its running mean return."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.critic == "none" and self.critic_input not in (None, DEFAULT_INPUT):
-            raise ValueError(
-                f"critic_input={self.critic_input} means nothing with critic=none: set critic to joint or own, or "
-                "drop it"
-            )
-
     @property
     def has_critic(self) -> bool:
         """Whether the options ask for a critic."""
@@ -79,11 +73,9 @@ class CriticOptions(Options):
 
     def check_rollouts(self, rollouts: RolloutOptions) -> None:
         """Raise a `ValueError` if a critic cannot learn from such rollouts."""
-        if self.has_critic and rollouts.plan != "chain":
-            raise ValueError(
-                f"critic={self.critic} means nothing with plan={rollouts.plan}, whose returns are those of whole "
-                "episodes: set plan=chain, or drop it"
-            )
+        if rollouts.plan != "chain":
+            whole = f"plan={rollouts.plan}, whose returns are those of whole episodes"
+            refuse_changes(self, ["critic"], whole, "set plan=chain, or drop it")
         if self.has_critic and rollouts.refill:
             raise ValueError(
                 f"refill={rollouts.refill} asks which starts teach nothing before the critic has read them: set "

@@ -155,7 +155,8 @@ class KLOptions(Options):
         choices=("loss", "reward"),
         refused={"k3": NO_K3, "reward_k3": NO_K3},
         key="placement",
-        unless=("kl_coefficient", 0),
+        # With one update, the divergence as a reward has the gradient of the one in the loss.
+        unless=(("kl_coefficient", 0), ("updates_per_batch", 1)),
     )
     """Place of the divergence: a `loss` of its own in each step, or in the `reward` of the samples, where several
     `updates_per_batch` weight and clip it with the rest; with one they are the same."""
@@ -221,14 +222,6 @@ class UpdateOptions(
     Raises:
         ValueError: If a value is out of its range, or two do not fit together.
     """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kl == "reward" and self.updates_per_batch == 1:
-            raise ValueError(
-                "kl=reward means nothing with updates_per_batch=1, where it equals kl=loss: set updates_per_batch "
-                "to 2 or more, or drop it"
-            )
 
 
 class LearnerOptions(UpdateOptions):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
+from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.advantages import GroupValues, Returns
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY, PreferenceOptions
+from llm_decpomdp.algorithms.preferences.options import CURRENT, PreferenceOptions
 from llm_decpomdp.algorithms.preferences.pairs import MAX_JOINT_SAMPLES
 from llm_decpomdp.algorithms.rollouts.cost import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.options import names, refuse_changes
 from llm_decpomdp.policy import Team
 
 if TYPE_CHECKING:
@@ -36,11 +37,6 @@ MEANINGLESS = {
     "step_advantage_weight": ADVANTAGES,
 }
 """Options of steps that pairs have no use for, and why. What needs one of them is refused with it."""
-
-
-def _yaml(value: object) -> str:
-    """Spell a default as a configuration does."""
-    return "null" if value is None else str(value).lower()
 
 
 @dataclass(eq=False)
@@ -91,34 +87,15 @@ class PreferenceAlgorithm(Algorithm):
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train with these options; any team will do."""
-        pairs = self.pair_options
-        if pairs.comparator != HISTORY and pairs.comparator_age != 1:
+        if self.pair_options.comparator != CURRENT and self.pair_options.pair_kind == "single":
             raise ValueError(
-                f"comparator_age={pairs.comparator_age} means nothing with comparator={pairs.comparator}: set "
-                "comparator=history, or drop it"
+                f"pair_kind=single needs equal partners in both samples, and comparator="
+                f"{self.pair_options.comparator} has other partners: set pair_kind=joint, or comparator=current"
             )
-        if pairs.comparator != CURRENT and pairs.pair_kind == "single":
-            raise ValueError(
-                f"pair_kind=single needs equal partners in both samples, and comparator={pairs.comparator} has "
-                "other partners: set pair_kind=joint, or comparator=current"
-            )
-        defaults = {declared.name: declared.default for declared in fields(UpdateOptions)}
         for name, reason in MEANINGLESS.items():
-            if (value := getattr(options, name)) != defaults[name]:
-                raise ValueError(
-                    f"{name}={value} means nothing with {self.name}: {reason}; set "
-                    f"{name}={_yaml(defaults[name])}"
-                )
-        for declared in fields(CriticOptions):
-            if (value := getattr(options, declared.name)) not in (
-                declared.default,
-                "none",
-                DEFAULT_INPUT,
-            ):
-                raise ValueError(
-                    f"{declared.name}={value} means nothing with {self.name}, which compares returns in pairs: "
-                    f"set {declared.name}={_yaml(declared.default)}"
-                )
+            refuse_changes(options, [name], f"{self.name}, as {reason}")
+        pairs = f"{self.name}, which compares returns in pairs"
+        refuse_changes(options, names(CriticOptions), pairs)
 
     def check_rollouts(
         self,

@@ -35,7 +35,9 @@ class PreferenceOptions(Options):
     earlier visit of the start (`history`), or another one that plays beside it, by the path of its folder, as
     `output.save_final_model` writes it. Either side may be the better one. Later turns of a start, in which states
     differ, and starts that `history` does not know yet make pairs as `current` does."""
-    comparator_age: int | None = option(1, ge=1, key="opponent_lag")
+    comparator_age: int | None = option(
+        1, ge=1, key="opponent_lag", only_with=("comparator", HISTORY)
+    )
     """Under `history`, number of visits back: 1 is the last one. Where there were fewer, and with null always, it
     is the first."""
     dpo_beta: float = option(0.1, gt=0)

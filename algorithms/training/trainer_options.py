@@ -5,7 +5,7 @@ from __future__ import annotations
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.options import Options, option, refuse_changes
 
 
 class RewardScoreOptions(Options):
@@ -85,16 +85,15 @@ def check_scores(scores: RewardScoreOptions, rollouts: RolloutOptions) -> None:
 def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
     """Raise a `ValueError` if updates want joint samples that the rollouts do not have."""
     single = rollouts.joint_mode != "cross" and rollouts.num_partners == 1
-    if updates.joint_aggregation != "mean" and single:
-        raise ValueError(
-            f"joint_aggregation={updates.joint_aggregation} means nothing where a completion meets one choice of "
-            "partners: set joint_mode=cross, or joint_mode=common with num_partners of 2 or more, or drop it"
+    if single:
+        remedy = (
+            "set joint_mode=cross, or joint_mode=common with num_partners of 2 or more, or drop it"
         )
-    if updates.step_advantage_weight and rollouts.plan != "episodes":
-        raise ValueError(
-            f"step_advantage_weight={updates.step_advantage_weight} means nothing with plan={rollouts.plan}: set "
-            "plan=episodes, or drop it"
-        )
+        single_choice = f"joint_mode={rollouts.joint_mode} and one choice of partners"
+        refuse_changes(updates, ["joint_aggregation"], single_choice, remedy)
+    if rollouts.plan != "episodes":
+        remedy = "set plan=episodes, or drop it"
+        refuse_changes(updates, ["step_advantage_weight"], f"plan={rollouts.plan}", remedy)
     updates.check_rollouts(rollouts)
 
 
@@ -104,15 +103,12 @@ GOLD = "gold"
 PASSES = "passes"
 """Source of lessons: what the team itself has sampled and passed with (`expert_iteration.py`)."""
 
-OF_PASSES = ("samples", "rounds", "min_reward")
-"""Options of that source alone."""
-
 
 class WarmStartOptions(Options):
     """Supervised learning before reinforcement, on training problems or on a file.
 
     Raises:
-        ValueError: If a value is out of its range, or means nothing with this `source`.
+        ValueError: If a value is out of its range, or does nothing with this `source`.
     """
 
     switch = "source"
@@ -120,11 +116,11 @@ class WarmStartOptions(Options):
     """Completions to be imitated: `gold`, the references of the environment; `passes`, what the team itself solves
     its training problems with; or the path of a JSONL file with `agent`, `prompt` and `completion` in each line,
     as `export --to jsonl` writes them. Null for no warm start."""
-    samples: int = option(8, ge=1, unless=("source", None))
+    samples: int = option(8, ge=1, only_with=("source", PASSES))
     """With `passes`, episodes of each problem in a round."""
-    rounds: int = option(1, ge=1, unless=("source", None))
+    rounds: int = option(1, ge=1, only_with=("source", PASSES))
     """With `passes`, rounds of sampling and imitating, each by the team that the one before has left."""
-    min_reward: float | None = option(None, unless=("source", None))
+    min_reward: float | None = option(None, only_with=("source", PASSES))
     """With `passes`, the least reward of an episode's last turn that counts as a pass; null asks the environment
     whether the problem is `solved`."""
     epochs: int = option(1, ge=1, unless=("source", None))
@@ -150,13 +146,6 @@ class WarmStartOptions(Options):
                 f"disjoint=True does not know which problems the lines of source={self.source} are of: take "
                 f"{GOLD} or {PASSES}, or drop it"
             )
-        if self.source != PASSES:
-            for name in OF_PASSES:
-                if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
-                    raise ValueError(
-                        f"{name}={value} means nothing with source={self.source}, which samples nothing: set "
-                        f"source={PASSES}, or drop it"
-                    )
 
 
 class ShardOptions(Options):

@@ -229,7 +229,8 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         updates, rollouts = config.algorithm.update_options, config.algorithm.rollout
         algorithm.check(env.possible_agents, updates)
         agents, size = env.possible_agents, config.algorithm.num_generations
-        if config.algorithm.pairs_source is None:
+        pairs = config.algorithm.preferences
+        if pairs is None or pairs.pairs_source is None:
             algorithm.check_rollouts(agents, updates, rollouts, size)
         elif config.warm_start.disjoint:
             raise ValueError(

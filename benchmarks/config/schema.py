@@ -6,7 +6,7 @@ them over and add those of a run. An option that is declared there is a key here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import Field as DataclassField
 from dataclasses import asdict, field, fields
 from types import SimpleNamespace
@@ -49,6 +49,7 @@ from llm_decpomdp.options import (
     option,
     option_of,
     pick,
+    refuse_changes,
     sections_of,
     type_in_words,
 )
@@ -154,6 +155,10 @@ CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "comparator")
 """Options by which pairs are chosen among those of a group; stored pairs were chosen before."""
 
 
+STORED = ("pairs_source, as nothing is sampled", "drop one of them")
+"""What options of samples do nothing with, and the remedy."""
+
+
 class PreferenceConfig(PreferenceOptions):
     """Preference pairs of `madpo`, and their loss."""
 
@@ -166,7 +171,7 @@ class PreferenceConfig(PreferenceOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pairs_source is not None:
-            refuse_changes(self, CHOOSING)
+            refuse_changes(self, CHOOSING, *STORED)
 
 
 class AlgorithmConfig(StepOptions, ScheduleConfig):
@@ -191,7 +196,7 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
             if declared.default is None and isinstance(value, Options) and value == type(value)():
                 object.__setattr__(self, declared.name, None)  # off, as if it were not there
         if self.pairs_source is not None:
-            refuse_changes(self.rollout, names(RolloutOptions))
+            refuse_changes(self.rollout, names(RolloutOptions), *STORED)
         if self.reward_model is not None:
             check_scores(self.reward_model, self.rollout)
 
@@ -228,17 +233,6 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
             for section in sections_of(AlgorithmConfig, declared.name):
                 values |= vars(values.pop(declared.name) or section())
         return values
-
-
-def refuse_changes(options: Options, keys: Iterable[str]) -> None:
-    """Raise a `ValueError` if options that choose samples are set, where pairs are stored."""
-    for name in keys:
-        declared, value = options.__dataclass_fields__[name], getattr(options, name)
-        if value != declared.default:
-            raise ValueError(
-                f"{name}={value} means nothing with pairs_source, as nothing is sampled: set "
-                f"{name}={declared.default}, or drop pairs_source"
-            )
 
 
 class EvaluationConfig(Options):

@@ -111,7 +111,9 @@ def test_without_a_pass_the_error_says_what_to_do() -> None:
 
 def test_options_of_passes_are_refused_with_other_sources() -> None:
     for values in ({"samples": 2}, {"rounds": 2}, {"min_reward": 0.0}):
-        with pytest.raises(ValueError, match="which samples nothing: set source=passes"):
+        with pytest.raises(
+            ValueError, match="means nothing with source=gold: set source to passes"
+        ):
             WarmStartOptions(source="gold", **values)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="means nothing with source=None"):
             WarmStartOptions(**values)  # type: ignore[arg-type]

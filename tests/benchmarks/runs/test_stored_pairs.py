@@ -145,7 +145,7 @@ def test_a_run_learns_from_a_file_and_goes_on_where_it_stopped(
         (["algorithm.name=magrpo"], "section algorithm.preferences means nothing with magrpo"),
         (["algorithm.joint_mode=cross"], "joint_mode=cross means nothing with pairs_source"),
         (["algorithm.refill=1"], "refill=1 means nothing with pairs_source"),
-        (["algorithm.pair_min_gap=3"], r"pair_min_gap=3\.0 means nothing with pairs_source"),
+        (["algorithm.pair_min_gap=3"], r"pair_min_gap=3 means nothing with pairs_source"),
     ],
 )
 def test_what_means_nothing_with_stored_pairs_is_refused(
