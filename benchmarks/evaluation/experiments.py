@@ -166,9 +166,9 @@ def _names(firsts: Sequence[Results], settings: Sequence[Mapping[str, Any]]) -> 
 Table: TypeAlias = npt.NDArray[np.float64]
 
 
-NEEDED = (
-    "Seeds needed: how many of each would tell such a difference from none in about half of all cases, where it "
-    "is not told yet; 'more tasks': there are enough seeds, and chance in the tasks is what hides it."
+SEEDS_NEEDED_NOTE = (
+    "Seeds needed: seeds of each arm that would make the interval of such a difference exclude 0 in about half "
+    "of all cases, if it does not yet; 'more tasks': the number of tasks limits the interval, not that of seeds."
 )
 
 

@@ -1,4 +1,4 @@
-"""Panels of analyses of cooperation: exchanged partners, credit, cross-play."""
+"""Panels of the analyses of cooperation: exchanged partners, credit, cross-play."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, format_estimate
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 from llm_decpomdp.benchmarks.evaluation.play import REWARD, episode_passes
-from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, share
+from llm_decpomdp.benchmarks.evaluation.statistics import share
 from llm_decpomdp.benchmarks.report.page import (
     Cell,
     box,
@@ -40,18 +40,29 @@ from llm_decpomdp.benchmarks.report.page import (
     table,
     tag,
 )
-from llm_decpomdp.benchmarks.report.summary import beginning
+from llm_decpomdp.benchmarks.report.summary import first_moment
 from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, stored_rows, task_name
 
 EXCHANGED = ("untrained", "another")
 """Cases with exchanged partners."""
 
-LESSONS = {GOLD: "references", PASSES: "their own passes"}
-"""Sources of a warm start in words."""
+WARM_STARTS = {GOLD: "references", PASSES: "passing samples"}
+"""Names of the sources of a warm start."""
+
+MEANINGS: Mapping[str, str] = {
+    "shapley": "the agent's share of the reward above that of a silent team; the shares add up",
+    "difference": "the loss of reward if the agent returned an empty text",
+    "gold": "the gain of reward (possibly negative) if the agent returned the reference of the data",
+    "choice": "mean change of the reward between the agent's samples, with the other agents fixed",
+    "lazy": "share of completions without which the reward would be as high, among positive rewards",
+    "dispensable": "share of passing joint samples that also pass without the agent",
+}
+
+CROSSPLAY_MEASURES = {REWARD: "reward", "pass@1": "pass@1", "tests_passed": "tests passed"}
 
 
-def story(experiments: Sequence[Experiment]) -> str:
-    """Draw what a team solves before and after training and with exchanged partners, and one task of it."""
+def partners(experiments: Sequence[Experiment]) -> str:
+    """Draw solved tasks before and after training and with exchanged partners, and one task as an example."""
     runs = [run for experiment in experiments for run in experiment.runs]
     if len(runs) != 1:
         return ""
@@ -65,69 +76,68 @@ def story(experiments: Sequence[Experiment]) -> str:
 
 
 def _partner_blocks(run: Results, evaluations: Mapping[str, EvaluationResult]) -> Iterator[str]:
-    shares = {case: solved_share(evaluation).value for case, evaluation in evaluations.items()}
-    before, after = solved_share(evaluations["before"]), solved_share(evaluations["after"])
-    gain = after.value - before.value
-    apart = None not in (after.low, before.high) and (after.low or 0) > (before.high or 0)
+    solved = {case: solved_share(evaluation) for case, evaluation in evaluations.items()}
+    before, after = solved["before"], solved["after"]
     agents = evaluations["after"].manifest["identity"]["team"]
-    imitated = [s.solved or 0.0 for s in _after_lessons(run, len(evaluations["before"].tasks))]
-    between = f"{fmean(imitated):.0%} after imitation alone, and " if imitated else "and "
+    warm_start = _after_warm_start(run, len(evaluations["before"].tasks))
+    imitation = ""
+    if warm_start:
+        imitation = f", {fmean(s.solved or 0.0 for s in warm_start):.0%} after the warm start"
     yield tag(
         "p",
-        f"Together they solve {shares['after']:.0%} of the held-out tasks after training, {between}"
-        f"{shares['before']:.0%} before.",
+        f"The trained team solves {after.value:.0%} of the held-out tasks ({before.value:.0%} before "
+        f"training{imitation}).",
         "headline",
     )
-    if gain > 0 and apart:
-        parts = {c: (after.value - shares[c]) / gain for c in EXCHANGED if c in shares}
+    gain = after.value - before.value
+    # A share of a gain that may be chance says nothing.
+    if gain > 0 and None not in (after.low, before.high) and (after.low or 0) > (before.high or 0):
         losses = [
-            f"{min(1.0, max(0.0, part)):.0%} of the gain is lost {CASES[case].split(', ')[1]}"
-            for case, part in parts.items()
+            f"{min(1.0, max(0.0, (after.value - solved[case].value) / gain)):.0%} of the gain is lost "
+            f"{CASES[case].split(', ')[1]}"
+            for case in EXCHANGED
+            if case in solved
         ]
         if losses:
             yield tag("p", f"{'; '.join(losses)}.")
-    yield _partner_table(run, evaluations)
+    rows = []
+    for case, evaluation in evaluations.items():
+        calls = helper_call_share(evaluation)
+        estimates = (solved[case], calls)
+        rows.append((CASES[case], *(format_estimate(e) if e else "—" for e in estimates)))
+        if case == "before" and warm_start:
+            rows.append(_warm_start_row(run, warm_start))
+    yield table("partners", ("", "solved", "main calls a helper that exists"), rows)
     yield tag(
         "p",
-        f"Shares of {len(evaluations['after'].tasks)} held-out tasks; in brackets: 95 % intervals over "
-        f"tasks. {agents[-1]} stays, and its partners are exchanged. An untrained partner may be unable to "
-        "write its part at all; one of another run can, and shows what else the team has agreed on.",
+        f"Shares of {len(evaluations['after'].tasks)} held-out tasks; in brackets: 95 % intervals over tasks. "
+        f"{agents[-1]} is the trained agent in every row but the first; its partners are exchanged. An untrained "
+        "partner may be unable to do its part. A partner from another run can do its part, so its loss comes from "
+        "conventions of the team.",
         "small",
     )
-    if imitated:
-        note = "The row of imitation is of the run's own evaluation, as is the summary below; others are not."
+    if warm_start:
+        note = (
+            "The row of the warm start is from the run's own evaluation, as is the summary below; the other rows "
+            "are from separate evaluations."
+        )
         yield tag("p", note, "small")
     yield from _example(evaluations, agents)
 
 
-def _partner_table(run: Results, evaluations: Mapping[str, EvaluationResult]) -> str:
-    rows = []
-    for case, evaluation in evaluations.items():
-        calls = helper_call_share(evaluation)
-        rows.append(
-            (
-                CASES[case],
-                format_estimate(solved_share(evaluation)),
-                format_estimate(calls) if calls else "—",
-            )
-        )
-        if case == "before" and (scores := _after_lessons(run, len(evaluation.tasks))):
-            rows.append(_row_of_lessons(run, scores))
-    return table("partners", ("", "solved", "main calls a helper that exists"), rows)
-
-
-def _after_lessons(run: Results, tasks: int) -> list[Score]:
-    """Return the scores of the evaluation that followed a warm start, if it is one of as many tasks."""
+def _after_warm_start(run: Results, tasks: int) -> list[Score]:
+    """Return the scores of the evaluation after a warm start, if it has as many tasks."""
     scores = run.select_scores("eval", 0) if run.lessons else []
     if len(scores) != tasks or any(score.solved is None for score in scores):
         return []
     return scores
 
 
-def _row_of_lessons(run: Results, scores: Sequence[Score]) -> tuple[str, str, str]:
+def _warm_start_row(run: Results, scores: Sequence[Score]) -> tuple[str, str, str]:
     source = OmegaConf.create(run.config_text).warm_start.source
     title = (
-        f"after {run.lessons[-1]['step']:.0f} steps of imitating {LESSONS.get(source, 'a file')}"
+        f"after the warm start ({run.lessons[-1]['step']:.0f} steps on "
+        f"{WARM_STARTS.get(source, 'a file')})"
     )
     calls = [score.earned.get("names_aux") for score in scores]
     rate = "—" if None in calls else format_estimate(share([[call or 0.0 for call in calls]]))
@@ -135,21 +145,18 @@ def _row_of_lessons(run: Results, scores: Sequence[Score]) -> tuple[str, str, st
 
 
 def _example(evaluations: Mapping[str, EvaluationResult], agents: Sequence[str]) -> Iterator[str]:
-    """Yield the first task that was solved after training and not before, with what both teams wrote."""
-    before, after = (
-        {task_name(row): row for row in _rows(evaluations[c])} for c in ("before", "after")
+    """Yield the first task that only the trained team solves, with the completions of both teams."""
+    before, after = ({task_name(r): r for r in _rows(evaluations[c])} for c in ("before", "after"))
+    newly_solved = (
+        t for t in after if t in before and episode_passes(after[t]) > episode_passes(before[t])
     )
-    task = next(
-        (t for t in after if t in before and episode_passes(after[t]) > episode_passes(before[t])),
-        None,
-    )
+    task = next(newly_solved, None)
     if task is None:
         return
     yield tag("h3", "One task, before and after")
-    yield tag("p", f"{task}: the first of the held-out tasks that only the trained team solves.")
+    yield tag("p", f"{task} is the first held-out task that only the trained team solves.")
     prompts = after[task]["groups"][0]["prompts"]
-    requests = (render("writing", f"{agent} is told", prompts[agent]) for agent in agents)
-    yield box("div", requests, "pair")
+    yield box("div", (render("writing", f"prompt of {a}", prompts[a]) for a in agents), "pair")
     sides = (("Before training", before[task]), ("After training", after[task]))
     yield box("div", (_side(title, row, agents) for title, row in sides), "pair")
 
@@ -163,116 +170,87 @@ def _rows(evaluation: EvaluationResult) -> list[Row]:
 def _side(title: str, row: Row, agents: Sequence[str]) -> str:
     group = row["groups"][-1]
     info = group["infos"][0]
-    blocks = [tag("h4", f"{title}: {_verdict(info)}")]
-    blocks += [
-        render("writing", f"{agent} writes", group["completions"][agent][0]) for agent in agents
-    ]
-    return box("div", blocks)
-
-
-def _verdict(info: Mapping[str, float]) -> str:
-    if "tests_total" not in info:
-        return "solved" if info.get("solved") else "not solved"
-    return f"{info['tests_passed']:.0f} of {info['tests_total']:.0f} tests pass"
-
-
-MEANINGS: Mapping[str, str] = {
-    "shapley": "the agent's part of what the team earned beyond silence: parts add up",
-    "difference": "what the team would lose if the agent said nothing",
-    "gold": "what the team would gain, perhaps less than nothing, if the agent gave the data's own answer",
-    "choice": "how far the reward moves with which of its answers the agent gives, while the others stay",
-    "lazy": "share of answers without which the team would have earned as much, where it earned anything",
-    "dispensable": "share of what passed that would have passed without the agent",
-}
+    verdict = "solved" if info.get("solved") else "not solved"
+    if "tests_total" in info:
+        verdict = f"{info['tests_passed']:.0f} of {info['tests_total']:.0f} tests pass"
+    texts = [render("writing", f"completion of {a}", group["completions"][a][0]) for a in agents]
+    return box("div", [tag("h4", f"{title}: {verdict}"), *texts])
 
 
 def credit(experiments: Sequence[Experiment]) -> str:
-    """Draw the measures of each agent at the first and last evaluation; empty where there are none."""
+    """Draw the measures of each agent at the first and last evaluation; empty without measures."""
     points = [
         (title, point) for experiment in experiments for title, point in _credit_points(experiment)
     ]
     if not points:
         return ""
-    titles = len(points) > 1
     rows = [
-        (f"{title}: {agent}" if titles else agent, of)
+        (f"{title}: {agent}" if len(points) > 1 else agent, measures)
         for title, point in points
-        for agent, of in lines(point)
+        for agent, measures in lines(point)
     ]
-    names = [name for name in MEASURES if any(name in of for _, of in rows)]
-    cells = [[label, *(_cell(of.get(name)) for name in names)] for label, of in rows]
-    lead = f"Completions were replaced, and what came of them was graded again. {_team_rewards(points)}"
+    names = [name for name in MEASURES if any(name in measures for _, measures in rows)]
+    cells = [
+        [label, *(format_estimate(of[name]) if name in of else "—" for name in names)]
+        for label, of in rows
+    ]
+    lead = "Each completion was replaced, and the joint sample was graded again. "
+    rewards = []
+    for title, point in points:
+        reward, silent = (format_estimate(point.team[name]) for name in ("reward", "silent"))
+        rewards.append(f"{title}: reward {reward}, of a silent team {silent}.")
+    lead += " ".join(rewards) if len(points) < 4 else "In brackets: 95 % intervals over tasks."
     meanings = {TITLES[name]: MEANINGS[name] for name in names}
     return "\n".join(
         [
             tag("p", lead),
             table("credit", ["agent", *(TITLES[name] for name in names)], cells),
-            details_block("What the columns say", definitions(meanings)),
+            details_block("Meaning of the columns", definitions(meanings)),
         ]
     )
 
 
 def _credit_points(experiment: Experiment) -> Iterator[tuple[str, MeasurementPoint]]:
-    """Yield the first and the last point of each run, under a name that tells them apart."""
+    """Yield the first and the last point of each run, under a unique name."""
     for run in experiment.runs:
         for phase in NAMES:
             points = read_credit(run.path, phase)
             for point in points if len(points) < 3 else (points[0], points[-1]):
-                yield ", ".join([run.path.name, *_when(point, experiment)]), point
-
-
-def _when(point: MeasurementPoint, experiment: Experiment) -> list[str]:
-    if not experiment.has_training:
-        return []
-    if point.phase == "train":
-        return [f"training, update {point.update}"]
-    return [beginning(experiment) if point.update == 0 else f"after update {point.update}"]
-
-
-def _team_rewards(points: Sequence[tuple[str, MeasurementPoint]]) -> str:
-    """Return the rewards of the teams, and those of silence, in words."""
-    parts = []
-    for title, point in points:
-        reward, silent = (format_estimate(point.team[name]) for name in ("reward", "silent"))
-        parts.append(f"{title}: reward {reward}, in silence {silent}.")
-    return " ".join(parts) if len(parts) < 4 else "In brackets: 95 % intervals over tasks."
-
-
-def _cell(estimate: Estimate | None) -> str:
-    return "—" if estimate is None else format_estimate(estimate)
-
-
-WORDS = {REWARD: "reward", "pass@1": "pass@1", "tests_passed": "tests passed"}
-"""Names of the measures of a cross-play."""
+                title = run.path.name
+                if not experiment.has_training:
+                    yield title, point
+                elif point.phase == "train":
+                    yield f"{title}, training, update {point.update}", point
+                else:
+                    when = (
+                        f"after update {point.update}" if point.update else first_moment(experiment)
+                    )
+                    yield f"{title}, {when}", point
 
 
 def crossplay(experiments: Sequence[Experiment]) -> str:
-    """Draw the matrices of the cross-plays that the shown evaluations are cells of."""
+    """Draw the matrices of the cross-plays whose cells are among the evaluations of the page."""
     paths = [run.path for experiment in experiments for run in experiment.runs]
-    places = {path: number for number, path in enumerate(paths)}
     blocks: list[str] = []
     for folder in dict.fromkeys(path.resolve().parents[1] for path in paths):
         play = read_crossplay(folder)
         if play is not None:
-            cells = {
-                path.name: n for path, n in places.items() if path.resolve().parents[1] == folder
-            }
-            blocks += _crossplay_blocks(play, folder, cells)
+            numbers = {p.name: n for n, p in enumerate(paths) if p.resolve().parents[1] == folder}
+            blocks += _crossplay_blocks(play, folder, numbers)
     return "\n".join(blocks)
 
 
 def _crossplay_blocks(play: CrossPlay, folder: Path, numbers: Mapping[str, int]) -> Iterator[str]:
     yield tag(
         "p",
-        f"{folder.name}: {play.agent} is from the column's run, all others are from the row's. The diagonal is "
-        "self-play. Choose a number to read_crossplay what the agents wrote.",
+        f"{folder.name}: {play.agent} is from the run of the column, all other agents are from the run of the "
+        "row. The diagonal is self-play. Select a number to read the transcripts.",
     )
     for measure, matrix in play.matrices.items():
-        name = WORDS[measure]
         yield box("div", [_crossplay_table(play, measure, matrix, numbers)], "heat")
         yield tag(
             "p",
-            f"{name}: self-play {format_estimate(matrix.self_play)}, cross-play "
+            f"{CROSSPLAY_MEASURES[measure]}: self-play {format_estimate(matrix.self_play)}, cross-play "
             f"{format_estimate(matrix.cross_play)}; the difference is "
             f"{format_estimate(matrix.difference, sign=True)}, paired by run and task.",
         )
@@ -286,9 +264,9 @@ def _crossplay_table(
     for row, columns in matrix.cells.items():
         cells: list[str | Cell] = [row]
         for column, estimate in columns.items():
-            place, text = numbers.get(f"{row}+{column}"), format_estimate(estimate)
-            cells.append(
-                heat_cell(text if place is None else link(text, run=place), estimate.value, top)
-            )
+            number, text = numbers.get(f"{row}+{column}"), format_estimate(estimate)
+            linked = text if number is None else link(text, run=number)
+            cells.append(heat_cell(linked, estimate.value, top))
         rows.append(cells)
-    return table(measure.replace("/", "_"), [WORDS[measure], *play.teams], rows)
+    head = [CROSSPLAY_MEASURES[measure], *play.teams]
+    return table(measure.replace("/", "_"), head, rows)

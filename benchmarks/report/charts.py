@@ -1,4 +1,7 @@
-"""Figures of the report, drawn by matplotlib: inline in the page, and as files for papers."""
+"""Figures of the report, drawn by matplotlib: inline in the page, and as files for papers.
+
+Without matplotlib, the page has a note in place of each figure.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +31,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-KINDS = ("train", "eval")
-"""Kinds of rows of metrics."""
-
-COLOURS = 6
-"""Colours of series; more experiments share them."""
+COLORS = 6
+"""Colors of series; more experiments share them."""
 
 
 @dataclass(frozen=True)
 class Palette:
-    """The colours of a figure."""
+    """The colors of a figure."""
 
     ink: str
     grid: str
     series: tuple[str, ...]
 
 
-PLACEHOLDERS = Palette("#010101", "#020202", tuple(f"#0303{i:02d}" for i in range(1, COLOURS + 1)))
+PLACEHOLDERS = Palette("#010101", "#020202", tuple(f"#0303{i:02d}" for i in range(1, COLORS + 1)))
 VARIABLES = {PLACEHOLDERS.ink: "--muted", PLACEHOLDERS.grid: "--rule"} | {
-    colour: f"--series-{i}" for i, colour in enumerate(PLACEHOLDERS.series, 1)
+    color: f"--series-{i}" for i, color in enumerate(PLACEHOLDERS.series, 1)
 }
 PAPER = Palette(
     "#333333", "#dddddd", ("#0067a5", "#bd4a00", "#1a7a4c", "#8a3ffc", "#a8326e", "#6b6b00")
@@ -56,11 +56,8 @@ PAPER = Palette(
 WIDTHS = {"wide-chart": 8.6, "narrow-chart": 4.6}
 """Inches (72 CSS pixels each) by the class of the drawing."""
 
-UNDRAWN = "matplotlib draws the figures, and is not installed: pip install matplotlib, and write the report again."
-"""Stands where a figure would."""
-
+# More dots than this on a curve merge into a band.
 DOTTED = 60
-"""Updates up to which each has a dot of its own."""
 
 Array = npt.NDArray[np.float64]
 Draw = Callable[["Figure", float, Palette], None]
@@ -72,7 +69,7 @@ class Chart:
 
     name: str
     label: str
-    """Description for those who do not see it."""
+    """Description for screen readers."""
     draw: Draw
     height: Callable[[float], float]
     """Inches, by the width."""
@@ -83,8 +80,7 @@ class Chart:
         from matplotlib.figure import Figure
 
         with mpl.rc_context(_style(palette)):
-            size = (width, self.height(width))
-            figure = Figure(figsize=size, layout="constrained")
+            figure = Figure(figsize=(width, self.height(width)), layout="constrained")
             self.draw(figure, width, palette)
             return figure
 
@@ -94,7 +90,7 @@ def learning_curve(experiments: Sequence[Experiment]) -> Chart:
 
     def draw(figure: Figure, width: float, palette: Palette) -> None:
         axes = figure.subplots()
-        _curves(axes, experiments, "reward_mean", palette, large=True)
+        _draw_curves(axes, experiments, "reward_mean", palette, large=True)
         axes.set_xlabel("update")
         axes.set_ylabel("mean team reward")
 
@@ -103,33 +99,32 @@ def learning_curve(experiments: Sequence[Experiment]) -> Chart:
 
 
 def component_charts(experiments: Sequence[Experiment]) -> Chart:
-    """Return small multiples on one scale: the points that each component of the reward earned."""
+    """Return small multiples on one scale, one for each component of the reward."""
     names, _ = component_lists(experiments)
 
-    def columns(width: float) -> int:
-        return min(len(names), 4 if width > 5 else 2)
-
-    def rows(width: float) -> int:
-        return -(-len(names) // columns(width))
+    def shape(width: float) -> tuple[int, int]:
+        columns = min(len(names), 4 if width > 5 else 2)
+        return -(-len(names) // columns), columns
 
     def draw(figure: Figure, width: float, palette: Palette) -> None:
-        shape = rows(width), columns(width)
-        grid = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False).ravel()
+        rows, columns = shape(width)
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
         for axes, name in zip(grid, names, strict=False):
-            _curves(axes, experiments, f"reward/{name}", palette, large=False)
+            _draw_curves(axes, experiments, f"reward/{name}", palette, large=False)
             axes.set_title(plain(name), loc="left", fontsize=10.5)
         for unused in grid[len(names) :]:
             unused.set_axis_off()
-        for lowest in grid[max(0, len(names) - shape[1]) : len(names)]:
+        # Shared axes label only the last row, which may be incomplete.
+        for lowest in grid[max(0, len(names) - columns) : len(names)]:
             lowest.tick_params(labelbottom=True)
 
     label = "Reward components over the updates"
-    return Chart("components", label, draw, lambda width: max(1.6 * rows(width), 1.9))
+    return Chart("components", label, draw, lambda width: max(1.6 * shape(width)[0], 1.9))
 
 
 def component_lists(experiments: Sequence[Experiment]) -> tuple[list[str], list[str]]:
-    """Return the components of the reward that ever counted, and those that are always zero."""
-    return component_names([row for e in experiments for k in KINDS for row in e.rows(k)])
+    """Return the components of the reward that were ever nonzero, and those that were always zero."""
+    return component_names([r for e in experiments for k in ("train", "eval") for r in e.rows(k)])
 
 
 def task_map(columns: Sequence[TaskColumn]) -> Chart:
@@ -151,30 +146,43 @@ def task_map(columns: Sequence[TaskColumn]) -> Chart:
     return Chart("tasks", label, draw, lambda width: 1.5 + 0.03 * longest + 0.18 * len(names))
 
 
-def window(updates: int) -> int:
+def moving_window(updates: int) -> int:
     """Return the number of updates in the moving average: a tenth of all, between 3 and 20."""
     # Below three updates nothing is smoothed, above twenty a curve lags behind.
     return int(np.clip(updates // 10, 3, 20))
 
 
-def colours(experiments: Sequence[Experiment]) -> Iterator[tuple[int, int]]:
-    """Yield for each experiment the numbers, from 0 on, of the colours of its training and its evaluation."""
+def colors(experiments: Sequence[Experiment]) -> Iterator[tuple[int, int]]:
+    """Yield the color numbers, from 0 on, of the training and the evaluations of each experiment."""
     for index in range(len(experiments)):
-        yield (0, 1) if len(experiments) == 1 else (index % COLOURS, index % COLOURS)
+        yield (0, 1) if len(experiments) == 1 else (index % COLORS, index % COLORS)
 
 
-def _curves(
+def _draw_curves(
     axes: Axes, experiments: Sequence[Experiment], key: str, palette: Palette, *, large: bool
 ) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    for experiment, (train, evaluation) in zip(experiments, colours(experiments), strict=True):
-        _training(
-            axes, experiment.series("train", key), palette.series[train], large, len(experiments)
-        )
+    several = len(experiments) > 1
+    for experiment, (train, evaluation) in zip(experiments, colors(experiments), strict=True):
+        series = experiment.series("train", key)
+        _draw_training(axes, series, palette.series[train], dots=large, single=not several)
         points = experiment.series("eval", key)
-        bars = _bars(experiment, points) if large else None
-        _evaluations(axes, points, bars, palette.series[evaluation], large, len(experiments) > 1)
+        if points.updates:
+            axes.errorbar(
+                points.updates,
+                points.values.mean(axis=0),
+                yerr=_interval_lengths(experiment, points) if large else None,
+                color=palette.series[evaluation],
+                linestyle=(0, (2, 2)) if several else "none",
+                linewidth=1.2,
+                marker="D",
+                markersize=5.5 if large else 4.0,
+                elinewidth=1.6,
+                capsize=3,
+                clip_on=False,
+                zorder=3,
+            )
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, min_n_ticks=1))
     axes.yaxis.set_major_locator(MaxNLocator(5 if large else 3))
     axes.margins(y=0.08)
@@ -183,67 +191,52 @@ def _curves(
     axes.spines[["left", "bottom"]].set_visible(False)
 
 
-def _bars(experiment: Experiment, points: Series) -> Array:
-    """Return lengths (2, evaluations) of the intervals below and above the means; 0 where there is none."""
-    estimates = [evaluated_after(experiment, update) for update in points.updates]
-    lengths = [
-        (0.0, 0.0)
-        if estimate.low is None or estimate.high is None
-        else (estimate.value - estimate.low, estimate.high - estimate.value)
-        for estimate in estimates
-    ]
+def _interval_lengths(experiment: Experiment, points: Series) -> Array:
+    """Return lengths (2, evaluations) of the intervals below and above the means; 0 without an interval."""
+    lengths = []
+    for update in points.updates:
+        estimate = evaluated_after(experiment, update)
+        low, high = (
+            estimate.value if end is None else end for end in (estimate.low, estimate.high)
+        )
+        lengths.append((estimate.value - low, high - estimate.value))
     return np.array(lengths).T
 
 
-def _training(axes: Axes, series: Series, colour: str, large: bool, count: int) -> None:
-    if not series.updates:
+def _draw_training(axes: Axes, series: Series, color: str, *, dots: bool, single: bool) -> None:
+    updates = series.updates
+    if not updates:
         return
-    size = window(len(series.updates))
-    smooth = np.array([_moving_average(values, size) for values in series.values])
-    dots: dict[str, Any] = {"marker": "o" if len(series.updates) == 1 else "", "markersize": 4}
-    axes.plot(series.updates, smooth.mean(axis=0), color=colour, linewidth=2.2, **dots)
+    size = moving_window(len(updates))
+    smooth = np.array(
+        [
+            [float(np.mean(values[max(0, i + 1 - size) : i + 1])) for i in range(len(updates))]
+            for values in series.values
+        ]
+    )
+    # A line of one point is invisible without a marker.
+    marker = "o" if len(updates) == 1 else ""
+    axes.plot(updates, smooth.mean(axis=0), color=color, lw=2.2, marker=marker, markersize=4)
     if len(series.values) > 1:
         low, high = smooth.min(axis=0), smooth.max(axis=0)
-        axes.fill_between(series.updates, low, high, color=colour, alpha=0.16, linewidth=0)
-    elif count == 1:
-        marker = "." if large and len(series.updates) <= DOTTED else ""
-        axes.plot(series.updates, series.values[0], color=colour, alpha=0.4, lw=0.9, marker=marker)
-
-
-def _moving_average(values: Sequence[float], size: int) -> list[float]:
-    return [float(np.mean(values[max(0, i + 1 - size) : i + 1])) for i in range(len(values))]
-
-
-def _evaluations(
-    axes: Axes, series: Series, bars: Array | None, colour: str, large: bool, dashed: bool
-) -> None:
-    if not series.updates:
-        return
-    axes.errorbar(
-        series.updates,
-        series.values.mean(axis=0),
-        yerr=bars,
-        color=colour,
-        linestyle=(0, (2, 2)) if dashed else "none",
-        linewidth=1.2,
-        marker="D",
-        markersize=5.5 if large else 4.0,
-        elinewidth=1.6,
-        capsize=3,
-        clip_on=False,
-        zorder=3,
-    )
+        axes.fill_between(updates, low, high, color=color, alpha=0.16, linewidth=0)
+    elif single:
+        marker = "." if dots and len(updates) <= DOTTED else ""
+        axes.plot(updates, series.values[0], color=color, alpha=0.4, lw=0.9, marker=marker)
 
 
 def inline(chart: Chart) -> Markup:
-    """Return the figure as two `svg` elements, or a line that says why it is missing."""
+    """Return the figure as two `svg` elements, for wide and narrow screens, or a note if it cannot be drawn."""
     if installed("matplotlib") is None:
-        return tag("p", f"{chart.label}: {UNDRAWN}", "note")
+        remedy = "pip install matplotlib, and write the report again"
+        return tag(
+            "p", f"{chart.label}: not drawn, as matplotlib is not installed: {remedy}.", "note"
+        )
     return Markup("\n".join(_svg(chart, kind, width) for kind, width in WIDTHS.items()))
 
 
 def save(chart: Chart, folder: Path) -> None:
-    """Write `<name>.svg` and `<name>.png`, with colours for white paper."""
+    """Write `<name>.svg` and `<name>.png`, with colors for white paper."""
     import matplotlib as mpl
 
     figure = chart.figure(WIDTHS["wide-chart"], PAPER)
@@ -277,7 +270,7 @@ def _svg(chart: Chart, kind: str, width: float) -> str:
 
 
 def _style(palette: Palette) -> dict[Any, Any]:
-    coloured = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color")
+    colored = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color")
     return {
         "svg.fonttype": "none",
         "svg.hashsalt": "llm_decpomdp",
@@ -293,5 +286,5 @@ def _style(palette: Palette) -> dict[Any, Any]:
         "axes.axisbelow": True,
         "grid.color": palette.grid,
         "grid.linewidth": 0.8,
-        **dict.fromkeys((*coloured, "xtick.color", "ytick.color"), palette.ink),
+        **dict.fromkeys((*colored, "xtick.color", "ytick.color"), palette.ink),
     }

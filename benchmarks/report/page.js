@@ -17,7 +17,7 @@
   const words = (name) => name.replaceAll("_", " ");
   const lines = (text) => {
     const count = text.trim() ? text.trim().split("\n").length : 0;
-    return count === 1 ? "1 line" : count ? `${count} lines` : "nothing";
+    return count === 1 ? "1 line" : count ? `${count} lines` : "empty";
   };
 
   // Tables as CSV.
@@ -58,7 +58,7 @@
     `|(?<d>(?<=\\b(?:def|class)\\s+)\\w+|@[\\w.]+)|(?<k>\\b(?:${KEYWORDS.replaceAll(" ", "|")})\\b)|(?<n>\\b\\d[\\w.]*)|\\w+`, "g");
   function code(text) {
     if (!/^\s*(?:def|class|import|from|return|for|if|@\w)\b/m.test(text)) {
-      return make("pre", { class: "prose", tabindex: 0 }, text || "(nothing)");
+      return make("pre", { class: "prose", tabindex: 0 }, text || "(empty)");
     }
     const parts = [];
     let last = 0;
@@ -170,7 +170,7 @@
 
   async function read() {
     const mine = ++tick, ids = [selected, other].filter((id) => id !== null);
-    if (!ids.length) return $("reader").replaceChildren(make("p", { class: "muted" }, "No episode passes these filters."));
+    if (!ids.length) return $("reader").replaceChildren(make("p", { class: "muted" }, "No episode matches these filters."));
     const texts = await Promise.all(ids.map(text));
     const shared = await chunk("shared");
     if (mine !== tick) return; // another one was chosen meanwhile
@@ -192,7 +192,7 @@
     if (!same.length) return null;
     const options = same.map((i) => make("option", { value: i, selected: i === other }, when(index.episodes[i])));
     const change = (event) => choose(id, event.target.value === "" ? null : Number(event.target.value));
-    return make("label", {}, "Compare with ", make("select", { onchange: change }, make("option", { value: "" }, "no other"), options));
+    return make("label", {}, "Compare with ", make("select", { onchange: change }, make("option", { value: "" }, "none"), options));
   }
 
   function turns(id, episode, shared) {
@@ -204,7 +204,7 @@
       sections.push(turn(id, at, pick, episode, shared));
       at = episode.groups.findIndex((next) => next.parent && next.parent[0] === at && next.parent[1] === pick);
     }
-    if (episode.early) sections.push(make("p", { class: "small" }, "It stopped early: its group was good enough."));
+    if (episode.early) sections.push(make("p", { class: "small" }, "Stopped early: the reward of the group reached the threshold."));
     return sections;
   }
   const best = (values) => values.indexOf(Math.max(...values));
@@ -219,17 +219,17 @@
       `${j + 1}: `, make("b", {}, number(reward)), solved?.[j] ? " \u2713" : "", children.has(j) ? " \u2192" : ""));
     const verdict = group.chosen !== null ? episode.verdicts[number_] : null;
     const cards = values.map((reward, j) => sample(group, j, reward, solved?.[j], j === pick && many, children.has(j), j === group.chosen ? verdict : null, shared));
-    const note = many ? `${values.length} joint samples of one state` + (children.size ? "; \u2192 goes on" : "") : "";
+    const note = many ? `${values.length} joint samples of one state` + (children.size ? "; \u2192 continued" : "") : "";
     return make("section", { class: "turn" }, make("h4", {}, `Turn ${number_ + 1}`, make("small", {}, note)),
-      prompts(group, number_, shared), many ? make("div", { class: "chips", role: "group", "aria-label": "Joint samples" }, chips) : null,
+      prompts(group, shared), many ? make("div", { class: "chips", role: "group", "aria-label": "Joint samples" }, chips) : null,
       make("div", { class: many ? "samples" : "samples one", tabindex: many ? 0 : null }, many ? ordered(cards, pick) : cards));
   }
   const ordered = (cards, pick) => [cards[pick], ...cards.filter((_, j) => j !== pick)];
 
-  function prompts(group, turn_, shared) {
+  function prompts(group, shared) {
     return Object.entries(group.prompts).map(([agent, prompt]) => {
       const text_ = typeof prompt === "number" ? shared[prompt] : prompt;
-      return make("details", {}, make("summary", {}, make("b", {}, turn_ ? `${agent} is told` : `${agent} is asked`), ` ${lines(text_)}`),
+      return make("details", {}, make("summary", {}, make("b", {}, `prompt of ${agent}`), ` ${lines(text_)}`),
         make("pre", { class: "prose", tabindex: 0 }, text_));
     });
   }
@@ -240,11 +240,11 @@
     const crossed = group.joint[j].some((g) => g !== j);
     const writings = agents.map((agent, i) => {
       const g = group.joint[j][i], cut = group.reasons[agent][g] === "length";
-      return make("div", {}, make("h5", {}, `${agent} writes`, cut ? make("em", {}, "cut off at the token limit") : ""), code(group.completions[agent][g]));
+      return make("div", {}, make("h5", {}, `completion of ${agent}`, cut ? make("em", {}, "truncated at the token limit") : ""), code(group.completions[agent][g]));
     });
     return make("div", { class: on ? "sample on" : "sample" },
       make("header", {}, make("b", {}, group.joint.length > 1 ? `Sample ${j + 1}` : "Reward"), crossed ? make("span", {}, made) : "", solved ? make("span", { class: "ok" }, "\u2713 solved") : "",
-        goes && j === group.chosen && group.joint.length > 1 ? make("span", {}, "played on") : "", make("span", { class: "reward" }, number(reward))),
+        goes && j === group.chosen && group.joint.length > 1 ? make("span", {}, "continued") : "", make("span", { class: "reward" }, number(reward))),
       make("div", { class: "writings" }, writings), ledger(group.points[j], reward), tests(verdict, group.tests[j], shared));
   }
 
@@ -285,7 +285,7 @@
   }
   async function start() {
     if (typeof DecompressionStream === "undefined") {
-      $("count").textContent = "This browser cannot unpack the transcripts: it lacks DecompressionStream.";
+      $("count").textContent = "This browser cannot unpack the transcripts: it has no DecompressionStream.";
       return;
     }
     index = await chunk("index");

@@ -1,4 +1,7 @@
-"""A self-contained HTML page, and the blocks that it is built of (jinja2 macros in blocks.html)."""
+"""A self-contained HTML page and its blocks (the jinja2 macros of blocks.html).
+
+Plain strings are escaped; markup has the type `Markup`.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from markupsafe import Markup, escape
 
 HERE = Path(__file__).parent
 
+# Percent of the heat's color at the highest value, on which text stays readable.
 SCALE = 58
-"""Percent of the heat's color at the highest value: text stays readable on it."""
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The head of a column in several lines, and the whole text as its title."""
+    """The head of a column in several lines, with the whole text as its title."""
 
     lines: tuple[str, ...]
     whole: str
@@ -54,42 +57,37 @@ def render(macro: str, *arguments: Any) -> Markup:
 def page(title: str, blocks: Iterable[str]) -> str:
     """Return the whole document; blocks are markup."""
     script = "\n" + (HERE / "page.js").read_text(encoding="utf-8")
+    # The policy forbids every download, and every script but this one: completions are untrusted text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return TEMPLATES.get_template("page.html").render(
-        title=title,
-        policy=Markup(
-            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-        ),
-        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        script=Markup(script),
-        blocks=map(Markup, blocks),
-    )
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    style = (HERE / "page.css").read_text(encoding="utf-8")
+    return render("page", title, *map(Markup, (policy, style, script)), list(map(Markup, blocks)))
 
 
 def tag(name: str, text: str, kind: str = "") -> Markup:
-    """Return an element that holds a text."""
+    """Return an element with a text."""
     return render("tag", name, text, kind)
 
 
 def prose(text: str, kind: str = "") -> Markup:
-    """Return a paragraph of a text in which `code` stands in such marks; papers of the arXiv become links."""
+    """Return a paragraph; text in backquotes becomes code, and papers of the arXiv become links."""
     html = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
     paper = r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>'
     return tag("p", Markup(re.sub(r"arXiv ([0-9]{4}[.][0-9]{5})", paper, html)), kind)
 
 
 def box(name: str, blocks: Iterable[str], kind: str = "") -> Markup:
-    """Return an element that holds blocks of markup."""
+    """Return an element with blocks of markup."""
     return render("box", name, list(map(Markup, blocks)), kind)
 
 
 def details_block(summary: str, html: str, *, note: str = "") -> Markup:
-    """Return a block behind its summary."""
+    """Return a block that its summary opens."""
     return render("details", summary, Markup(html), note)
 
 
 def listing(text: str) -> Markup:
-    """Return code in a block that scrolls."""
+    """Return code in a scrolling block."""
     return render("listing", text)
 
 
@@ -100,22 +98,22 @@ def link(text: str, **filters: object) -> Markup:
 
 
 def heat_cell(text: str, value: float, top: float) -> Cell:
-    """Return a cell whose color is the deeper, the nearer its value is to the highest."""
+    """Return a cell whose color shows its share of the highest value."""
     return Cell(text, "cell", round(SCALE * max(value, 0.0) / top) if top > 0 else 0)
 
 
 def definitions(items: Mapping[str, Any]) -> Markup:
-    """Return a list of names and values, nested as they are."""
+    """Return a nested list of names and values."""
     return render("definitions", items)
 
 
 def table(name: str, head: Sequence[str | Heading], rows: Iterable[Sequence[str | Cell]]) -> Markup:
-    """Return a table whose first column names the rows; the page offers it as the file `<name>.csv`."""
+    """Return a table whose first column names the rows; the page can save it as `<name>.csv`."""
     return render("table", name, head, list(rows))
 
 
 def table_of_columns(name: str, columns: Mapping[str | Heading, Mapping[str, str]]) -> Markup:
-    """Return a table of columns by their heads, each with its cells by row; a dash stands where one has none."""
+    """Return a table of columns by their heads, each with its cells by row; missing cells get a dash."""
     keys = dict.fromkeys(key for column in columns.values() for key in column)
     rows = [(key, *(column.get(key, "—") for column in columns.values())) for key in keys]
     return table(name, ("", *columns), rows)

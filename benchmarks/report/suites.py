@@ -17,14 +17,7 @@ from llm_decpomdp.benchmarks.report.document import (
     opening,
     sections,
 )
-from llm_decpomdp.benchmarks.report.page import (
-    box,
-    details_block,
-    listing,
-    page,
-    table,
-    tag,
-)
+from llm_decpomdp.benchmarks.report.page import box, details_block, listing, page, table, tag
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.benchmarks.suites.job import is_done, read_status
 from llm_decpomdp.benchmarks.suites.leaderboard import (
@@ -41,32 +34,47 @@ from llm_decpomdp.benchmarks.suites.leaderboard import (
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 OF_TRAININGS = ("learning", "components", "costs")
-"""The panels that show trainings, if there are any; the others show the evaluations after them."""
-
-LEADERBOARD = "summary"
-"""The panel whose place the leaderboard takes."""
+"""Panels that show trainings, if there are any; the others show the evaluations after them."""
 
 
 def write_suite_report(output: Path, path: Path | None = None) -> Path:
-    """Write the page of a suite from its folder alone.
+    """Write the page of a suite from its folder.
 
     Args:
         output: The suite's folder.
-        path: Where the page goes; by default `report.html` in the folder.
+        path: Path of the page; by default `report.html` in the folder.
 
     Raises:
-        ConfigError: If the folder holds no suite, or nothing was measured yet.
+        ConfigError: If the folder holds no suite, or no finished job.
     """
     leaderboard, cells = read_leaderboard(output), read_suite(output)["cells"]
     evaluations = list(_experiments(output, cells, ""))
     if not evaluations:
         raise ConfigError(
-            f"nothing of the suite in {output} was measured yet: go on with {leaderboard.command}"
+            f"no job of the suite in {output} is finished yet: go on with {leaderboard.command}"
         )
     trainings = list(_experiments(output, cells, "training"))
+    first = evaluations[0].runs[0]
+    panels = []
+    for panel in PANELS:
+        if panel.anchor == "summary":  # the leaderboard takes its place
+            title, draw = "Leaderboard", lambda _: "\n".join(_leaderboard_blocks(leaderboard))
+            panel = Panel(panel.anchor, title, title, draw, "wide")
+        of_trainings = trainings and panel.anchor in OF_TRAININGS
+        panels.append((panel, trainings if of_trainings else evaluations))
+    title = f"Suite {leaderboard.suite}"
+    body = sections(
+        [
+            tag("h1", title),
+            tag("p", leaderboard.description),
+            *opening([*trainings, *evaluations]),
+        ],
+        panels,
+        [*data_table(first), box("div", list(details(first)))],
+        "Generated from suite.json and the folders of the suite's trainings and evaluations.",
+    )
     target = path or output / "report.html"
-    body = _body(leaderboard, evaluations, trainings)
-    write_atomically(target, page(f"Suite {leaderboard.suite}", [body]))
+    write_atomically(target, page(title, [body]))
     return target
 
 
@@ -85,71 +93,36 @@ def _experiments(
             yield Experiment(str(cell["name"]), runs)
 
 
-def _body(
-    leaderboard: Leaderboard, evaluations: Sequence[Experiment], trainings: Sequence[Experiment]
-) -> str:
-    panels = [
-        (panel, (trainings or evaluations) if panel.anchor in OF_TRAININGS else evaluations)
-        for panel in PANELS
-    ]
-    top = Panel(
-        LEADERBOARD,
-        "Leaderboard",
-        "Leaderboard",
-        lambda _: _leaderboard_tables(leaderboard),
-        "wide",
-    )
-    head = [tag("h1", f"Suite {leaderboard.suite}"), tag("p", leaderboard.description)]
-    return sections(
-        [*head, *opening([*trainings, *evaluations])],
-        [(top if panel.anchor == LEADERBOARD else panel, sets) for panel, sets in panels],
-        _origins(evaluations),
-        "Made from suite.json and the folders of the suite's trainings and evaluations alone.",
-    )
-
-
-def _origins(evaluations: Sequence[Experiment]) -> Iterator[str]:
-    first = evaluations[0].runs[0]
-    yield from data_table(first)
-    yield box("div", list(details(first)))
-
-
-def _leaderboard_tables(leaderboard: Leaderboard) -> str:
-    """Draw the tables with their explanations."""
-    blocks = [
-        block for number, entry in enumerate(leaderboard.tables) for block in _table(entry, number)
-    ]
-    return "\n".join([*blocks, *_failures(leaderboard)])
-
-
-def _table(table_: LeaderboardTable, number: int) -> Iterator[str]:
-    yield tag("h3", table_title(table_))
-    head, rows = table_cells(table_)
-    yield table(f"leaderboard-{number + 1}", head, rows)
-    notes = table_notes(table_)
-    if any(len(line.seeds) == 1 for line in table_.lines):
-        notes.append("The interval of a single seed covers the choice of tasks alone.")
-    names = [line.name for line in table_.lines if _has_other_team(line.name, table_)]
-    if names:
-        notes.append(
-            f"Teams of other agents ({', '.join(names)}) have another maximum: compare them by the tests passed."
-        )
-    yield tag("p", " ".join(notes), "small")
-    commands = "\n".join(line.command for line in table_.lines)
-    yield details_block(
-        "Commands", listing(commands), note="what measures each row again, in their order"
-    )
-
-
-def _has_other_team(name: str, leaderboard: LeaderboardTable) -> bool:
-    (line,) = (line for line in leaderboard.lines if line.name == name)
-    return line.against is not None and REWARD not in line.comparisons
-
-
-def _failures(leaderboard: Leaderboard) -> Iterator[str]:
+def _leaderboard_blocks(leaderboard: Leaderboard) -> Iterator[str]:
+    """Yield the tables with their notes, then the jobs without a result."""
+    for number, entry in enumerate(leaderboard.tables, 1):
+        yield from _table_blocks(entry, number)
     for text in unfinished_lines(leaderboard):
         yield tag("p", text, "banner")
     for job in leaderboard.failed:
-        yield details_block(
-            job.name, listing(job.error), note=f"failed; {job.folder}/log.txt has more"
+        note = f"failed; the whole log is in {job.folder}/log.txt"
+        yield details_block(job.name, listing(job.error), note=note)
+
+
+def _table_blocks(entry: LeaderboardTable, number: int) -> Iterator[str]:
+    yield tag("h3", table_title(entry))
+    head, rows = table_cells(entry)
+    yield table(f"leaderboard-{number}", head, rows)
+    notes = table_notes(entry)
+    if any(len(line.seeds) == 1 for line in entry.lines):
+        notes.append("The interval of a single seed covers only the choice of tasks.")
+    # The reward of a team with other agents is not compared, as it has another maximum.
+    names = [
+        line.name
+        for line in entry.lines
+        if line.against is not None and REWARD not in line.comparisons
+    ]
+    if names:
+        notes.append(
+            f"Teams of other agents ({', '.join(names)}) have another maximum reward: compare the tests passed."
         )
+    yield tag("p", " ".join(notes), "small")
+    commands = "\n".join(line.command for line in entry.lines)
+    yield details_block(
+        "Commands", listing(commands), note="one for each row, which measures it again"
+    )

@@ -1,4 +1,4 @@
-"""Panels of a training: curves, rewards by task, components of the reward, costs."""
+"""Panels of a training: curves, rewards by task, components of the reward, time and tokens."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     interval_units,
 )
 from llm_decpomdp.benchmarks.report.charts import (
-    colours,
+    colors,
     component_charts,
     component_lists,
     inline,
     learning_curve,
-    window,
+    moving_window,
 )
 from llm_decpomdp.benchmarks.report.page import (
     Cell,
@@ -33,41 +33,35 @@ from llm_decpomdp.benchmarks.report.page import (
     table_of_columns,
     tag,
 )
-from llm_decpomdp.benchmarks.report.summary import glossary
-from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, compute_task_means, pairs
+from llm_decpomdp.benchmarks.report.summary import component_texts
+from llm_decpomdp.benchmarks.runs.results import Row, Score, compute_task_means, pairs
 from llm_decpomdp.utils.text import duration, number
+
+ACTIVITIES = {
+    "sampling": "sampling (models)",
+    "stepping": "stepping (environment and sandbox)",
+    "learning": "learning (gradients and optimizer)",
+}
 
 
 def learning(experiments: Sequence[Experiment]) -> str:
-    """Draw the mean team reward, with a legend and an explanation; empty where nothing was trained."""
+    """Draw the mean team reward, with a legend and an explanation; empty without training."""
     if not any(experiment.rows("train") for experiment in experiments):
         return ""
-    text = Markup("{}<br>{}").format(_legend(experiments), _explanation(experiments))
-    return box("figure", [inline(learning_curve(experiments)), tag("figcaption", text)])
-
-
-def components(experiments: Sequence[Experiment]) -> str:
-    """Draw the points of each component; empty for environments without components."""
-    nonzero, zero = component_lists(experiments)
-    words = glossary(experiments, [*nonzero, *zero])
-    if not nonzero:
-        return f"{tag('p', 'No component ever counted.')}\n{words}" if words else ""
-    text = "Mean points of each component by update, all on one scale; they add up to the team's reward."
-    if zero:
-        text += f" Always zero, and not drawn: {', '.join(map(plain, zero))}."
-    figure = box("figure", [inline(component_charts(experiments)), tag("figcaption", text)])
-    return f"{figure}\n{words}"
-
-
-def _legend(experiments: Sequence[Experiment]) -> Markup:
     if len(experiments) > 1:
-        names = [experiment.name for experiment in experiments]
-        series = [train for train, _ in colours(experiments)]
+        names = {
+            e.name: train for e, (train, _) in zip(experiments, colors(experiments), strict=True)
+        }
     else:
         kinds = {"training": "train", "evaluation": "eval"}
-        present = [name for name, kind in kinds.items() if experiments[0].rows(kind)]
-        names, series = present, [list(kinds).index(name) for name in present]
-    return render("legend", [(name, i + 1) for name, i in zip(names, series, strict=True)])
+        names = {
+            name: index
+            for index, (name, kind) in enumerate(kinds.items())
+            if experiments[0].rows(kind)
+        }
+    legend = render("legend", [(name, index + 1) for name, index in names.items()])
+    text = Markup("{}<br>{}").format(legend, _explanation(experiments))
+    return box("figure", [inline(learning_curve(experiments)), tag("figcaption", text)])
 
 
 def _explanation(experiments: Sequence[Experiment]) -> str:
@@ -75,11 +69,11 @@ def _explanation(experiments: Sequence[Experiment]) -> str:
     updates = max(len(e.series("train", "reward_mean").updates) for e in experiments)
     parts = []
     if updates:
-        mean = f"mean of the last {window(updates)} updates"
+        mean = f"mean of the last {moving_window(updates)} updates"
         if runs > 1:
-            parts.append(f"Line: {mean}, over the seeds; band: lowest to highest seed ({runs}).")
+            parts.append(f"Line: {mean}, averaged over seeds. Band: range over {runs} seeds.")
         elif len(experiments) == 1:
-            parts.append(f"Thin: each update; thick: {mean}.")
+            parts.append(f"Thin line: each update. Thick line: {mean}.")
         else:
             parts.append(f"Lines: {mean}.")
     if any(experiment.rows("eval") for experiment in experiments):
@@ -87,89 +81,79 @@ def _explanation(experiments: Sequence[Experiment]) -> str:
     return " ".join(parts)
 
 
+def components(experiments: Sequence[Experiment]) -> str:
+    """Draw each component of the reward; empty for environments without components."""
+    nonzero, zero = component_lists(experiments)
+    texts = component_texts(experiments, [*nonzero, *zero])
+    if not nonzero:
+        return f"{tag('p', 'All components were always 0.')}\n{texts}" if texts else ""
+    caption = (
+        "Mean of each component by update, on one scale. The components add up to the team reward."
+    )
+    if zero:
+        caption += f" Always 0 and not drawn: {', '.join(map(plain, zero))}."
+    figure = box("figure", [inline(component_charts(experiments)), tag("figcaption", caption)])
+    return f"{figure}\n{texts}"
+
+
 def tasks(experiments: Sequence[Experiment]) -> str:
-    """Draw a heat map of tasks and evaluations; empty where nothing was evaluated."""
+    """Draw a heat map of tasks and evaluations; empty without evaluations."""
     columns = rewards_by_task(experiments)
     if not columns:
         return ""
-    gains = task_gains(experiments)
+    all_gains: dict[str, list[float]] = {}
+    for run in (run for experiment in experiments for run in experiment.runs):
+        for pair in pairs(run):
+            all_gains.setdefault(pair.task, []).append(pair.gain)
+    gains = {task: fmean(values) for task, values in all_gains.items()}
     names = list(dict.fromkeys(task for column in columns for task in column.rewards))
     names.sort(key=lambda task: -gains.get(task, 0.0))
     top = max((value for column in columns for value in column.rewards.values()), default=0.0)
     rows = [_task_row(task, columns, gains.get(task), top) for task in names]
-    head = ["task", *map(_heading, columns), *(["gain"] if gains else [])]
-    return "\n".join(
-        [
-            tag("p", _lead(experiments, gains)),
-            box("div", [table("tasks", head, rows)], "heat"),
-            tag("p", "Choose a number to read what the agents wrote.", "small"),
-        ]
-    )
+    head: list[str | Heading] = ["task"]
+    for column in columns:
+        whole = f"{column.experiment}: {column.title}"
+        lines = (*column.lines, column.title)
+        head.append(Heading(lines, whole) if column.experiment else column.title)
+    text = "Mean team reward on each evaluation task"
+    if any(len(experiment.runs) > 1 for experiment in experiments):
+        text += ", over the seeds"
+    if gains:
+        head.append("gain")
+        rose, fell = (sum(sign * gain > 0 for gain in gains.values()) for sign in (1, -1))
+        text += (
+            f", sorted by gain: {rose} rose, {fell} fell, {len(gains) - rose - fell} did not change"
+        )
+    note = tag("p", "Select a number to read the transcripts.", "small")
+    return "\n".join([tag("p", f"{text}."), box("div", [table("tasks", head, rows)], "heat"), note])
 
 
 def rewards_by_task(experiments: Sequence[Experiment]) -> list[TaskColumn]:
     """Return every evaluation of a single experiment, or the first and last of several."""
-    if len(experiments) == 1:
-        updates = experiments[0].series("eval", "reward_mean").updates
-        return [_task_column(experiments[0], update, "", ()) for update in updates]
     lines = headings(experiments)
-    return [
-        _task_column(experiment, update, experiment.name, lines[experiment.name])
-        for experiment in experiments
-        for update in _first_and_last(experiment.series("eval", "reward_mean").updates)
-    ]
-
-
-def _first_and_last(updates: list[int]) -> list[int]:
-    return updates if len(updates) < 3 else [updates[0], updates[-1]]
-
-
-def _task_column(
-    experiment: Experiment, update: int, name: str, lines: tuple[str, ...]
-) -> TaskColumn:
-    return TaskColumn(
-        name, lines, _evaluation_title(experiment, update), update, _rewards(experiment, update)
-    )
-
-
-def _heading(column: TaskColumn) -> str | Heading:
-    if not column.experiment:
-        return column.title
-    return Heading((*column.lines, column.title), f"{column.experiment}: {column.title}")
-
-
-def task_gains(experiments: Sequence[Experiment]) -> dict[str, float]:
-    """Return the mean gain of each task over all runs that played it before and after training."""
-    gains: dict[str, list[float]] = {}
+    columns = []
     for experiment in experiments:
-        for run in experiment.runs:
-            for pair in pairs(run):
-                gains.setdefault(pair.task, []).append(pair.gain)
-    return {task: fmean(values) for task, values in gains.items()}
-
-
-def _rewards(experiment: Experiment, update: int) -> dict[str, float]:
-    rewards_of: dict[str, list[float]] = {}
-    for run in experiment.runs:
-        for task, reward in compute_task_means(run.select_scores("eval", update)).items():
-            rewards_of.setdefault(task, []).append(reward)
-    return {task: fmean(rewards) for task, rewards in rewards_of.items()}
-
-
-def _evaluation_title(experiment: Experiment, update: int) -> str:
-    if not experiment.has_training:
-        return "evaluation"
-    return "before" if update == 0 else f"update {update}"
-
-
-def _lead(experiments: Sequence[Experiment], gains: dict[str, float]) -> str:
-    seeds = max(len(experiment.runs) for experiment in experiments)
-    text = "Mean team reward on each evaluation task" + (", over the seeds" if seeds > 1 else "")
-    if not gains:
-        return f"{text}."
-    rose = sum(gain > 0 for gain in gains.values())
-    fell = sum(gain < 0 for gain in gains.values())
-    return f"{text}, by falling gain: {rose} rose, {fell} fell, {len(gains) - rose - fell} stayed."
+        updates = experiment.series("eval", "reward_mean").updates
+        name = experiment.name if len(experiments) > 1 else ""
+        # Many experiments with all evaluations do not fit the width of a screen.
+        if name and len(updates) > 2:
+            updates = [updates[0], updates[-1]]
+        for update in updates:
+            values: dict[str, list[float]] = {}
+            for run in experiment.runs:
+                for task, reward in compute_task_means(run.select_scores("eval", update)).items():
+                    values.setdefault(task, []).append(reward)
+            title = "before" if update == 0 else f"update {update}"
+            columns.append(
+                TaskColumn(
+                    name,
+                    lines[experiment.name] if name else (),
+                    title if experiment.has_training else "evaluation",
+                    update,
+                    {task: fmean(rewards) for task, rewards in values.items()},
+                )
+            )
+    return columns
 
 
 def _task_row(
@@ -189,129 +173,96 @@ def _task_row(
 
 
 def cooperation(experiments: Sequence[Experiment]) -> str:
-    """Draw rates before and after training, on evaluation tasks where there are any."""
-    kinds = {_metrics_kind(experiment) for experiment in experiments}
+    """Draw rates before and after training, on evaluation tasks if there are any."""
     columns: dict[str | Heading, Mapping[str, str]] = {}
-    lines = headings(experiments)
+    lines, kinds = headings(experiments), set()
     for experiment in experiments:
-        name = experiment.name
-        for title, scores in _scores_by_point(experiment).items():
-            above = Heading((*lines[name], title), f"{name}: {title}")
-            columns[title if len(experiments) == 1 else above] = measures(scores)
+        kind = "eval" if experiment.rows("eval") else "train"
+        kinds.add(kind)
+        points: dict[str, list[Score]] = {}
+        for run in experiment.runs:
+            rows, ends = run.rows(kind), run.ends(kind)
+            names = ("before", "after") if kind == "eval" else ("first update", "last update")
+            if len(rows) == 1:
+                names, ends = ("now", ""), (run.select_scores(kind, rows[0]["update"]), [])
+            for title, scores in zip(names, ends, strict=True):
+                if scores:
+                    points.setdefault(title, []).extend(scores)
+        for title, scores in points.items():
+            heading = Heading((*lines[experiment.name], title), f"{experiment.name}: {title}")
+            columns[title if len(experiments) == 1 else heading] = _rates(scores)
     if not columns:
         return ""
-    where = " and ".join(sorted("evaluation" if kind == "eval" else "training" for kind in kinds))
-    text = f"Shares of all joint samples on {where} tasks in which a component of the reward is not zero."
+    words = {"eval": "evaluation", "train": "training"}
+    where = " and ".join(sorted(words[kind] for kind in kinds))
+    text = f"Share of joint samples on {where} tasks in which a component of the reward is not 0."
     return tag("p", text) + table_of_columns("cooperation", columns)
 
 
-def measures(scores: Sequence[Score]) -> dict[str, str]:
+def _rates(scores: Sequence[Score]) -> dict[str, str]:
     """Return the measures of rollouts by their names."""
     values = {}
-    names = list(dict.fromkeys(name for score in scores for name in score.earned))
-    for name in names:
-        rate = fmean(score.earned.get(name, 0.0) for score in scores)
-        values[plain(name)] = f"{rate:.0%}"
+    for name in dict.fromkeys(name for score in scores for name in score.earned):
+        values[plain(name)] = f"{fmean(score.earned.get(name, 0.0) for score in scores):.0%}"
     solved = [score.solved for score in scores if score.solved is not None]
     if solved:
         values["solved"] = f"{fmean(solved):.0%}"
     for agent in dict.fromkeys(agent for score in scores for agent in score.characters):
-        length = fmean(score.characters[agent] for score in scores if agent in score.characters)
-        values[f"{agent}, characters a completion"] = f"{length:.0f}"
+        lengths = [score.characters[agent] for score in scores if agent in score.characters]
+        values[f"{agent}, characters per completion"] = f"{fmean(lengths):.0f}"
     for turn in range(1, max(len(score.turns) for score in scores)):
         steps = [s.turns[turn] - s.turns[turn - 1] for s in scores if len(s.turns) > turn]
         values[f"gain from turn {turn} to {turn + 1}"] = number(fmean(steps), sign=True)
     return values
 
 
-def _metrics_kind(experiment: Experiment) -> str:
-    return "eval" if experiment.rows("eval") else "train"
-
-
-def _scores_by_point(experiment: Experiment) -> dict[str, list[Score]]:
-    """Return the scores of all seeds at the first and last evaluation, or else update."""
-    kind = _metrics_kind(experiment)
-    points: dict[str, list[Score]] = {}
-    for run in experiment.runs:
-        for title, scores in _end_scores(run, kind).items():
-            if scores:
-                points.setdefault(title, []).extend(scores)
-    return points
-
-
-def _end_scores(run: Results, kind: str) -> dict[str, list[Score]]:
-    rows = run.rows(kind)
-    if len(rows) == 1:
-        return {"now": run.select_scores(kind, rows[0]["update"])}
-    first, last = run.ends(kind)
-    names = ("before", "after") if kind == "eval" else ("first update", "last update")
-    return dict(zip(names, (first, last), strict=True))
-
-
-ACTIVITIES = {
-    "sampling": "sampling (the models write)",
-    "stepping": "stepping (environment and sandbox)",
-    "learning": "learning (gradients and optimizer)",
-}
-
-
 def costs(experiments: Sequence[Experiment]) -> str:
-    """Draw time and tokens of each experiment, a mean over its runs; empty where no update was made."""
+    """Draw time and tokens of each experiment, a mean over its runs; empty without updates."""
     experiments = [experiment for experiment in experiments if experiment.rows("train")]
     if not experiments:
         return ""
+    lines = headings(experiments)
+    columns: dict[str | Heading, Mapping[str, str]] = {
+        Heading(lines[e.name], e.name): _cost_column(e) for e in experiments
+    }
     if len(experiments) == 1:
         name = "mean over runs" if len(experiments[0].runs) > 1 else "this run"
-        return table_of_columns("costs", {name: _cost_column(experiments[0])})
-    lines = headings(experiments)
-    return table_of_columns(
-        "costs", {Heading(lines[e.name], e.name): _cost_column(e) for e in experiments}
-    )
+        columns = {name: _cost_column(experiments[0])}
+    return table_of_columns("costs", columns)
 
 
 def _cost_column(experiment: Experiment) -> dict[str, str]:
-    train = experiment.rows("train")
-    column = {"updates": f"{fmean(len(run.train) for run in experiment.runs):.0f}"}
-    seconds = {key: fmean(row.get(key, 0.0) for row in train) for key in _second_keys(train)}
+    train, runs = experiment.rows("train"), experiment.runs
+    column = {"updates": f"{fmean(len(run.train) for run in runs):.0f}"}
+    seconds = {key: fmean(row.get(key, 0.0) for row in train) for key in _seconds_keys(train)}
     total = sum(seconds.values())
     for key, value in seconds.items():
         activity = key.removesuffix("_seconds")
         share = f", {value / total:.0%}" if total else ""
-        column[ACTIVITIES.get(activity, plain(activity))] = f"{value:.2f} s an update{share}"
-    for name, kind in (("training in all", "train"), ("evaluation in all", "eval")):
-        total_seconds = fmean(_seconds(run, kind) for run in experiment.runs)
-        column[name] = duration(total_seconds) if total_seconds else "—"
+        column[ACTIVITIES.get(activity, plain(activity))] = f"{value:.2f} s per update{share}"
+    for name, kind in (("training, total", "train"), ("evaluation, total", "eval")):
+        rows = [row for run in runs for row in run.rows(kind)]
+        whole = sum(row.get(key, 0.0) for row in rows for key in _seconds_keys(rows)) / len(runs)
+        column[name] = duration(whole) if whole else "—"
+    # Runs of early versions lack some of the metrics.
     if all("tokens" in row for row in train):
-        tokens = fmean(sum(row["tokens"] for row in run.train) for run in experiment.runs)
-        column["sampled tokens of training"] = f"{tokens:,.0f}"
+        column["sampled tokens of training"] = f"{sum(r['tokens'] for r in train) / len(runs):,.0f}"
     if all("tokens_per_second" in row for row in train):
         speed = fmean(row["tokens_per_second"] for row in train)
-        column["sampled tokens per second of a whole update"] = f"{speed:,.0f}"
-    column |= _signal_rows(train)
+        column["sampled tokens per second of an update"] = f"{speed:,.0f}"
+    if all("groups_without_signal" in row for row in train):
+        groups, silent = (sum(row[k] for row in train) for k in ("groups", "groups_without_signal"))
+        column["groups with equal rewards (no gradient)"] = f"{silent:,.0f} of {groups:,.0f}"
+    truncated, overlong = (
+        [value for row in train for key, value in row.items() if key.startswith(prefix)]
+        for prefix in ("truncated/", "long_prompts/")
+    )
+    if truncated:
+        column["completions truncated at the token limit"] = f"{fmean(truncated):.0%}"
+    if any(overlong):
+        column["overlong prompts, truncated or skipped"] = f"{sum(overlong):,.0f}"
     return column
 
 
-def _signal_rows(train: Sequence[Row]) -> dict[str, str]:
-    """Return the amounts of training without signal, and of cut text."""
-    values = {}
-    if all("groups_without_signal" in row for row in train):
-        groups, silent = (
-            sum(row[key] for row in train) for key in ("groups", "groups_without_signal")
-        )
-        values["groups without signal: all rewards equal"] = f"{silent:,.0f} of {groups:,.0f}"
-    shares = [value for row in train for key, value in row.items() if key.startswith("truncated/")]
-    if shares:
-        values["completions cut off at the token limit"] = f"{fmean(shares):.0%}"
-    long = sum(v for row in train for key, v in row.items() if key.startswith("long_prompts/"))
-    if long:
-        values["prompts that were too long, cut or skipped"] = f"{long:,.0f}"
-    return values
-
-
-def _second_keys(rows: Sequence[Row]) -> list[str]:
+def _seconds_keys(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row if key.endswith("_seconds")))
-
-
-def _seconds(run: Results, kind: str) -> float:
-    rows = run.rows(kind)
-    return float(sum(row.get(key, 0.0) for row in rows for key in _second_keys(rows)))

@@ -1,8 +1,8 @@
-"""The transcript browser: its controls, and every episode in compressed chunks that the page reads on demand.
+"""The transcript browser: its controls, and all episodes in compressed chunks that the page reads on demand.
 
-The index, with the numbers that filters need, is one chunk; the texts are many, of which the page unpacks those
-that are looked at. First prompts and test cases, which repeat from episode to episode, stand once in a chunk of
-their own. Chunks are JSON, gzip and base64, which holds no character that could end a script element.
+One chunk is the index, with the numbers for the filters. The texts are in many chunks, which the page unpacks when
+an episode is selected. First prompts and test cases repeat between episodes, so they are stored once in a shared
+chunk.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
-from llm_decpomdp.benchmarks.report.page import HERE, render
+from llm_decpomdp.benchmarks.report.page import render
 from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task_name
 
 
 def transcripts(experiments: Sequence[Experiment]) -> str:
-    """Draw the browser of all episodes of all runs; empty where there is none."""
+    """Draw the browser of all episodes; empty if there are none."""
     pack = Pack()
     for experiment in experiments:
         for run in experiment.runs:
             pack.add_run(run, experiment.name if len(experiments) > 1 else "")
     if not pack.episodes:
         return ""
-    return (HERE / "transcripts.html").read_text(encoding="utf-8") + "".join(pack.blocks())
+    return "".join([render("transcripts"), *pack.blocks()])
 
 
 class Pack:
     """Packed episodes of a page."""
 
-    # A chunk is unpacked within some milliseconds, and a page of thousands of episodes has some
-    # dozens.
+    # A browser unpacks a chunk of this size in milliseconds; thousands of episodes make some dozens.
     CHUNK = 300_000
-    """Characters of JSON from which a new chunk is begun."""
+    """Characters of JSON after which a new chunk begins."""
 
     def __init__(self) -> None:
         self.runs: list[Row] = []
@@ -67,10 +66,8 @@ class Pack:
             "episodes": self.episodes,
             "starts": self._starts,
         }
-        yield render("chunk", "index", _compress(json.dumps(index, separators=(",", ":"))))
-        yield render(
-            "chunk", "shared", _compress(json.dumps(list(self._shared), separators=(",", ":")))
-        )
+        for name, content in (("index", index), ("shared", list(self._shared))):
+            yield render("chunk", name, _compress(json.dumps(content, separators=(",", ":"))))
         for number, text in enumerate(self._chunks):
             yield render("chunk", f"chunk-{number}", text)
 
@@ -79,7 +76,12 @@ class Pack:
             self._starts.append(len(self.episodes))
         task = self.tasks.setdefault(task_name(row), len(self.tasks))
         groups = [
-            [g["turn"], _round(g["rewards"]), _solved_flags(g["infos"])] for g in row["groups"]
+            [
+                group["turn"],
+                [round(value, 4) for value in group["rewards"]],
+                _solved_flags(group["infos"]),
+            ]
+            for group in row["groups"]
         ]
         phase = 1 if row["phase"] == "eval" else 0
         self.episodes.append([len(self.runs) - 1, phase, row["update"], task, groups])
@@ -96,12 +98,11 @@ class Pack:
             self._texts, self._size = [], 0
 
     def _text(self, row: Row) -> Row:
-        """Return the texts and verdicts of an episode, which the index has not."""
+        """Return the texts and verdicts of an episode, which are not in the index."""
         final: Row = row["final"] or {}
         turns: list[Row] = final.get("turns", [])
-        if len(turns) != len(
-            row["groups"]
-        ):  # a wrapper may play others than its environment records
+        # A wrapper may play other turns than its environment records.
+        if len(turns) != len(row["groups"]):
             turns = []
         return {
             "groups": [self._group(group) for group in row["groups"]],
@@ -147,15 +148,12 @@ class Pack:
 
 
 def _solved_flags(infos: Sequence[Mapping[str, float]]) -> list[int] | None:
-    """Return flags of the joint samples that solved the task; `None` where the environment has none."""
+    """Return whether each joint sample solved the task; `None` if the environment does not tell."""
     if not infos or "solved" not in infos[0]:
         return None
     return [int(info["solved"]) for info in infos]
 
 
-def _round(values: Sequence[float]) -> list[float]:
-    return [round(value, 4) for value in values]
-
-
 def _compress(text: str) -> str:
+    # Base64 has no character that could end a script element.
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()

@@ -332,7 +332,7 @@ def table_notes(table: LeaderboardTable) -> list[str]:
     if table.several_turns:
         notes.append("The reward at the end is that of an episode's last turn.")
     if "seeds needed" in table_cells(table)[0]:
-        notes.append(experiments.NEEDED)
+        notes.append(experiments.SEEDS_NEEDED_NOTE)
     return notes
 
 

@@ -23,8 +23,7 @@ from llm_decpomdp.envs.probes.parts import (
     probe_task,
 )
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
-from studies.hypotheses.tabular import TabularPolicy
-from studies.hypotheses.training import LEARNING_RATE, make_team, tasks, train, value
+from studies.hypotheses.training import LEARNING_RATE, TabularPolicy, make_team, tasks, train, value
 
 ONE_PARTNER = RolloutOptions(joint_mode="common", num_partners=1)
 

@@ -43,7 +43,7 @@ from llm_decpomdp.algorithms.training.sft import SFTPhase
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
-from studies.hypotheses.features import HashedParts
+from studies.hypotheses.training import HashedParts
 from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy
 from tests.algorithms.preferences.teams import recurrent
 from tests.algorithms.steps import declare

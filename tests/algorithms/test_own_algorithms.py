@@ -16,8 +16,7 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from tests.algorithms.preferences.teams import unigram
 from tests.algorithms.steps import ROWS
 from tests.support.processes import ROOT
-from tools.performance.models.probe_curves import new_team
-from tools.performance.models.probe_trials import ProbeTrial
+from tools.performance.models.probe_trials import ProbeTrial, new_team
 
 OWN = ("rae:RAE", "gigpo:GIGPO", "kl_in_reward:KL_IN_REWARD")
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.envs.probes.known import PROBES
-from tools.performance.models import probe_curves
-from tools.performance.models.probe_curves import train
-from tools.performance.models.probe_trials import ProbeTrial
+from tools.performance.models import probe_trials
+from tools.performance.models.probe_trials import ProbeTrial, train
 
 TEAMS = ("magrpo", "marloo", "maremax", "mareinforce")
 RENDEZVOUS, HALVES, TURNS, LAZY, DELAYED, *_ = PROBES
@@ -67,9 +66,9 @@ def test_returns_are_right_as_an_agent_learns_over_trees_to_ask_first() -> None:
 def test_ratios_are_right_as_few_batches_are_enough_with_several_steps_each(
     monkeypatch: pytest.MonkeyPatch, objective: str, options: dict[str, Any]
 ) -> None:
-    usual = probe_curves._options
+    usual = probe_trials._options
     several = {"updates_per_batch": 8, "objective": objective, **options}
-    monkeypatch.setattr(probe_curves, "_options", lambda *a: replace(usual(*a), **several))
+    monkeypatch.setattr(probe_trials, "_options", lambda *a: replace(usual(*a), **several))
     require_learned(ProbeTrial(RENDEZVOUS, "magrpo"), budget=8, share=0.75)
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from llm_decpomdp.registry import registered_ids, spec
 from tests.support.processes import ROOT
-from tools.site import gallery, reference, sources
+from tools.site import gallery, sources
 
 DOCS = ROOT / "docs"
 PAGES = {path.name for path in DOCS.glob("*.md")}
@@ -54,10 +54,10 @@ def test_the_gallery_has_every_environment_of_this_package() -> None:
         assert family in table or env_id in ("tldr-v0", "arxiv-v0"), env_id
 
 
-@pytest.mark.parametrize("package", reference.PACKAGES)
+@pytest.mark.parametrize("package", gallery.PACKAGES)
 def test_the_reference_has_every_public_name(package: str) -> None:
-    tree = ast.parse((ROOT / reference.PACKAGES[package] / "__init__.py").read_text())
-    names = [name for name, _ in reference.public_names(package, tree)]
+    tree = ast.parse((ROOT / gallery.PACKAGES[package] / "__init__.py").read_text())
+    names = [name for name, _ in gallery.public_names(package, tree)]
     public = set(importlib.import_module(package).__all__) - {"__version__"}
     assert set(names) == public and len(names) == len(public)
 

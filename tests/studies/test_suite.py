@@ -60,7 +60,7 @@ def test_the_command_measures_what_is_missing_and_tells_the_verdict(
     assert "H9: confirmed" in page and "H8:" not in page
     assert f"13 of the {len(HYPOTHESES)} declared hypotheses" in page
     assert "git checkout 0123abcd\npython -m studies.hypotheses --only H9" in page
-    assert "Files differed from this commit" in page
+    assert "The checkout had uncommitted changes" in page
     assert page.count("<svg") == 2 and "k1: above 0.99" in page.partition("<svg")[2]
     assert "| H9 |" in (tmp_path / "science.md").read_text()
     (verdict,) = json.loads((tmp_path / "verdicts.json").read_text())

@@ -14,8 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from tools.site.gallery import gallery
-from tools.site.reference import reference
+from tools.site.gallery import gallery, reference
 from tools.site.sources import DOCS, ROOT, rewritten, source_pages
 
 Entry = dict[str, Any] | str

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 
 from llm_decpomdp.policy import Completion
-from studies.hypotheses import features
+from studies.hypotheses import training
 from tests.algorithms.conftest import TinyPolicy
 from tests.algorithms.runs import make_team
 
 
-class HashedParts(features.HashedParts):
+class HashedParts(training.HashedParts):
     """Features of texts, which are kept."""
 
     def __init__(self, width: float = 2.0, size: int = 512) -> None:

@@ -15,7 +15,7 @@ from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from studies.hypotheses.features import Noise
+from studies.hypotheses.training import Noise
 from tests.algorithms.critics.readers import HashedParts
 from tests.algorithms.critics.test_actor_critic import learner
 from tests.algorithms.critics.test_critic import chains, equal

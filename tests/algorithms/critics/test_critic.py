@@ -23,7 +23,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
-from studies.hypotheses.features import Noise
+from studies.hypotheses.training import Noise
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.runs import BATCHES, Run, build, make_team, require_equal

@@ -24,7 +24,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.utils.storage import read_json_lines
 from llm_decpomdp.utils.text import OMISSION
-from studies.hypotheses.features import Noise
+from studies.hypotheses.training import Noise
 from tests.algorithms.conftest import END, EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.critics.test_actor_critic import critic, learner, line

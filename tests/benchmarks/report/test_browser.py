@@ -98,18 +98,18 @@ def test_filters_of_the_address_decide_what_is_listed(
 
 def test_filters_that_nothing_passes_say_so(documents: Mapping[str, str]) -> None:
     assert "0 of 24 episodes" in documents["min=100"]
-    assert "No episode passes these filters." in documents["min=100"]
+    assert "No episode matches these filters." in documents["min=100"]
 
 
 def test_an_episode_shows_its_siblings_ledger_tests_and_feedback(
     documents: Mapping[str, str],
 ) -> None:
     document = documents["task=hard"]
-    assert "2 joint samples of one state; → goes on" in document
+    assert "2 joint samples of one state; → continued" in document
     assert document.count("<article>") == 1
     assert len(re.findall('class="sample( on)?"', document)) == 4
-    assert document.count("played on") == 1, "of turn 2 no sample goes on"
-    assert "hard, turn 2" in document and "aux_0 is told" in document
+    assert document.count(">continued<") == 1, "of turn 2 no sample goes on"
+    assert "hard, turn 2" in document and "prompt of aux_0" in document
     assert "1 of 2 tests pass" in document
     assert "error: NameError: x (line 2 of main_0)" in document
     assert re.search(r">tests</th><td>3.00</td>.*?>reward</th><td>4.00</td>", document)

@@ -41,11 +41,11 @@ def test_without_the_files_there_are_no_panels(tmp_path: Path) -> None:
 def test_credit_is_shown_with_what_its_columns_say(gold: RunFolder) -> None:
     credit_folder(gold.path)
     text = words(gold)
-    assert "gold: reward 4.00 (4.00 to 4.00), in silence 0.00" in text
+    assert "gold: reward 4.00 (4.00 to 4.00), of a silent team 0.00" in text
     shares = "1.65 (1.65 to 1.65) 2.90 (2.90 to 2.90) 0.00 (0.00 to 0.00)"
     assert f"agent Shapley difference gold gains lazy dispensable aux_0 {shares}" in text
     assert "own choice" not in text
-    assert "what the team would lose if the agent said nothing" in text
+    assert "the loss of reward if the agent returned an empty text" in text
 
 
 def test_the_credit_of_several_folders_is_told_apart_and_turn_by_turn(
@@ -73,7 +73,7 @@ def test_of_a_training_the_first_and_the_last_evaluation_are_shown(tmp_path: Pat
     text = words(run)
     name = tmp_path.name
     assert f"{name}, before training: aux_0 0.00 0.00 — {name}, after update 6: aux_0" in text
-    assert f"{name}, after update 6: reward 6.00, in silence 0.00." in text
+    assert f"{name}, after update 6: reward 6.00, of a silent team 0.00." in text
     assert "update 3:" not in text
 
 
@@ -90,6 +90,6 @@ def test_a_matrix_leads_from_each_cell_to_its_transcripts(tmp_path: Path) -> Non
     links = [re.findall(r'<td[^>]*>(?:<a href="#run=(\d)">)?([\d.]+)', row) for row in rows]
     assert links == [[("", "1.00"), ("1", "0.00")], [("2", "0.00"), ("0", "1.00")]]
     text = words(RunFolder(tmp_path / "both" / "cells" / "a+b"))
-    assert "both: player_1 is from the column" in text
+    assert "both: player_1 is from the run of the column" in text
     assert "reward: self-play 1.00 (1.00 to 1.00), cross-play 0.00 (0.00 to 0.00)" in text
     assert "the difference is \u22121.00" in text

@@ -50,15 +50,15 @@ def test_seeds_without_common_tasks_have_no_interval_to_speak_of(tmp_path: Path)
     runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed) for seed in range(2)]
     runs[1].episodes.write_text("", encoding="utf-8")
     text = words(*runs)
-    assert "rose with 2 of them" in text
+    assert "It increased with 2 of 2 seeds" in text
     assert "The interval" not in text and "In brackets" not in text
 
 
 def test_seeds_have_a_band_a_table_and_one_interval(tmp_path: Path) -> None:
     runs = [finished(RunFolder(tmp_path / f"s{seed}"), seed, extra=seed / 10) for seed in range(3)]
     text = words(*runs)
-    assert re.search(r"Over 3 seeds .* by \+1\.3\d \(\+[01]\.\d\d to \+", text)
-    assert "rose with 3 of them" in text
+    assert re.search(r"Over 3 seeds, .* by \+1\.3\d \(\+[01]\.\d\d to \+", text)
+    assert "It increased with 3 of 3 seeds" in text
     assert text.count("over tasks and seeds.") == 2
     assert re.search(r"s1 1 6 0\.75 \(\S+ to \S+\) 2\.12 \(\S+ to \S+\) \+1\.3\d", text)
 
@@ -83,7 +83,7 @@ def test_configurations_of_different_environments_are_not_ranked(tmp_path: Path)
     second.config.write_text("env:\n  id: mbpp-v0\n", encoding="utf-8")
     second.write_manifest({**MANIFEST, "environment": "mbpp-v0"})
     text = words(first, second)
-    assert "not ranked: coophumaneval-v0 and mbpp-v0" in text
+    assert "not ranked, as rewards of different environments (coophumaneval-v0, mbpp-v0)" in text
     assert text.index("env.id=None 1") < text.index("env.id=mbpp-v0 1")
     assert "against" not in text
 

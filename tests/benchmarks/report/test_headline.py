@@ -69,7 +69,7 @@ def test_teams_with_another_maximum_are_named(tmp_path: Path) -> None:
         run_of(tmp_path / f"{i}", [1.0], [1.0], WHOLE, m)
         for i, m in enumerate((ABOUT, ABOUT, alone))
     ]
-    assert "with 4.0 at most, 2.1 for 2." in words(*runs)
+    assert "of at most 4.0 (2.1 for 2)." in words(*runs)
 
 
 def test_many_experiments_have_the_whole_width(tmp_path: Path) -> None:
@@ -100,24 +100,26 @@ def test_the_cards_say_out_of_how_much_and_how_many_were_solved(tmp_path: Path) 
 
 def test_a_gain_in_form_is_called_form(tmp_path: Path) -> None:
     text = words(run_of(tmp_path, [1.0, 0.5] * 4, [2.0] * 8, FORM))
-    assert "Training taught form; no task is solved." in text
+    assert "Only the form improved; no task is solved." in text
     assert "tasks solved 0 of 8 → 0 of 8" in text
-    assert re.search(r"\+1\.25 is form, .*\(syntax, main defined\)", text)
+    assert re.search(r"\+1\.25 of the change is form \(syntax, main defined\)", text)
 
 
 def test_a_gain_beyond_form_is_told_apart(tmp_path: Path) -> None:
     text = words(run_of(tmp_path, [1.0, 0.5] * 4, [2.0] * 8, WHOLE))
-    assert "The team earns more; no task is solved." in text
-    assert re.search(r"\+0\.62 is form, .*\(syntax\), and \+0\.62 .* is the rest \(tests\)", text)
+    assert "The reward increased; no task is solved." in text
+    assert re.search(
+        r"\+0\.62 of the change is form \(syntax\), .*; \+0\.62 .* is the rest \(tests\)", text
+    )
 
 
 @pytest.mark.parametrize(
     ("before", "after", "headline"),
     [
-        ([1.0, 2.0] * 4, [2.0, 1.0] * 4, "What training changed cannot be told from chance."),
-        ([1.0, 1.0], [2.0, 2.5], "What training changed cannot be told from chance."),
-        ([2.0] * 8, [1.0] * 8, "The team earns less than before training."),
-        ([1.0] * 8, [4.0] * 8, "tasks solved: 0 of 8 before training, 8 of 8 after."),
+        ([1.0, 2.0] * 4, [2.0, 1.0] * 4, "Training did not change the reward significantly."),
+        ([1.0, 1.0], [2.0, 2.5], "Training did not change the reward significantly."),
+        ([2.0] * 8, [1.0] * 8, "The reward is lower than before training."),
+        ([1.0] * 8, [4.0] * 8, "tasks solved: 0 of 8 before training, 8 of 8 after training."),
     ],
 )
 def test_the_headline_claims_what_was_measured(
@@ -145,7 +147,7 @@ def test_an_evaluation_has_cards_too(tmp_path: Path) -> None:
 def test_a_manifest_without_descriptions_has_a_report(tmp_path: Path) -> None:
     text = words(finished(RunFolder(tmp_path / "old")))
     assert "before training 0.75 " in text and " of 4.0" not in text
-    assert "Of the change" not in text
+    assert "of the change" not in text
 
 
 def test_empty_lists_of_the_data_are_called_none(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.evaluation.experiments import experiments, mean_gain
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
-from llm_decpomdp.benchmarks.report.summary import significant
+from llm_decpomdp.benchmarks.report.summary import is_significant
 from llm_decpomdp.benchmarks.runs.results import pairs, read_results
 from llm_decpomdp.utils.storage import RunFolder, append_json_line
 from tests.benchmarks.report_runs import (
@@ -128,7 +128,7 @@ def test_the_result_is_said_with_intervals(folder: RunFolder) -> None:
     )
     assert re.search(pattern, text), text[:2000]
     assert "95 % intervals over tasks. " in text
-    assert significant(*gain_of(folder))
+    assert is_significant(*gain_of(folder))
 
 
 def test_a_change_within_its_interval_is_called_possible_chance(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_change_within_its_interval_is_called_possible_chance(tmp_path: Path) 
     train(run, 2)
     evaluate(run, 2, [2.0, 1.0, 2.0, 1.0, 2.0, 1.5])
     gain, runs = gain_of(run)
-    assert not gain.excludes(0.0) and not significant(gain, runs)
+    assert not gain.excludes(0.0) and not is_significant(gain, runs)
     assert "may be chance" in words(run)
 
 
@@ -147,7 +147,7 @@ def test_a_gain_on_few_tasks_is_called_possible_chance(tmp_path: Path) -> None:
     train(run, 2)
     evaluate(run, 2, [2.0, 2.5])
     gain, runs = gain_of(run)
-    assert gain.excludes(0.0) and not significant(gain, runs)
+    assert gain.excludes(0.0) and not is_significant(gain, runs)
     assert "may be chance: 2 tasks" in words(run)
 
 
@@ -160,7 +160,7 @@ def test_tasks_that_were_trained_on_are_not_called_held_out(folder: RunFolder) -
 def test_tasks_are_shown_by_falling_gain_and_lead_to_their_transcripts(folder: RunFolder) -> None:
     assert pairs(read_results(folder))[0].task == "eval/5"
     text, page = words(folder), html(folder)
-    assert "8 rose, 0 fell, 0 stayed" in text
+    assert "8 rose, 0 fell, 0 did not change" in text
     assert "eval/5 0.50 3.50 +3.00 eval/4" in text
     assert 'href="#task=eval%2F5&amp;phase=eval&amp;update=6">3.50</a>' in page
     assert '<a href="#task=eval%2F5&amp;phase=eval&amp;compare=1">eval/5</a>' in page
@@ -196,7 +196,7 @@ def test_costs_configuration_and_origin_are_shown(folder: RunFolder) -> None:
     text = words(folder)
     title = "MAGRPO on coophumaneval-v0 smollm2-135m-instruct · seed 7 · 2026-03-01 12:00:00 UTC"
     assert title in text
-    for cost in (" 6.00 s an update, 60% ", " 1 min 0 s ", " 1,234 "):
+    for cost in (" 6.00 s per update, 60% ", " 1 min 0 s ", " 1,234 "):
         assert cost in text
     assert "algorithm: name: magrpo" in text
     assert "git checkout 7977d54 llm-decpomdp train --config config.yaml" in text
@@ -240,7 +240,7 @@ def test_a_run_that_kept_no_episodes_has_a_report(folder: RunFolder) -> None:
     folder.episodes.unlink()
     text = words(folder)
     assert "rose from 0.75 to 2.02" in text
-    assert "these episodes cannot tell" in text
+    assert "do not tell how much of the difference is chance" in text
     assert "Transcripts" not in text
 
 
@@ -249,4 +249,4 @@ def test_environments_that_record_no_episode_have_a_report(folder: RunFolder) ->
     folder.episodes.unlink()
     for row in rows:
         append_json_line(folder.episodes, {**row, "final": None})
-    assert "Largest gain: eval/5" in words(folder)
+    assert "largest: eval/5" in words(folder)

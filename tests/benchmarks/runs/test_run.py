@@ -74,8 +74,8 @@ def test_a_run_that_learned_nothing_says_so_at_its_end_and_in_its_report(
     assert "equal: 2 of 2 groups; 2 of 2 updates taught nothing" in told
     assert "cut off at the token limit: 100% of the completions" in told
     page = (tmp_path / "run" / "report.html").read_text()
-    assert re.search(r"groups without signal[^<]*</th><td>2 of 2<", page)
-    assert re.search(r"completions cut off at the token limit</th><td>100%<", page)
+    assert re.search(r"groups with equal rewards \(no gradient\)</th><td>2 of 2<", page)
+    assert re.search(r"completions truncated at the token limit</th><td>100%<", page)
 
 
 def test_the_grpo_script_trains_one_agent_with_an_adapter_and_saves_it(

@@ -49,7 +49,7 @@ def test_a_team_learns_its_references_before_its_first_update(
     assert "evaluation after the warm start:" in lines
     assert "evaluation before training" not in lines
     report = (tmp_path / "run" / "report.html").read_text()
-    assert "The team first imitated given completions, in 150 steps" in report
+    assert "Warm start: 150 steps of supervised training on given completions." in report
     assert load_config(folder.config).warm_start.source == "gold"
 
 
@@ -114,7 +114,7 @@ def test_a_team_learns_from_its_own_passes(
         "own passes: 2 rounds of 120 sampled episodes; passed, first to last round: 100.0%" in lines
     )
     report = (tmp_path / "run" / "report.html").read_text()
-    assert "The team first imitated its own passes of 2 rounds, in" in report
+    assert "supervised training on the team&#39;s own passing samples, 2 rounds." in report
 
 
 def test_a_prefilled_team_imitates_what_follows_and_reinforcement_leaves_these_problems_out(

@@ -299,7 +299,7 @@ def test_a_folder_without_a_suite_or_without_results_is_refused(tmp_path: Path) 
         read_leaderboard(tmp_path)
     suite = {"name": "x", "description": "", "command": ["c"], "cells": [cell("a", "gold", 0)]}
     (tmp_path / "suite.json").write_text(json.dumps(suite))
-    with pytest.raises(ConfigError, match="was measured yet: go on with c"):
+    with pytest.raises(ConfigError, match="is finished yet: go on with c"):
         report([tmp_path], None, False)
     with pytest.raises(ConfigError, match="--files is for the folders of its trainings"):
         report([tmp_path], None, True)

@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from tools.performance.gpu import __main__ as command
 from tools.performance.gpu import steps, trials
-from tools.performance.gpu.architectures import SIZES, write_model
-from tools.performance.gpu.steps import STEPS, GpuSettings, Skipped, StepOutcome
+from tools.performance.gpu.steps import SIZES, STEPS, GpuSettings, Skipped, StepOutcome, write_model
 from tools.performance.harness.trials import (
     VARIANTS,
     BenchmarkError,

@@ -11,22 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from tools.performance.harness import command, trials
+from tools.performance.harness import trials
 from tools.performance.harness.processes import cpu_seconds, descendants
-from tools.performance.harness.report import (
+from tools.performance.harness.trials import (
+    BenchmarkError,
     Goal,
     Judgement,
+    Measured,
+    Measurement,
     Report,
+    Spread,
+    Variant,
     goal_table,
     speed,
     table,
-)
-from tools.performance.harness.trials import (
-    BenchmarkError,
-    Measured,
-    Measurement,
-    Spread,
-    Variant,
 )
 
 SCRIPT = """
@@ -59,7 +57,7 @@ def measured(name: str, *outcomes: Measurement) -> Measured:
 
 def test_a_trial_has_a_process_and_a_peak_of_its_own(script: Variant) -> None:
     here = bytearray(300_000_000)  # which the process must not count
-    trial = trials.run(script, {})
+    trial = trials.run_trial(script, {})
     assert len(here) and trial.units == 8
     assert 50 < trial.megabytes < 200
     assert trial.seconds > 0.1 and trial.cpu_seconds >= 0.15  # of the child, too
@@ -67,22 +65,22 @@ def test_a_trial_has_a_process_and_a_peak_of_its_own(script: Variant) -> None:
 
 def test_a_trial_with_parts_lasts_as_long_as_they_do(script: Variant) -> None:
     arguments = {"units": 8, "parts": {"a": 1.0, "b": 3.0}}
-    trial = trials.run(replace(script, arguments=arguments), {})
+    trial = trials.run_trial(replace(script, arguments=arguments), {})
     assert trial.seconds == 4.0 and trial.parts == {"a": 1.0, "b": 3.0}
 
 
 def test_a_large_parent_holds_torch_and_a_heap(script: Variant) -> None:
     pytest.importorskip("torch")
-    small = trials.run(script, {})
-    assert trials.run(replace(script, gigabytes=0.2), {}).megabytes > small.megabytes + 200
+    small = trials.run_trial(script, {})
+    assert trials.run_trial(replace(script, gigabytes=0.2), {}).megabytes > small.megabytes + 200
 
 
 def test_all_processes_get_the_settings_of_the_command_line(
     script: Variant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MALLOC_TOP_PAD_", raising=False)
-    with_settings = trials.run(script, trials.environment(tuned=True, threads=None))
-    without = trials.run(script, trials.environment(tuned=False, threads=3))
+    with_settings = trials.run_trial(script, trials.environment(tuned=True, threads=None))
+    without = trials.run_trial(script, trials.environment(tuned=False, threads=3))
     assert with_settings.figures == {"setting": 2.0**28} and without.figures == {"setting": 0.0}
     assert trials.environment(tuned=False, threads=3)["OMP_NUM_THREADS"] == "3"
 
@@ -96,7 +94,7 @@ def test_a_trial_that_fails_ends_the_benchmark_and_says_why(
 ) -> None:
     broken = replace(script, arguments={"units": 8, **arguments})
     with pytest.raises(BenchmarkError, match=rf"script ended with code 1: [\s\S]*{reason}"):
-        trials.run(broken, {})
+        trials.run_trial(broken, {})
 
 
 def test_a_command_ends_with_the_reason_of_a_failed_trial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +103,7 @@ def test_a_command_ends_with_the_reason_of_a_failed_trial(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(sys, "argv", ["command"])
     with pytest.raises(SystemExit, match="error: a variant failed"):
-        command.run(fail)
+        trials.run(fail)
 
 
 def test_variants_take_turns_and_the_first_one_changes(

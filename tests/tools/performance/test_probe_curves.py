@@ -16,9 +16,8 @@ from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from studies.hypotheses.training import every_start
 from tools.performance.models import probe_curves as probes
-from tools.performance.models.probe_curves import train
-from tools.performance.models.probe_report import Curve, markdown, summarise
-from tools.performance.models.probe_trials import ProbeTrial, trials
+from tools.performance.models.probe_curves import markdown, summarise
+from tools.performance.models.probe_trials import Curve, ProbeTrial, train, trials
 
 RENDEZVOUS = "probe-rendezvous-v0"
 

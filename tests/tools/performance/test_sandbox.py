@@ -76,7 +76,7 @@ def test_a_variant_that_fails_a_program_ends_the_benchmark(variant: Variant) -> 
     (row,) = canonical_programs(1)
     wrong = {**row, "task_id": "wrong", "canonical_solution": "    return None\n"}
     with pytest.raises(BenchmarkError, match=r"does not pass: wrong$"):
-        trials.run(sandbox.set_workers(variant, [row, wrong], 1), sandbox.VARIABLES)
+        trials.run_trial(sandbox.set_workers(variant, [row, wrong], 1), sandbox.VARIABLES)
 
 
 def test_deadlines_and_single_calls_are_measured() -> None:

@@ -14,8 +14,17 @@ from llm_decpomdp.envs.datasets.loading import REFERENCE
 from llm_decpomdp.envs.writing.audit import about_writing, degenerate
 from llm_decpomdp.envs.writing.text_measures import words
 from llm_decpomdp.registry import make
-from tools.quality.nonsense import POLICIES, imperfect, nonsense
-from tools.quality.writing import GOAL, RewardRow, compare, judge, main, table
+from tools.quality.writing import (
+    GOAL,
+    POLICIES,
+    RewardRow,
+    compare,
+    imperfect,
+    judge,
+    main,
+    nonsense,
+    table,
+)
 
 DEGENERATE = ("shuffled words", "random words", "source copied", "another row's", "one sentence")
 

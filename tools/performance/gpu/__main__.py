@@ -17,35 +17,32 @@ import torch
 import typer
 
 from llm_decpomdp.benchmarks.doctor import memory
-from tools.performance.gpu.architectures import SIZES, write_model
 from tools.performance.gpu.steps import (
     CHECKED,
+    SIZES,
     STEPS,
     GpuSettings,
     Skipped,
     StepOutcome,
     failures,
+    write_model,
 )
-from tools.performance.harness.command import (
+from tools.performance.harness.trials import (
+    BenchmarkError,
     Device,
     JsonFile,
     NewTokens,
     Peers,
+    Report,
     Rounds,
     Threads,
-    run,
-)
-from tools.performance.harness.report import (
-    Report,
     about,
+    environment,
     goal_table,
+    progress,
+    run,
     show,
     table,
-)
-from tools.performance.harness.trials import (
-    BenchmarkError,
-    environment,
-    progress,
 )
 
 

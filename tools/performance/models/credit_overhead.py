@@ -12,20 +12,20 @@ from typing import Annotated, Any
 import typer
 
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
-from tools.performance.harness.command import (
+from tools.performance.harness.trials import (
     Device,
+    Goal,
     JsonFile,
+    Judgement,
     Model,
+    Report,
     Rounds,
     Threads,
-    run,
-)
-from tools.performance.harness.report import Goal, Judgement, Report
-from tools.performance.harness.trials import (
     Variant,
     compare,
     environment,
     progress,
+    run,
 )
 from tools.performance.models import workload
 

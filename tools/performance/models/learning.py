@@ -17,23 +17,24 @@ from torch import Tensor
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from llm_decpomdp.policy import Completion
-from tools.performance.harness.command import (
+from tools.performance.harness.trials import (
     Device,
     Dtypes,
+    Goal,
     JsonFile,
+    Judgement,
+    Measured,
     Model,
+    Report,
     Rounds,
     Threads,
     Tuned,
-    run,
-)
-from tools.performance.harness.report import Goal, Judgement, Report, speed
-from tools.performance.harness.trials import (
-    Measured,
     Variant,
     compare,
     environment,
     progress,
+    run,
+    speed,
 )
 from tools.performance.models import workload
 from tools.performance.models.workload import Case

@@ -5,15 +5,15 @@
 Every agent is a language model of random weights that is trained through the same code as real ones; on the relay
 it is a table. All lines of a probe have the same budget of completions of at most `MAX_TOKENS` tokens, however
 many updates that makes; the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts
-(`studies/hypotheses/features.py`).
+(`studies/hypotheses/training.py`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -21,134 +21,20 @@ from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
 import typer
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.training.metrics import count_tokens
-from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.benchmarks.evaluation.experiments import format_estimate
+from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.envs.probes.known import PROBES
-from llm_decpomdp.envs.probes.parts import MAX_TOKENS
-from llm_decpomdp.policy import Team
-from llm_decpomdp.seeding import stream
-from llm_decpomdp.utils.storage import write_atomically
-from studies.hypotheses.features import HashedParts, Noise
-from studies.hypotheses.training import every_start, make_team
-from tools.performance.models.probe_report import (
-    Curve,
-    draw,
-    markdown,
-    summarise,
-    write_points,
-)
-from tools.performance.models.probe_trials import ProbeTrial, trials
-
-MAX_GRAD_NORM = 0.3
-
-CRITIC_LEARNING_RATE = 1e-2
-
-POINT_EVERY = 5
-"""Updates of a plain chain whose completions lie between two points of a curve."""
-
-MOST_POINTS = 20
-"""Most points of a curve, beside the first one."""
-
-EVALUATION_EPISODES = 192
-
-
-def train(trial: ProbeTrial, *, budget: int, seed: int, marks: int | None = None) -> Curve:
-    """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain.
-
-    Its value is measured at first, and `marks` times afterwards (by default: `POINT_EVERY`, `MOST_POINTS`).
-    """
-    marks = marks or min(MOST_POINTS, -(-budget // POINT_EVERY))
-    begin = time.perf_counter()
-    updates = trial.updates(budget)
-    env, plain = trial.env(trial.offset), trial.env()
-    team = new_team(trial, env, seed)
-    features = Noise(seed) if trial.features == "noise" else HashedParts()
-    options = _options(trial, env.discount, updates)
-    learner = ALGORITHMS[trial.algorithm].make_learner(team, options, seed, features)
-    rng, views = stream(seed, "handoff"), learner.critic is not None
-    points, completions, tokens = [(0, value(plain, team), 0)], 0, 0
-    for update in range(1, updates + 1):
-        rollouts = collect_rollouts(
-            env,
-            team,
-            trial.starts(env, stream(seed, "starts", update)),
-            trial.rollouts,
-            group_size=trial.group_size,
-            rng=rng,
-            views=views,
-        )
-        completions += _completions(rollouts)
-        tokens += count_tokens(rollouts)
-        learner.update(rollouts)
-        if update * marks // updates > (update - 1) * marks // updates:
-            points.append((update, value(plain, team), completions))
-    seconds = time.perf_counter() - begin
-    updates_done, values, sampled = zip(*points, strict=True)
-    return Curve(trial, seed, updates_done, values, sampled, tokens, seconds)
-
-
-def new_team(trial: ProbeTrial, env: DecPOMDPEnv, seed: int) -> Team:
-    """Return the policies of a trial, each with first weights of its own; tables say what can be handed on."""
-    letters = PROBES[trial.probe].letters
-    if trial.recipe.tabular:
-        return make_team(env, letters[: trial.kwargs["num_secrets"]], seed, spread=1.0)
-    return {
-        agent: tiny_causal_lm(
-            letters,
-            Sampling(max_new_tokens=MAX_TOKENS),
-            seed=int(stream(seed, "policy", agent).integers(2**32)),
-        )
-        for agent in env.possible_agents
-    }
-
-
-def _completions(rollouts: Sequence[Rollout]) -> int:
-    groups = (group for rollout in rollouts for group in rollout.groups)
-    return sum(len(samples) for group in groups for samples in group.completions.values())
-
-
-def _options(trial: ProbeTrial, discount: float, updates: int) -> LearnerOptions:
-    critic: dict[str, Any] = {"critic": trial.critic} if trial.critic else {}
-    completed = ALGORITHMS[trial.algorithm].complete_options(LearnerOptions(**critic))
-    if completed.has_critic:
-        critic["critic_learning_rate"] = CRITIC_LEARNING_RATE
-    return LearnerOptions(
-        learning_rate=trial.learning_rate,
-        max_grad_norm=MAX_GRAD_NORM,
-        discount=discount,
-        lr_schedule="linear",
-        total_updates=updates,
-        joint_aggregation=trial.aggregation,
-        **critic,
-    )
-
-
-def value(env: DecPOMDPEnv, team: Team) -> float:
-    """Return the mean sum of rewards over episodes that the team samples, as many of each task."""
-    starts = every_start(env)
-    each = EVALUATION_EPISODES // len(starts)
-    if env.num_turns == 1:  # aligned joint samples are as many episodes, and sampled faster
-        rollouts = collect_rollouts(
-            env, team, starts, group_size=each, rng=np.random.default_rng(0)
-        )
-        return float(np.mean([rollout.groups[0].rewards for rollout in rollouts]))
-    rollouts = play_episodes(env, team, starts * each)
-    sums = [sum(group.rewards[0] for group in rollout.groups) for rollout in rollouts]
-    return float(np.mean(sums))
+from llm_decpomdp.utils.storage import write_atomically, write_csv
+from tools.performance.models.probe_trials import Curve, ProbeTrial, train, trials
 
 
 def main(
@@ -220,6 +106,92 @@ def _single_agent(folder: Path, trial: ProbeTrial, budget: int, seed: int) -> Cu
     measured = {key: value for key, value in vars(curve).items() if key not in ("trial", "seed")}
     write_atomically(path, json.dumps(measured))
     return curve
+
+
+def summarise(curves: Sequence[Curve]) -> dict[str, str]:
+    """Return a line of the table, by heading: the seeds of a trial."""
+    trial, probe = curves[0].trial, PROBES[curves[0].trial.probe]
+    finals = [curve.values[-1] for curve in curves]
+    goals = sorted(curve.reach for curve in curves)
+    median = goals[len(goals) // 2]
+    return {
+        "probe": trial.probe,
+        "algorithm": str(trial),
+        "value": format_estimate(bootstrap(finals)),
+        "completions to 90 %": f"{median:,.0f}" if median < math.inf else "-",
+        "seeds there": f"{sum(goal < math.inf for goal in goals)}/{len(goals)}",
+        "completions": f"{np.mean([curve.completions[-1] for curve in curves]):,.0f}",
+        "tokens": f"{np.mean([curve.tokens for curve in curves]):,.0f}",
+        "random": f"{probe.random_value:.3f}",
+        "optimum": f"{probe.optimum:.0f}",
+        "seconds": f"{np.mean([curve.seconds for curve in curves]):.1f}",
+    }
+
+
+def write_points(curves: Sequence[Curve], path: Path) -> None:
+    """Write all points of all curves."""
+    header = ("probe", "algorithm", "trial", "seed", "update", "completions", "value")
+    lines = [
+        (curve.trial.probe, curve.trial.algorithm, str(curve.trial), curve.seed, *point)
+        for curve in curves
+        for point in zip(curve.updates, curve.completions, curve.values, strict=True)
+    ]
+    write_csv(path, header, lines)
+
+
+def draw(curves: Sequence[Curve], path: Path) -> None:
+    """Draw a panel for each probe: the mean over the seeds and their range, between chance and optimum."""
+    names = list(dict.fromkeys(curve.trial.probe for curve in curves))
+    figure = Figure(figsize=(4 * len(names), 4), layout="constrained")
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=True):
+        for level in (PROBES[name].random_value, PROBES[name].optimum):
+            axes.axhline(level, color="grey", linestyle=":", linewidth=1)
+        trials = [curve.trial for curve in curves if curve.trial.probe == name]
+        for trial in dict.fromkeys(trials):
+            seeds = [curve for curve in curves if curve.trial == trial]
+            values = np.array([curve.values for curve in seeds])  # (seeds, points)
+            axes.plot(seeds[0].completions, values.mean(0), label=str(trial))
+            axes.fill_between(seeds[0].completions, values.min(0), values.max(0), alpha=0.15)
+        axes.set_title(name)
+        axes.set_xlabel("completions")
+        axes.legend(fontsize=7)
+    figure.savefig(path, dpi=120)
+
+
+def markdown(curves: Sequence[Curve]) -> str:
+    """Return tables of Markdown, of the probes with one turn and of the others: a row for each way to learn.
+
+    A cell is the mean value at the end with its 95 % interval and, where most seeds had 90 % of the optimum, the
+    median of the completions after which they had it. Ways without a plan are over chains.
+    """
+    long = {curve.trial.probe for curve in curves if curve.trial.env().num_turns > 1}
+    sides = [[c for c in curves if (c.trial.probe in long) == turns] for turns in (False, True)]
+    return "\n".join(_table(side) for side in sides if side)
+
+
+def _table(curves: Sequence[Curve]) -> str:
+    names = list(dict.fromkeys(curve.trial.probe for curve in curves))
+    ways = list(dict.fromkeys(str(curve.trial) for curve in curves))
+    heads = [
+        f"`{name.removeprefix('probe-').removesuffix('-v0')}`, "
+        f"{PROBES[name].random_value:.2f} to {PROBES[name].optimum:.0f}"
+        for name in names
+    ]
+    rows = [["", *heads], ["---"] * (1 + len(names))]
+    for way in ways:
+        cells = (_cell(curves, way, name) for name in names)
+        rows.append([way.replace(" over chains", ""), *cells])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _cell(curves: Sequence[Curve], way: str, probe: str) -> str:
+    seeds = [curve for curve in curves if (str(curve.trial), curve.trial.probe) == (way, probe)]
+    if not seeds:
+        return ""
+    line = summarise(seeds)
+    goal = line["completions to 90 %"]
+    return line["value"] + ("" if goal == "-" else f"; {goal}")
 
 
 if __name__ == "__main__":

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from llm_decpomdp import make
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
 from llm_decpomdp.algorithms.rollouts.cost import cost
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import PROBES
-from studies.hypotheses.training import every_start
+from llm_decpomdp.envs.probes.parts import MAX_TOKENS
+from llm_decpomdp.policy import Team
+from llm_decpomdp.seeding import stream
+from studies.hypotheses.training import HashedParts, Noise, every_start, make_team
 
 LEARNING_RATE = 4e-3
 """Learning rate at first, of most trials; it falls linearly, as a late large step can unlearn a task for good."""
@@ -185,3 +196,127 @@ def _explanations() -> list[ProbeTrial]:
             for aggregation in ("mean", "max", "annealed")
         ),
     ]
+
+
+ENOUGH = 0.9
+"""Share of the optimum that counts as reached."""
+
+MAX_GRAD_NORM = 0.3
+
+CRITIC_LEARNING_RATE = 1e-2
+
+POINT_EVERY = 5
+"""Updates of a plain chain whose completions lie between two points of a curve."""
+
+MOST_POINTS = 20
+"""Most points of a curve, beside the first one."""
+
+EVALUATION_EPISODES = 192
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Value of a team, measured again and again while it learns."""
+
+    trial: ProbeTrial
+    seed: int
+    updates: Sequence[int]
+    values: Sequence[float]
+    """Mean sum of the rewards of an episode, without discount and offset."""
+    completions: Sequence[int]
+    """Completions of all agents that were sampled for training up to then."""
+    tokens: int
+    """Tokens of all of them."""
+    seconds: float
+
+    @property
+    def reach(self) -> float:
+        """Completions after which the team had 90 % of the optimum; infinite if it never had."""
+        goal = ENOUGH * PROBES[self.trial.probe].optimum
+        points = zip(self.completions, self.values, strict=True)
+        return next((completions for completions, value in points if value >= goal), math.inf)
+
+
+def train(trial: ProbeTrial, *, budget: int, seed: int, marks: int | None = None) -> Curve:
+    """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain.
+
+    Its value is measured at first, and `marks` times afterwards (by default: `POINT_EVERY`, `MOST_POINTS`).
+    """
+    marks = marks or min(MOST_POINTS, -(-budget // POINT_EVERY))
+    begin = time.perf_counter()
+    updates = trial.updates(budget)
+    env, plain = trial.env(trial.offset), trial.env()
+    team = new_team(trial, env, seed)
+    features = Noise(seed) if trial.features == "noise" else HashedParts()
+    options = _options(trial, env.discount, updates)
+    learner = ALGORITHMS[trial.algorithm].make_learner(team, options, seed, features)
+    rng, views = stream(seed, "handoff"), learner.critic is not None
+    points, completions, tokens = [(0, value(plain, team), 0)], 0, 0
+    for update in range(1, updates + 1):
+        rollouts = collect_rollouts(
+            env,
+            team,
+            trial.starts(env, stream(seed, "starts", update)),
+            trial.rollouts,
+            group_size=trial.group_size,
+            rng=rng,
+            views=views,
+        )
+        completions += _completions(rollouts)
+        tokens += count_tokens(rollouts)
+        learner.update(rollouts)
+        if update * marks // updates > (update - 1) * marks // updates:
+            points.append((update, value(plain, team), completions))
+    seconds = time.perf_counter() - begin
+    updates_done, values, sampled = zip(*points, strict=True)
+    return Curve(trial, seed, updates_done, values, sampled, tokens, seconds)
+
+
+def new_team(trial: ProbeTrial, env: DecPOMDPEnv, seed: int) -> Team:
+    """Return the policies of a trial, each with first weights of its own; tables say what can be handed on."""
+    letters = PROBES[trial.probe].letters
+    if trial.recipe.tabular:
+        return make_team(env, letters[: trial.kwargs["num_secrets"]], seed, spread=1.0)
+    return {
+        agent: tiny_causal_lm(
+            letters,
+            Sampling(max_new_tokens=MAX_TOKENS),
+            seed=int(stream(seed, "policy", agent).integers(2**32)),
+        )
+        for agent in env.possible_agents
+    }
+
+
+def _completions(rollouts: Sequence[Rollout]) -> int:
+    groups = (group for rollout in rollouts for group in rollout.groups)
+    return sum(len(samples) for group in groups for samples in group.completions.values())
+
+
+def _options(trial: ProbeTrial, discount: float, updates: int) -> LearnerOptions:
+    critic: dict[str, Any] = {"critic": trial.critic} if trial.critic else {}
+    completed = ALGORITHMS[trial.algorithm].complete_options(LearnerOptions(**critic))
+    if completed.has_critic:
+        critic["critic_learning_rate"] = CRITIC_LEARNING_RATE
+    return LearnerOptions(
+        learning_rate=trial.learning_rate,
+        max_grad_norm=MAX_GRAD_NORM,
+        discount=discount,
+        lr_schedule="linear",
+        total_updates=updates,
+        joint_aggregation=trial.aggregation,
+        **critic,
+    )
+
+
+def value(env: DecPOMDPEnv, team: Team) -> float:
+    """Return the mean sum of rewards over episodes that the team samples, as many of each task."""
+    starts = every_start(env)
+    each = EVALUATION_EPISODES // len(starts)
+    if env.num_turns == 1:  # aligned joint samples are as many episodes, and sampled faster
+        rollouts = collect_rollouts(
+            env, team, starts, group_size=each, rng=np.random.default_rng(0)
+        )
+        return float(np.mean([rollout.groups[0].rewards for rollout in rollouts]))
+    rollouts = play_episodes(env, team, starts * each)
+    sums = [sum(group.rewards[0] for group in rollout.groups) for rollout in rollouts]
+    return float(np.mean(sums))

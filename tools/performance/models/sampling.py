@@ -15,23 +15,23 @@ import typer
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
-from tools.performance.harness.command import (
+from tools.performance.harness.trials import (
     Device,
     Dtypes,
+    Goal,
     JsonFile,
     Model,
     NewTokens,
+    Report,
     Rounds,
     Threads,
     Tuned,
-    run,
-)
-from tools.performance.harness.report import Goal, Report, speed
-from tools.performance.harness.trials import (
     Variant,
     compare,
     environment,
     progress,
+    run,
+    speed,
 )
 from tools.performance.models import workload
 from tools.performance.models.workload import Case

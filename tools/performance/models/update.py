@@ -34,23 +34,24 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.policy import Policy
-from tools.performance.harness.command import (
+from tools.performance.harness.trials import (
     Device,
+    Goal,
     JsonFile,
+    Judgement,
+    Measured,
     Model,
     NewTokens,
     Peers,
+    Report,
     Rounds,
     Threads,
-    run,
-)
-from tools.performance.harness.report import Goal, Judgement, Report, speed
-from tools.performance.harness.trials import (
-    Measured,
     Variant,
     compare,
     environment,
     progress,
+    run,
+    speed,
 )
 from tools.performance.models import workload
 from tools.performance.models.workload import Case

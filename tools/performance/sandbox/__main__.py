@@ -14,14 +14,18 @@ from typing import Annotated
 import typer
 
 from llm_decpomdp.utils.extras import install_command
-from tools.performance.harness.command import JsonFile, Rounds, run
-from tools.performance.harness.report import Goal, Judgement, Report
 from tools.performance.harness.trials import (
+    Goal,
+    JsonFile,
+    Judgement,
     Measured,
+    Report,
+    Rounds,
     Variant,
     compare,
     environment,
     progress,
+    run,
 )
 from tools.performance.sandbox import costs
 from tools.performance.sandbox.costs import plural

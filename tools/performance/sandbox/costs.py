@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
 from tools.performance.harness.processes import descendants, memory_megabytes
-from tools.performance.harness.report import Goal, Judgement
-from tools.performance.harness.trials import BenchmarkError, Spread
+from tools.performance.harness.trials import BenchmarkError, Goal, Judgement, Spread
 from tools.performance.sandbox.ours import jobs, passes
 
 TESTS = instrument("def check(candidate):\n    assert candidate(2) == 4\n", "square")

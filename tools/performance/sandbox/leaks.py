@@ -24,7 +24,7 @@ from tools.performance.harness.processes import (
     descendants,
     memory_megabytes,
 )
-from tools.performance.harness.report import about, show, to_columns
+from tools.performance.harness.trials import about, show, to_columns
 from tools.performance.sandbox.costs import protections
 from tools.performance.sandbox.ours import canonical_programs, jobs
 
