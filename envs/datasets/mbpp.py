@@ -1,22 +1,21 @@
 """MBPP, sanitized: short problems in one sentence, each with a reference and a few asserts.
 
-Austin et al. 2021 (arXiv 2108.07732); 427 rows in the hub's configuration `sanitized`. A problem's text names
-neither the function nor its parameters, so the prompt adds the header that the tests want: the function that
-the asserts call, with the parameters of the reference.
+Austin et al. 2021 (arXiv 2108.07732), 427 rows in the hub's configuration `sanitized`. A problem's text names
+neither the function nor its parameters. So the prompt adds the header that the tests need: the function that the
+asserts call, with the parameters of the reference.
 
-| split        | task ids   | rows | for                                                        |
-|--------------|------------|------|------------------------------------------------------------|
-| `train`      | 601 to 974 | 120  | training                                                   |
-| `validation` | 511 to 600 | 43   | choosing between runs                                      |
-| `test`       | 11 to 510  | 257  | evaluation                                                 |
-| `prompt`     | 1 to 10    | 7    | examples in prompts                                        |
-| `all`        |            | 427  | audits                                                     |
+| split        | task ids   | rows | for                    |
+|--------------|------------|------|------------------------|
+| `train`      | 601 to 974 | 120  | training               |
+| `validation` | 511 to 600 | 43   | choosing between runs  |
+| `test`       | 11 to 510  | 257  | evaluation             |
+| `prompt`     | 1 to 10    | 7    | examples in prompts    |
+| `all`        |            | 427  | audits                 |
 
-To keep training and evaluation apart, train on `train` and evaluate on `test`. The system that this one follows
-takes both from `test`, slices that do not overlap: it trains on `test[15:65]` and evaluates on `test[:15]`.
+CoMLRL trains on `test[15:65]` and evaluates on `test[:15]`. To keep both apart, train on `train`.
 
-A file holds the rows of all splits. A row belongs to the one that its own field `split` names, else to that of
-its task id; a row without either, such as a problem of your own, belongs to all.
+A file holds the rows of all splits. The split of a row is its field `split`, or else that of its task id; a row
+without either belongs to all splits.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ LAST_IDS = (10, 510, 600, 974)
 
 
 def mbpp_task(index: int, row: Row) -> CodeTask:
-    """A task of a row with `task_id`, `prompt`, `code`, `test_list` and, if wanted, `test_imports`.
+    """Make a task of a row with `task_id`, `prompt`, `code`, `test_list` and optionally `test_imports`.
 
     Raises:
         BadRow: If a field is missing, empty or unusable.
@@ -57,21 +56,13 @@ def mbpp_task(index: int, row: Row) -> CodeTask:
         raise BadRow("field 'test_list' holds no test")
     test = "\n".join([*imports, *tests])
     entry_point, prompt = _make_prompt(code, test, text_field(row, "prompt"))
-    return code_task(
-        index,
-        {
-            "task_id": _task_id(row),
-            "prompt": prompt,
-            "entry_point": entry_point,
-            "test": test,
-            "main": code,
-        },
-    )
+    fields = {"prompt": prompt, "entry_point": entry_point, "test": test, "main": code}
+    return code_task(index, {"task_id": _task_id(row), **fields})
 
 
 @lru_cache(maxsize=2048)
 def _make_prompt(code: str, test: str, text: str) -> tuple[str, str]:
-    """The entry point and the prompt of a row."""
+    """Return the entry point and the prompt of a row."""
     reference = _parse_field(code, "'code'")
     tests = _parse_field(test, "'test_list' or 'test_imports'")
     entry_point = find_entry_point(reference, tests)
@@ -103,7 +94,7 @@ def _lines(row: Row, name: str) -> list[str]:
 
 
 def find_split(row: Row) -> str | None:
-    """The split that a row belongs to; None for all."""
+    """Return the split of a row, None for all splits."""
     named, number = row.get("split"), row.get("task_id")
     if isinstance(named, str):
         return named
@@ -113,13 +104,8 @@ def find_split(row: Row) -> str | None:
     return next((split for split, last in ends if number <= last), None)
 
 
-# What the tests call
-
-
 def find_entry_point(code: ast.Module, tests: ast.Module) -> str:
-    """Return the function of `code` that most of the tests call, whatever stands around the call.
-
-    Of functions that equally many tests call, the one that `code` defines last, which may use the others.
+    """Return the function of `code` that most tests call.
 
     Raises:
         BadRow: If they call none.
@@ -131,20 +117,18 @@ def find_entry_point(code: ast.Module, tests: ast.Module) -> str:
         callers.update({f.id for f in callees if isinstance(f, ast.Name) and f.id in defined})
     if not callers:
         raise BadRow(f"field 'test_list' calls none of the functions in 'code': {defined}")
+    # Of equally frequent functions the last, which may use the others as helpers.
     return max(callers, key=lambda name: (callers[name], defined.index(name)))
 
 
-# What the prompt shows
-
-
 def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> str:
-    """Return the header of a reference's function with a text as its docstring, after all that it and a test need.
+    """Return a function's header with a docstring, after the other definitions that it and the tests use.
 
     Args:
         code: The reference.
         entry_point: Name of the function.
-        tests: What they use of the reference beside the function is given, such as a constant.
-        text: What the function shall do.
+        tests: The tests, which may use other names of the reference, such as a constant.
+        text: The docstring.
     """
     definitions = [node for node in code.body if isinstance(node, FUNCTIONS)]
     function = [node for node in definitions if node.name == entry_point][-1]
@@ -162,7 +146,7 @@ def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> 
 
 
 def _required_statements(tree: ast.Module, wanted: set[str], entry_point: str) -> list[ast.stmt]:
-    """Return the statements that define these names, and what those use in their turn; never the entry point."""
+    """Return the statements that define these names, directly or indirectly; never the entry point."""
     chosen: set[ast.stmt] = set()
     pending = [*wanted]
     while pending:

@@ -1,4 +1,4 @@
-"""The writing families, each a composition of four parts: tasks, roles, reward, mode."""
+"""The writing families `tldr` and `arxiv`, in two versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llm_decpomdp.validation import unknown
 
 @dataclass(frozen=True)
 class Family:
-    """Data set and scales of a genre, shared by its two versions."""
+    """Data set and scales of a genre, shared by both versions."""
 
     genre: Genre
     dataset: Dataset
@@ -37,23 +37,23 @@ def writing_v0(
     discount: float = 1.0,
     render_mode: str | None = None,
 ) -> DecPOMDPEnv:
-    """Write about one source as a team, judged by form alone: `tldr-v0` and `arxiv-v0`.
+    """Write about a source as a team, with a reward for form only: `tldr-v0` and `arxiv-v0`.
 
     ## Description
-    Two agents write at the same time, neither sees what the other writes. TLDR: of a forum post, `summarizer_0`
-    writes a concise summary and `elaborator_0` a detailed one. arXiv: of an abstract, `background_0` writes the
-    background and motivation of an introduction and `method_0` its method and implications. With
-    `num_agents=1`, `writer_0` writes both as paragraphs divided by `[PARAGRAPH_SPLIT]`.
+    Two agents write at the same time, and neither sees the other's text. TLDR: `summarizer_0` writes a concise
+    summary of a forum post, and `elaborator_0` a detailed one. arXiv: `background_0` writes the background and
+    motivation of the introduction to an abstract, and `method_0` its method and implications. With `num_agents=1`,
+    `writer_0` writes both as paragraphs separated by `[PARAGRAPH_SPLIT]`.
 
     ## Observation Space
-    `UnicodeText`: the source, and what to write of it.
+    `UnicodeText`: the source, and what to write about it.
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal.
 
     ## Rewards
     The levels of `llm_decpomdp.envs.writing.reward`, at most 2.98. They compare the two texts with each other and
-    not with the source; for new work take v1.
+    not with the source. Use v1 for new work.
 
     ## Starting State
     A source drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
@@ -65,7 +65,7 @@ def writing_v0(
         family: TLDR or arXiv.
         num_agents: 2, or 1 for `writer_0` alone.
         num_turns: 1.
-        matching: How transitions are found: `substring` (also inside words, as upstream) or `word`.
+        matching: How transitions are found: `substring` (also inside words, as in CoMLRL) or `word`.
         split: Such as `train`, `train[:1000]` or `test[:50%]`; TLDR has `train` and `test`, arXiv `train` and
             `val`, and both `all`.
         source: `auto`, `hub`, `hub@COMMIT`, `bundled`, or the path of a JSONL, JSON or Parquet file with the
@@ -77,7 +77,7 @@ def writing_v0(
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
-    - v1: the texts must be about their source, there are no cliffs, and more turns are possible.
+    - v1: the texts must be about their source, the reward is continuous, and more turns are possible.
     - v0: first version.
     """
     name = family.genre.name
@@ -115,41 +115,41 @@ def writing_v1(
     discount: float = 1.0,
     render_mode: str | None = None,
 ) -> DecPOMDPEnv:
-    """Write about one source as a team, judged by form and by the source: `tldr-v1` and `arxiv-v1`.
+    """Write about a source as a team, with a reward for form and content: `tldr-v1` and `arxiv-v1`.
 
     ## Description
-    Two agents write at the same time, neither sees what the other writes. TLDR: of a forum post, `summarizer_0`
-    writes a concise summary and `elaborator_0` a detailed one. arXiv: of an abstract, `background_0` writes the
-    background and motivation of an introduction and `method_0` its method and implications. With
-    `num_agents=1`, `writer_0` writes both as paragraphs divided by `[PARAGRAPH_SPLIT]`.
+    Two agents write at the same time, and neither sees the other's text. TLDR: `summarizer_0` writes a concise
+    summary of a forum post, and `elaborator_0` a detailed one. arXiv: `background_0` writes the background and
+    motivation of the introduction to an abstract, and `method_0` its method and implications. With `num_agents=1`,
+    `writer_0` writes both as paragraphs separated by `[PARAGRAPH_SPLIT]`.
 
     ## Observation Space
-    `UnicodeText`: the source, and what to write of it, on the first turn; then what the external mode says.
+    `UnicodeText`: the source, and what to write about it; in later turns the prompts of the external mode.
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal.
 
     ## Rewards
-    The levels of `llm_decpomdp.envs.writing.grounded_reward`, each turn anew: at most 4.0. `solved` in the
-    infos means full marks.
+    The levels of `llm_decpomdp.envs.writing.grounded_reward`, in each turn: at most 4.0. `solved` in the infos
+    means the maximum.
 
     ## Starting State
     A source drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
 
     ## Episode End
-    Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
+    Terminates after `num_turns` turns, and after a turn with the maximum reward if `stop_when_solved`.
 
     Args:
         family: TLDR or arXiv.
         num_agents: 2, or 1 for `writer_0` alone.
         num_turns: Horizon, at least 1.
-        external_mode: What comes after each turn: `level_feedback`, `level_passed`, `passed` or `plain`.
-        original_prompt: Whether later prompts repeat the first one, with the source.
+        external_mode: Feedback in later prompts: `level_feedback`, `level_passed`, `passed` or `plain`.
+        original_prompt: Whether later prompts repeat the first one, which has the source.
         previous_response: Whether later prompts show the agent's own last text.
         split: As in `writing_v0`.
         source: `auto`, `hub`, `hub@COMMIT`, `bundled`, or the path of a JSONL, JSON or Parquet file with the
             hub's columns, whose splits are `train`, `test` and `all`, each the whole file.
-        stop_when_solved: Whether full marks end the episode.
+        stop_when_solved: Whether the maximum reward ends the episode.
         discount: Discount factor of the model, in [0, 1].
         render_mode: `None`, `ansi` or `human`.
 
@@ -157,9 +157,9 @@ def writing_v1(
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
-    - v1: first version of this reward. Before the first release: grounding sees the order of words, their cohesion
-      and what was extracted (`min(phrases, order, cohesion, extracted)` in place of `phrases`), and copies are
-      found through inserted words. Random pairs of source words earned 3.9 of 4 in `tldr-v1`, and earn 0.7.
+    - v1: first version of this reward. Before the first release: grounding measures word order, cohesion and
+      extraction too (`min(phrases, order, cohesion, extracted)` instead of `phrases`), and detects copies with
+      inserted words. The reward of random pairs of source words in `tldr-v1` fell from 3.9 to 0.7 of 4.
     """
     parse_split(split, family.dataset.available_splits(source))
     team = writing_team(family.genre, num_agents)

@@ -1,8 +1,8 @@
 """Feedback after a turn of writing: the external modes of `tldr-v1` and `arxiv-v1`.
 
-Each agent sees the measures of its own text, and those of both together: the ratios of their lengths and
-vocabularies, the overlap, and the number of kinds of transitions. These joint measures are in the infos too. No
-other property of a team-mate's text is revealed.
+Each agent sees the measures of its own text, and those of both texts together: the ratios of their lengths and
+vocabularies, their overlap, and the number of kinds of transitions. These joint measures are also in the infos.
+Nothing else about a teammate's text is revealed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.validation import check_flags, unknown
 
 PASSED = 0.9
-"""Least credit of a level that counts as passed."""
+"""Minimum credit of a passed level."""
 
 NO_TEXT = "<empty>"
 
 JOINT = ("length_ratio", "vocabulary_ratio", "overlap", "transition_kinds")
-"""Names in the infos of the measures of both texts together."""
+"""Names of the joint measures in the infos."""
 
 Places = tuple[int, ...]
-"""Indices of an agent's own texts, of the two."""
+"""Indices of the texts that an agent writes: 0, 1 or both."""
 
 Signals = Callable[[Assessment, Places], list[str]]
 
@@ -90,33 +90,30 @@ def _describe_interval(band: Interval) -> str:
 
 
 def level_passed(assessment: Assessment, places: Places) -> list[str]:
-    """List for each level whether it is passed."""
+    """List each level as passed or not."""
     lines = ["Signals:"]
     for place in places:
         name = _text_label(place, places)
         lines += [
-            f"- Length of {name}: {_said(assessment.tokens[place])}",
-            f"- Ending of {name}: {_said(assessment.ends_in_sentences[place])}",
-            f"- Grounding of {name}: {_said(assessment.grounding[place])}",
+            f"- Length of {name}: {_state(assessment.tokens[place])}",
+            f"- Ending of {name}: {_state(assessment.ends_in_sentences[place])}",
+            f"- Grounding of {name}: {_state(assessment.grounding[place])}",
         ]
     joint = {"length": "Length ratio", "vocabulary": "Vocabulary ratio"}
     joint |= {"overlap": "Shared content words", "transitions": "Transitions"}
     return lines + [
-        f"- {name}: {_said(assessment.credits[level])}" for level, name in joint.items()
+        f"- {name}: {_state(assessment.credits[level])}" for level, name in joint.items()
     ]
 
 
-def _said(credit: float) -> str:
+def _state(credit: float) -> str:
     return "passed" if credit >= PASSED else "not passed"
 
 
 def pass_signal(assessment: Assessment, places: Places) -> list[str]:
     """Return a single signal: all credits are high, and nothing is repeated."""
-    everything = (
-        min(*assessment.credits.values(), *assessment.grounding, 1.0 - assessment.repetition)
-        >= PASSED
-    )
-    return [f"Signal: {'All levels passed' if everything else 'Not all levels passed'}"]
+    credits = (*assessment.credits.values(), *assessment.grounding, 1.0 - assessment.repetition)
+    return [f"Signal: {'All' if min(credits) >= PASSED else 'Not all'} levels passed"]
 
 
 def plain(assessment: Assessment, places: Places) -> list[str]:
@@ -150,12 +147,8 @@ class WritingMode:
         """Return the next prompt of each agent, and the joint measures."""
         assessment: Assessment = turn.verdict.analysis
         pair = assessment.pair
-        measures = (
-            pair.visible_ratio,
-            pair.vocabulary_ratio,
-            pair.overlap,
-            float(len(assessment.kinds)),
-        )
+        kinds = float(len(assessment.kinds))
+        measures = (pair.visible_ratio, pair.vocabulary_ratio, pair.overlap, kinds)
         prompts = {}
         for role in self.team:
             signals = SIGNALS[self.name](assessment, self.team.places(role.agent))
@@ -175,7 +168,7 @@ class WritingMode:
         return "\n\n".join([*parts, "\n".join([*signals, request])])
 
     def secrets(self, task: WritingTask) -> list[str]:
-        """Return none: a reference is no more right than other texts are."""
+        """Return none: many texts are as good as a reference."""
         return []
 
 

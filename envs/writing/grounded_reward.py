@@ -1,33 +1,33 @@
-"""Second reward of writing together: the levels of the first one, and the texts must be about their source.
+"""Second reward of writing: the levels of the first one, and the texts must be about their source.
 
-| level | component     | points  | credit c, from 0 to 1                                                        |
-|-------|---------------|---------|------------------------------------------------------------------------------|
-| 1     | `structure`   | 0.5     | tokens of the text that fares worse; half if it does not end with a sentence |
-| 2     | `grounding`   | 1.0     | mean of both texts' grounding, below                                         |
-| 3     | `length`      | 1.0     | second / first text, in characters, filling aside: `visible_length`          |
-| 4     | `vocabulary`  | 0.5     | second / first text, in different words                                      |
-| 5     | `transitions` | 0.4     | 0.4 for one kind, 0.2 for each other one, up to 1, in whole words            |
+| level | component     | points  | credit c, from 0 to 1                                                         |
+|-------|---------------|---------|-------------------------------------------------------------------------------|
+| 1     | `structure`   | 0.5     | tokens of the worse text; half if it does not end with a sentence             |
+| 2     | `grounding`   | 1.0     | mean of both texts' grounding, below                                          |
+| 3     | `length`      | 1.0     | second / first text, in characters without padding: `visible_length`          |
+| 4     | `vocabulary`  | 0.5     | second / first text, in different words                                       |
+| 5     | `transitions` | 0.4     | 0.4 for one kind, 0.2 for each other one, up to 1, in whole words             |
 |       | `overlap`     | 0.6     | Jaccard index of both texts' content words: some, and not the same text twice |
-|       | `repetition`  | 0 to -4 | minus a share r of all that was earned                                       |
+|       | `repetition`  | 0 to -4 | minus a share r of all other points                                           |
 
-At most 4.0. There is no cliff: a level's points are multiplied by the openings of the levels before it, each
-min(1, 2 c); for level 2, c is the grounding of the text that fares worse. r rises from 0, where 10 % of a text's
-runs of three words occurred in it before, to 1 at 50 %; the text that fares worse counts.
+The maximum is 4.0. The reward is continuous: a level's points are multiplied by min(1, 2 c) of each level before
+it; for level 2, c is the grounding of the worse text. r rises from 0, if 10 % of a text's runs of three words
+occurred before in the text, to 1 at 50 %; the worse text counts.
 
 The grounding of a text is
 
     mean(words, coverage, entities) x min(phrases, order, cohesion, extracted) x numbers x original
 
-with the measures of `llm_decpomdp.envs.writing.source_overlap`: all but the last two as credits between the ends
-of `Depth`; `numbers` is 1 minus 0.25 for each number that the source does not have; `original` falls from 1, if 50
-% of a text are copied, to 0 at 80 %. The minimum detects random combinations of words: such words have no phrases
-of the source, do not follow each other as in English, are from different sentences of the source, or all have a
-neighbor from the source. `original` detects copies.
+with the measures of `llm_decpomdp.envs.writing.source_overlap`. The first seven are credits on the intervals of
+`GroundingIntervals`. `numbers` is 1 minus 0.25 for each number that the source does not have. `original` falls
+from 1, if 50 % of a text are copied, to 0 at 80 %. The minimum detects random combinations of words: such words
+have no phrases of the source, are not in English word order, come from different sentences of the source, or all
+have a neighbor from the source. `original` detects copies.
 
-The ramps of the minimum were set on every second row of the bundled data: full credit for about 95 % of the
-references, and no credit for about half of the texts of random runs of words of the source. Then they were moved
-in favor of the text, by 0.1 for `order` and 0.05 for `cohesion`, because other authors write differently. For
-summaries the ramp of `extracted` was widened: a good sentence may have few words that are not in the source.
+The intervals of the minimum were set on every second row of the bundled data: full credit for about 95 % of the
+references, and no credit for about half of the texts made of random runs of words of the source. Then they were
+relaxed by 0.1 for `order` and 0.05 for `cohesion`, because other authors write differently. For summaries the
+interval of `extracted` was widened: a good sentence may have few words that are not in the source.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ LEVELS = {
     "transitions": 0.4,
     "overlap": 0.6,
 }
-"""Points of the levels, in order; the last two are at the same level."""
+"""Points of the components, in order of their levels; the last two are on one level."""
 
 COMPONENTS = {
     "structure": Component(
@@ -92,7 +92,7 @@ REPEATED = Interval(0.1, 0.5, math.inf, math.inf)
 
 @dataclass(frozen=True)
 class GroundingIntervals:
-    """Grounding that one of the two texts should have, as bands of the measures."""
+    """Credit for the measures of one of the two texts."""
 
     words: Interval
     coverage: Interval
@@ -109,17 +109,12 @@ class GroundingIntervals:
             self.coverage.credit(grounding.coverage),
             self.entities.credit(grounding.entities),
         )
+        about_source = sum(about) / len(about)
         numbers = max(0.0, 1.0 - NUMBER_COST * len(grounding.unfounded))
-        return (
-            sum(about)
-            / len(about)
-            * self.fluency(grounding)
-            * numbers
-            * COPIED.credit(grounding.copied)
-        )
+        return about_source * self.fluency(grounding) * numbers * COPIED.credit(grounding.copied)
 
     def fluency(self, grounding: Grounding) -> float:
-        """Return the least credit of the measures that see whether words were put together at random."""
+        """Return the minimum credit of the measures that detect random combinations of words."""
         return min(
             self.phrases.credit(grounding.phrases),
             self.order.credit(grounding.order),
@@ -130,7 +125,7 @@ class GroundingIntervals:
 
 @dataclass(frozen=True)
 class Scale:
-    """Bands of one genre's levels."""
+    """Intervals of a genre's levels."""
 
     tokens: Interval
     length: Interval
@@ -138,16 +133,16 @@ class Scale:
     overlap: Interval
     depths: tuple[GroundingIntervals, GroundingIntervals]
     joins: bool
-    """True if transitions of both texts count, false for those of the second alone."""
+    """True if transitions of both texts count, false if only those of the second."""
 
 
 def interval_below(most: float, high: float) -> Interval:
-    """Return a band without a lower end."""
+    """Return an interval without a lower end."""
     return Interval(-math.inf, -math.inf, most, high)
 
 
 def interval_above(low: float, full: float) -> Interval:
-    """Return a band without an upper end."""
+    """Return an interval without an upper end."""
     return Interval(low, full, math.inf, math.inf)
 
 
@@ -208,7 +203,7 @@ ARXIV_SCALE = Scale(
     ),
     joins=True,
 )
-"""A background paragraph precedes the content of an abstract: it needs few of its names and numbers."""
+"""A background paragraph is about the time before the work, so it needs few names and numbers of the abstract."""
 
 
 @dataclass(frozen=True)
@@ -251,12 +246,12 @@ class Assessment:
 
     @cached_property
     def repetition(self) -> float:
-        """Share of all points that repetition costs."""
+        """Share of all points that is deducted for repetition."""
         return max(REPEATED.credit(grounding.repeated) for grounding in self.groundings)
 
     @cached_property
     def credits(self) -> dict[str, float]:
-        """Credit of each level, in [0, 1], as if all levels before it were open."""
+        """Credit of each component, in [0, 1], regardless of earlier levels."""
         pair, scale = self.pair, self.scale
         kinds = len(self.kinds)
         return {
@@ -278,21 +273,16 @@ class Assessment:
         for level, credit in self.credits.items():
             points[level] = LEVELS[level] * credit * opening
             if level == "grounding":
-                opening *= _opening(min(self.grounding))
-            elif level not in ("transitions", "overlap"):
-                opening *= _opening(credit)
+                credit = min(self.grounding)  # the worse text, not the mean
+            if level not in ("transitions", "overlap"):
+                opening *= min(1.0, 2.0 * credit)
         points["repetition"] = 0.0 - self.repetition * math.fsum(points.values())
         return points
 
 
-def _opening(credit: float) -> float:
-    """Return the factor on the levels after one with this credit."""
-    return min(1.0, 2.0 * credit)
-
-
 @dataclass(frozen=True)
 class GroundedReward:
-    """Judges a pair of texts by its form and its source."""
+    """Scores the form of a pair of texts, and its content by the source."""
 
     team: WritingTeam
     scale: Scale
@@ -301,7 +291,7 @@ class GroundedReward:
     audit = staticmethod(about_writing)
 
     def __call__(self, task: WritingTask, completions: Mapping[str, str]) -> Verdict:
-        """Judge one joint completion."""
+        """Score one joint completion."""
         analysis = Assessment(task.prompt, self.team.read(completions), self.scale)
         verdict = Verdict(analysis.points, False, analysis=analysis)
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)

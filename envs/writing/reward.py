@@ -1,4 +1,4 @@
-"""First reward of writing together: four levels over the form of two texts, each a gate to the next.
+"""First reward of writing: four levels about the form of two texts, each a condition for the next.
 
 | level | component     | points | TLDR                                    | arXiv                          |
 |-------|---------------|--------|-----------------------------------------|--------------------------------|
@@ -8,12 +8,12 @@
 | 4     | `transitions` | 0.4    | kinds of transitions in the second text | in both, joined without a gap  |
 |       | `overlap`     | 0.6    | Jaccard index of content words: 0.03    | 0.23                           |
 
-Beside its best values a level's credit falls linearly to the ends of its band; outside of the band, or with the
-wrong number of tokens, the reward ends with what was earned. n kinds of transitions earn 0.4 (0.4 + 0.05 (n - 1)),
-none 0. There are 12 kinds, so the true maximum is 2.98, not 3.0.
+Outside of its best values a level's credit falls linearly to the ends of an interval. Outside of the interval, or
+with a wrong number of tokens, later levels have no points. n kinds of transitions have 0.4 (0.4 + 0.05 (n - 1))
+points, none has 0. There are 12 kinds, so the true maximum is 2.98, not 3.0.
 
-The source is ignored: words drawn at random earn nearly as much as a good text does. The reward in
-`grounded_reward` reads it.
+The source is ignored: random words have nearly the reward of a good text. `grounded_reward` compares with the
+source.
 """
 
 from __future__ import annotations
@@ -50,28 +50,23 @@ STRUCTURE, LENGTH, VOCABULARY, TRANSITION, OVERLAP = 0.5, 1.0, 0.5, 0.4, 0.6
 
 FIRST_KIND, OTHER_KIND, ALL_KINDS = 0.4, 0.05, 12
 
-MAX_REWARD = (
-    STRUCTURE
-    + LENGTH
-    + VOCABULARY
-    + TRANSITION * (FIRST_KIND + OTHER_KIND * (ALL_KINDS - 1))
-    + OVERLAP
-)
+MAX_TRANSITION = TRANSITION * (FIRST_KIND + OTHER_KIND * (ALL_KINDS - 1))
+MAX_REWARD = STRUCTURE + LENGTH + VOCABULARY + MAX_TRANSITION + OVERLAP
 """Reward of 2.98 for a pair of texts with all kinds of transitions."""
 
 
 @dataclass(frozen=True)
 class LevelIntervals:
-    """Bands of one genre's levels."""
+    """Intervals of a genre's levels."""
 
     tokens: tuple[int, int]
-    """Fewest and most tokens of each text."""
+    """Minimum and maximum number of tokens of each text."""
     length: Interval
     vocabulary: Interval
     overlap: float
-    """Least Jaccard index with full points."""
+    """Minimum Jaccard index with full points."""
     joins: bool
-    """True if transitions of both texts count, false for those of the second alone."""
+    """True if transitions of both texts count, false if only those of the second."""
 
 
 TLDR_KNOTS = LevelIntervals(
@@ -88,7 +83,7 @@ ARXIV_KNOTS = LevelIntervals(
 
 @dataclass(frozen=True)
 class LevelReward:
-    """Judges the form of a pair of texts."""
+    """Scores the form of a pair of texts."""
 
     team: WritingTeam
     knots: LevelIntervals
@@ -98,7 +93,7 @@ class LevelReward:
     audit = staticmethod(about_writing)
 
     def __call__(self, task: WritingTask, completions: Mapping[str, str]) -> Verdict:
-        """Judge one joint completion."""
+        """Score one joint completion."""
         points = self.points(self.team.read(completions))
         verdict = Verdict(points, False)
         return Verdict(points, verdict.reward >= MAX_REWARD - 1e-9)
@@ -110,13 +105,14 @@ class LevelReward:
         if not all(fewest <= count_tokens(text) <= most for text in pair.texts):
             return points
         points["structure"] = STRUCTURE
-        # Each level is a gate for the next ones, as in the paper's reward.
+        # Each level is a condition for the next ones, as in the paper's reward.
         if pair.length_ratio not in self.knots.length:
             return points
         points["length"] = LENGTH * self.knots.length.credit(pair.length_ratio)
         if pair.vocabulary_ratio not in self.knots.vocabulary:
             return points
         points["vocabulary"] = VOCABULARY * self.knots.vocabulary.credit(pair.vocabulary_ratio)
+        # Joined without a gap, as in CoMLRL: a transition may begin in one text and end in the other.
         text = pair.first + pair.second if self.knots.joins else pair.second
         kinds = len(transitions(text, self.matching))
         share = FIRST_KIND + OTHER_KIND * (kinds - 1) if kinds else 0.0

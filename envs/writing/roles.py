@@ -1,4 +1,4 @@
-"""Roles of writing: the two of each genre, a single agent, and their first prompts."""
+"""Roles of writing: two for each genre, one for a single agent, and their first prompts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import TextPair
 
 MAX_READ = 20_000
-"""Characters of each text that are read; the longest text with full points has 384 words."""
+"""Number of characters of a text that count. Texts with points have at most 384 words."""
 
 DELIMITER = "[PARAGRAPH_SPLIT]"
 
 SECOND = "Paragraph 2:"
-"""Divider of a text without the delimiter."""
+"""Separator in a text without the delimiter."""
 
 LABEL = re.compile(r"Paragraph [12]:")
 
@@ -32,14 +32,14 @@ class WriterRole:
     """Heading above the source."""
     rules: tuple[str, ...]
     joint_rule: str
-    """The same request to an agent that writes both texts."""
+    """The request in the prompt of an agent that writes both texts."""
 
     def instructions(self, task: WritingTask) -> str:
         """Return the request, the source, and the rules."""
         return _prompt(self.opening, self.heading, task, self.rules)
 
     def reference(self, task: WritingTask) -> str | None:
-        """Return the data's text for this role."""
+        """Return the data's text for this role, if there is one."""
         return task.references.get(self.agent)
 
 
@@ -50,7 +50,7 @@ class Genre:
     name: str
     writers: tuple[WriterRole, WriterRole]
     alone: str
-    """Opening of the prompt of an agent that writes both."""
+    """Opening of the prompt of an agent that writes both texts."""
 
 
 TLDR = Genre(
@@ -144,7 +144,7 @@ class SoloRole:
         return f"{prompt}\n\nYour answer should look like this:\n{stub}"
 
     def reference(self, task: WritingTask) -> str | None:
-        """Return both of the data's texts, divided; None where it lacks one."""
+        """Return both of the data's texts with the delimiter; None if one is missing."""
         texts = [task.references.get(writer.agent) for writer in self.genre.writers]
         return None if None in texts else f"\n{DELIMITER}\n".join(map(str, texts))
 
@@ -165,7 +165,7 @@ class WritingTeam:
         return TextPair(pair.first[:MAX_READ], pair.second[:MAX_READ])
 
     def places(self, agent: str) -> tuple[int, ...]:
-        """Return the indices of the texts that an agent writes: 0, 1 or both."""
+        """Return the indices of an agent's texts: 0, 1 or both."""
         agents = [role.agent for role in self.roles]
         return (0, 1) if len(agents) == 1 else (agents.index(agent),)
 
@@ -189,11 +189,11 @@ def _prompt(opening: str, heading: str, task: WritingTask, rules: tuple[str, ...
 
 
 def paragraphs(text: str) -> TextPair:
-    """Divide a completion into two paragraphs, equal texts alike.
+    """Divide a completion into two paragraphs; equal completions give equal paragraphs.
 
-    The first delimiter divides it, and later ones are left out. Without any, the first `Paragraph 2:` does, and
-    without that a cut after a third of the characters. White space and labels such as `Paragraph 1:` around the
-    paragraphs are removed.
+    The first delimiter separates them, and later delimiters are removed. Without a delimiter `Paragraph 2:`
+    separates them, and without both the end of the first third. White space and labels such as `Paragraph 1:`
+    around the paragraphs are removed.
     """
     for mark in (DELIMITER, SECOND):
         if mark in text:

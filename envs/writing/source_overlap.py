@@ -1,32 +1,30 @@
-"""Measures of a text against its source: content, names and numbers, copying.
+"""Measures of a text against its source: content, names and numbers, word order, copying.
 
-| measure     | is                                                                                  |
+| measure     | meaning                                                                             |
 |-------------|-------------------------------------------------------------------------------------|
 | `words`     | share of the text's different content words whose stem occurs in the source         |
 | `coverage`  | share of the source's different content words whose stem occurs in the text         |
-| `entities`  | share of the source's names and numbers that occur in the text; 1 where it has none |
+| `entities`  | share of the source's names and numbers that occur in the text; 1 if it has none    |
 | `phrases`   | share of the text's pairs of neighboring words or marks, not both stop words, that  |
 |             | are also neighbors in the source                                                    |
-| `order`     | mean information of the text's other pairs, in nats (`WordOrder`)                  |
+| `order`     | mean information of the text's other pairs, in nats (below)                         |
 | `cohesion`  | share of the text's pairs of neighboring content words of the source (other words   |
 |             | between them are ignored) that share a sentence of the source                       |
 | `extracted` | share of the text's words in runs of two or more that also occur in the source: the |
 |             | coverage of extractive fragments (Grusky et al. 2018, arXiv 1804.11283)             |
-| `unfounded` | the numbers of the text that the source does not have                               |
+| `unfounded` | numbers of the text that the source does not have                                   |
 | `copied`    | share of the text's content words in runs of `RUN` or more that follow each other   |
 |             | in the source; stop words, numbers and words that the source lacks are ignored      |
-| `repeated`  | share of the text's runs of three words that it has had before                      |
+| `repeated`  | share of the text's runs of three words that occurred before in the text            |
 
 A stem is a word without one of a few endings. A name is a word with a capital letter that is not the first of its
-sentence. Numbers up to twelve may be spelled out. All of it takes time linear in the length of the texts.
+sentence. Numbers up to twelve may be spelled out. All measures take time linear in the length of the texts.
 
-# Word order
-
-English word order of a text: the mean pointwise mutual information of the classes of neighboring words.
-
-The classes are: each of the `FREQUENT` words that most of the bundled sources contain, numbers, names, a few
-endings such as *-ing*, all other words, commas, and ends of sentences. Let p(b | a) be the share of class b among
-the tokens that follow class a, and p(b) its share of all tokens. The information
+`order` measures English word order: the mean pointwise mutual information of the classes of neighboring words
+(Church and Hanks 1990, *Computational Linguistics* 16, 22; for classes Brown et al. 1992, *Computational
+Linguistics* 18, 467). The classes are each of the `FREQUENT` words that most of the bundled sources contain,
+numbers, names, a few endings such as *-ing*, all other words, commas, and ends of sentences. Let p(b | a) be the
+share of class b among the tokens that follow class a, and p(b) its share of all tokens. The information
 
     log p(b | a) / p(b)
 
@@ -34,12 +32,9 @@ is positive if b follows a more often than it follows other classes, as a noun f
 follows a less often, as a verb follows *the*. The shares are counted in all bundled posts and abstracts, without
 their references. `PRIOR` observations of p(b) are added to the observations of p(b | a).
 
-The mean is over the text's pairs of neighbors that are no neighbors in the source, because a copied pair says
-nothing about the text's own order. It is about -0.9 for source words in random order, and 0.1 for the bundled
-references. A short text may have few such pairs: `FEW` pairs with information 0 are added.
-
-Sources: Church and Hanks 1990 (*Computational Linguistics* 16, 22) for pointwise mutual information; Brown et al.
-1992 (*Computational Linguistics* 18, 467) for pairs of classes.
+The mean is over pairs of neighbors that are not neighbors in the source, because a copied pair says nothing about
+the text's own order. It is about -0.9 for source words in random order, and 0.1 for the bundled references. `FEW`
+pairs with information 0 are added, because a short text may have few such pairs.
 """
 
 from __future__ import annotations
@@ -49,17 +44,17 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 
 from llm_decpomdp.envs.writing.tasks import ABSTRACTS, POSTS
 from llm_decpomdp.envs.writing.text_measures import COMMA, STOP, STOP_WORDS, tokens, words
 
 FREQUENT = 150
-"""Number of words that are a class each."""
+"""Number of words with their own class."""
 
 CLASS_ENDINGS = ("ing", "ed", "ly", "s")
-"""Endings of words that are a class, where at least three letters precede them."""
+"""Endings with their own class, if at least three letters precede them."""
 
 PRIOR = 5.0
 
@@ -69,7 +64,7 @@ NUMBER_CLASS, NAME_CLASS, OTHER_CLASS = "<number>", "<name>", "<other>"
 
 
 class WordOrder:
-    """Shares of the pairs of neighboring classes in some texts."""
+    """Counts of the pairs of neighboring classes in some texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         sequences = [tokens(text) for text in texts]
@@ -109,34 +104,31 @@ class WordOrder:
         return math.log(count / (self.first[first] + PRIOR) / share)
 
     def mean(self, sequence: Sequence[str], source: Collection[tuple[str, str]]) -> float:
-        """Return the mean information of the pairs that the source does not have, in nats.
+        """Return the mean information of a text's pairs that the source does not have, in nats.
 
         Args:
             sequence: The tokens of a text.
             source: Pairs of neighbors of the source, in lower case.
         """
         lower = [STOP, *(token.lower() for token in sequence)]
-        own_counts = [
+        information = [
             self.information(*classes)
             for classes, pair in zip(pairwise(self.classes(sequence)), pairwise(lower), strict=True)
             if pair not in source
         ]
-        return math.fsum(own_counts) / (len(own_counts) + FEW)
+        return math.fsum(information) / (len(information) + FEW)
 
 
 @lru_cache(maxsize=1)
 def english() -> WordOrder:
-    """Return the shares of all bundled posts and abstracts."""
+    """Return the counts of all bundled posts and abstracts."""
     posts = (str(row["prompt"]) for row in POSTS.bundled())
     abstracts = (str(row["abstract_text"]) for row in ABSTRACTS.bundled())
     return WordOrder([*posts, *abstracts])
 
 
-# Measures of a text against its source: content, names and numbers, copying
-
-
 RUN = 5
-"""Length of a run of content words that counts as copied, not shared by chance."""
+"""Number of equal content words in a row from which they count as copied."""
 
 ENDINGS = ("ing", "ed", "es", "ly", "s", "e", "y")
 
@@ -176,7 +168,7 @@ class Grounding:
 
 
 class SourceText:
-    """A source, with its words, stems, names, numbers and runs."""
+    """A source with its words, stems, names, numbers and runs."""
 
     def __init__(self, text: str) -> None:
         self.words = words(text)
@@ -186,15 +178,11 @@ class SourceText:
         self.numbers = numbers(text) | {SPELLED[word] for word in self.words if word in SPELLED}
         sequence = [STOP, *(token.lower() for token in tokens(text))]
         self.pairs = set(pairwise(sequence))
+        self.runs = set(_runs(self.content, RUN))
         self.sentences: dict[str, set[int]] = {}
         for place, sentence in enumerate(_sentences(sequence)):
             for part in content_stems(sentence):
                 self.sentences.setdefault(part, set()).add(place)
-
-    @cached_property
-    def runs(self) -> set[tuple[str, ...]]:
-        """Runs of `RUN` content words."""
-        return set(_runs(self.content, RUN))
 
     def ground(self, text: str) -> Grounding:
         """Compare a text with the source."""
@@ -218,25 +206,24 @@ class SourceText:
         )
 
     def _phrases(self, sequence: Sequence[str]) -> float:
-        """Return the share of pairs of neighbors that are two words of the source, pairs of stop words aside."""
+        """Return the share of pairs, except those of stop words, that are two neighboring words of the source."""
         pairs = [pair for pair in pairwise(sequence) if not STOP_WORDS.issuperset(pair)]
         return _mean(pair in self.pairs and MARKS.isdisjoint(pair) for pair in pairs)
 
     def _cohesion(self, shared: Sequence[str]) -> float:
-        """Return the share of different neighbors that stand in the same sentence of the source."""
+        """Return the share of different neighbors that are in one sentence of the source."""
         pairs = [pair for pair in pairwise(shared) if pair[0] != pair[1]]
         return _mean(not self.sentences[a].isdisjoint(self.sentences[b]) for a, b in pairs)
 
     def _extracted_share(self, sequence: Sequence[str]) -> float:
-        """Return the share of words that have a neighbor which they have in the source."""
+        """Return the share of words with a neighbor that they also have in the source."""
         hits = [pair in self.pairs and MARKS.isdisjoint(pair) for pair in pairwise(sequence)]
-        sides = zip(
-            sequence, [False, *hits], [*hits, False], strict=False
-        )  # of none, there are none
+        # Not strict: an empty sequence has no pairs, but one entry in each of the other lists.
+        sides = zip(sequence, [False, *hits], [*hits, False], strict=False)
         return _mean(before or behind for token, before, behind in sides if token not in MARKS)
 
     def _copied_words(self, shared: Sequence[str]) -> int:
-        """Count the words that lie in a run which the source has too."""
+        """Count the words in runs that the source also has."""
         inside, end = 0, 0
         for start, run in enumerate(_runs(shared, RUN)):
             if run in self.runs:
@@ -247,12 +234,12 @@ class SourceText:
 
 @lru_cache(maxsize=1024)
 def source(text: str) -> SourceText:
-    """Read a source, once for equal texts."""
+    """Return the source with this text; cached, since all completions of a task share it."""
     return SourceText(text)
 
 
 def stem(word: str) -> str:
-    """Strip a word of its ending, where at least `SHORTEST_STEM` letters are left."""
+    """Remove the ending of a word if at least `SHORTEST_STEM` letters are left."""
     for ending in ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= SHORTEST_STEM:
             return word[: -len(ending)]
@@ -278,7 +265,7 @@ def _plain(number: str) -> str:
 
 
 def names(text: str) -> set[str]:
-    """Return the words with a capital letter inside of sentences, as `Petra` of "I asked Petra"."""
+    """Return the words with a capital letter inside sentences, such as `Petra` in "I asked Petra"."""
     result, begins = set(), True
     for piece in text.split():
         match = NAME.search(piece)

@@ -1,17 +1,16 @@
 """Data sets of texts: forum posts (TLDR) and abstracts of papers (arXiv).
 
-| data set | hub                         | splits        | columns                                             |
-|----------|-----------------------------|---------------|-----------------------------------------------------|
-| TLDR     | `trl-lib/tldr`              | `train`, `test` | `prompt` (the post), `completion` (a summary)     |
-| arXiv    | `OpenMLRL/arXiv_abstract`   | `train`, `val` | `article_id`, `abstract_text`, `token_count`       |
+| data set | hub                       | splits          | columns                                         |
+|----------|---------------------------|-----------------|-------------------------------------------------|
+| TLDR     | `trl-lib/tldr`            | `train`, `test` | `prompt` (the post), `completion` (a summary)   |
+| arXiv    | `OpenMLRL/arXiv_abstract` | `train`, `val`  | `article_id`, `abstract_text`, `token_count`    |
 
-A file of your own has the same columns. `elaboration` (TLDR), `background` and `method` (arXiv) are references
-that the hub lacks and the bundled rows have; `task_id` and `split` are optional too.
+A user's file has the same columns. The references `elaboration` (TLDR), `background` and `method` (arXiv) are in
+the bundled rows but not on the hub. `task_id` and `split` are optional.
 
-A source that is empty or too long is refused: it is listed with the reason among the set's `excluded` rows, and
-has no prompt. A post may have `MAX_POST_LENGTH` characters, an abstract 100 to 300 tokens: as its row
-counts them in `token_count`, else words and punctuation marks, of which an English text has about as many as a
-language model's tokenizer makes of it.
+A row with an empty or too long source is not a task; the set's `excluded` names it with the reason. A post has at
+most `MAX_POST_LENGTH` characters. An abstract has 100 to 300 tokens: its `token_count`, or else its number of
+words and punctuation marks, which is close to the number of tokens in English.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from llm_decpomdp.envs.datasets.loading import BadRow, Dataset, Row, bundled_row
 from llm_decpomdp.interfaces import Task, TaskSet
 
 MAX_POST_LENGTH = 20_000
-"""Longest post, in characters; the longest posts of the real data have a fifth of it."""
+"""Maximum length of a post in characters, five times that of the longest posts in the real data."""
 
 ABSTRACT_TOKENS = (100, 300)
 
@@ -42,14 +41,14 @@ class WritingTask(Task):
     """A source to write about: its `prompt`."""
 
     problem: str = ""
-    """Reason why the row is refused; empty where it is not."""
+    """Reason for leaving out the row; empty if there is none."""
 
 
 def post_task(index: int, row: Row) -> WritingTask:
     """Make a task of a forum post.
 
     Raises:
-        BadRow: If a field is missing or no text.
+        BadRow: If a field is missing or not a text.
     """
     post = _text(row, "prompt")
     fields = {"completion": "summarizer_0", "elaboration": "elaborator_0"}
@@ -60,7 +59,7 @@ def abstract_task(index: int, row: Row) -> WritingTask:
     """Make a task of an abstract.
 
     Raises:
-        BadRow: If a field is missing or no text, or `token_count` no number.
+        BadRow: If a field is missing or not a text, or `token_count` is not a number.
     """
     abstract = _text(row, "abstract_text")
     fewest, most = ABSTRACT_TOKENS
@@ -78,17 +77,15 @@ def abstract_task(index: int, row: Row) -> WritingTask:
 
 
 def _problem(name: str, text: str) -> str:
-    """Return the reason why a source is refused; empty where it is not."""
     if not text.strip():
         return f"field {name!r} is empty"
-    too_long = len(text) > MAX_POST_LENGTH
-    return (
-        f"field {name!r} has {len(text)} characters; at most {MAX_POST_LENGTH}" if too_long else ""
-    )
+    if len(text) > MAX_POST_LENGTH:
+        return f"field {name!r} has {len(text)} characters; at most {MAX_POST_LENGTH}"
+    return ""
 
 
 def _text(row: Row, name: str) -> str:
-    """Return a field that may be empty, as None and "" are."""
+    """Return a text field; None counts as empty."""
     if name not in row:
         raise BadRow(missing(row, name))
     value = row[name]
@@ -106,7 +103,7 @@ def _task(
     problem: str,
     task_id: object,
 ) -> WritingTask:
-    """Make a task with the references of its row; without an id the index and the text make one."""
+    """Make a task with the references of its row; a missing id is made of the index and the text."""
     if task_id is None:
         digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
         task_id = f"{index}-{digest[:8]}"
@@ -121,10 +118,7 @@ def _task(
 
 
 def load_texts(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> TaskSet:
-    """Load one split, without the rows that are refused.
-
-    These are listed with the reason among the set's `excluded` tasks. Arguments and errors are those of `load`.
-    """
+    """Load one split as `load` does, without the rows that are no tasks; the set's `excluded` has the reasons."""
     task_set = load(dataset, split, source)
     tasks = [task for task in task_set.tasks if isinstance(task, WritingTask)]
     reasons = {task.task_id: task.problem for task in tasks if task.problem}
@@ -140,7 +134,6 @@ def load_texts(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> 
 
 
 def _find_split(row: Row) -> str | None:
-    """Return the split that a row belongs to; None for all."""
     split = row.get("split")
     return split if isinstance(split, str) else None
 

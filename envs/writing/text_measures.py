@@ -16,7 +16,7 @@ STOP_WORDS = frozenset(
     which who why will with would you your
     """.split()
 )
-"""Stop words, which do not count as content."""
+"""Words that do not count as content."""
 
 
 def _phrases(text: str) -> tuple[str, ...]:
@@ -92,30 +92,27 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-"""Twelve kinds of transitions, and the phrases that count as one."""
-
-
-# Measures of two texts by their form, all in time linear in their length
+"""Twelve kinds of transitions with their phrases."""
 
 
 MATCHINGS = ("substring", "word")
-"""Ways to match a transition: anywhere, even inside a word, or as whole words."""
+"""Ways to match a transition: anywhere, also inside a word, or as whole words."""
 
 WORD = re.compile(r"\w+")
 
 TOKEN = re.compile(r"\d+(?:[.,]\d+)*|\w+|[.!?…\n]+|[,;:]+")
 
 COMMA, STOP = ",", "."
-"""Tokens of the marks inside of a sentence, and of its end."""
+"""Tokens for marks inside a sentence, and for its end."""
 
 PIECE = re.compile(r"[^\W_]+|[\W_]+")
 """A word, or the gap between two."""
 
 LONGEST_WORD, LONGEST_GAP = 40, 2
-"""Characters that count of a word, and of the marks and white space between two."""
+"""Maximum number of characters that count of a word, and of the gap between two words."""
 
 CLOSING = "\"')]*\N{RIGHT DOUBLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
-"""Characters that may follow the mark that ends a sentence."""
+"""Characters that may follow the final mark of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -153,38 +150,38 @@ class TextPair:
 
     @property
     def length_ratio(self) -> float:
-        """Length of the second text divided by that of the first, in characters; 0 without a first."""
+        """Ratio of the texts' lengths in characters, second / first; 0 if the first is empty."""
         return len(self.second) / len(self.first) if self.first else 0.0
 
     @property
     def visible_ratio(self) -> float:
-        """Ratio of the texts' `visible_length`; 0 without a first."""
+        """Ratio of the texts' `visible_length`; 0 if the first is empty."""
         first = visible_length(self.first)
         return visible_length(self.second) / first if first else 0.0
 
     @property
     def vocabulary_ratio(self) -> float:
-        """Ratio of the numbers of different words, stop words included; 0 without a first."""
+        """Ratio of the numbers of different words, including stop words; 0 if the first is empty."""
         first = len(set(words(self.first)))
         return len(set(words(self.second))) / first if first else 0.0
 
     @property
     def overlap(self) -> float:
-        """Jaccard index of the content words, shared ones by all; 1 where neither text has any."""
+        """Jaccard index of the content words: shared / all; 1 if neither text has any."""
         first, second = content(self.first), content(self.second)
         return len(first & second) / len(first | second) if first | second else 1.0
 
 
 def count_tokens(text: str) -> int:
-    """Count the pieces into which white space divides a text."""
+    """Count the pieces of a text between white space."""
     return len(text.split())
 
 
 def visible_length(text: str) -> int:
-    r"""Count the characters of a text, without filling.
+    r"""Count the characters of a text without padding.
 
-    White space counts as one character however wide it is, and invisible characters as none. At most
-    `LONGEST_WORD` characters of a word count, and `LONGEST_GAP` of a gap between two.
+    Any white space counts as one character, and invisible characters do not count. At most `LONGEST_WORD`
+    characters of a word count, and `LONGEST_GAP` of a gap between two.
 
     Examples:
         >>> visible_length("No, never."), visible_length(" No,   never.\n\n"), visible_length("No, never.....")
@@ -196,7 +193,7 @@ def visible_length(text: str) -> int:
 
 
 def ends_with_sentence(text: str) -> bool:
-    """Check whether a text ends with a sentence: a mark, perhaps followed by quotes or brackets.
+    """Check whether a text ends with the final mark of a sentence, optionally followed by quotes or brackets.
 
     Examples:
         >>> ends_with_sentence('He said "no."'), ends_with_sentence("He said"), ends_with_sentence("")
@@ -217,16 +214,14 @@ def tokens(text: str) -> list[str]:
         >>> tokens("In 2019: 7.4 %, or so!")
         ['In', '2019', ',', '7.4', ',', 'or', 'so', '.']
     """
-    matches = TOKEN.findall(text)
-    return [token if token[0].isalnum() or token[0] == "_" else _mark(token) for token in matches]
-
-
-def _mark(token: str) -> str:
-    return COMMA if token[0] in ",;:" else STOP
+    return [
+        token if token[0].isalnum() or token[0] == "_" else COMMA if token[0] in ",;:" else STOP
+        for token in TOKEN.findall(text)
+    ]
 
 
 def content(text: str) -> Set[str]:
-    """Return the different words of a text that are no stop words."""
+    """Return the different words of a text without stop words."""
     return set(words(text)) - STOP_WORDS
 
 
@@ -235,8 +230,8 @@ def transitions(text: str, matching: str) -> list[str]:
 
     Args:
         text: The text.
-        matching: `substring`: "soap" has "so", as upstream has it. `word`: only whole words count; what stands
-            between the words of a phrase does not matter.
+        matching: `substring`: "soap" contains "so", as in CoMLRL. `word`: only whole words count, and the
+            characters between the words of a phrase are ignored.
     """
     if matching == "substring":
         lower, edge = text.lower(), ""
