@@ -1,7 +1,7 @@
-"""Adapters to other libraries, a module or folder each; none of these libraries is needed before it is used.
+"""Adapters to other libraries. A library is needed only when its adapter is used.
 
-Out of here, into their loops: `trl`, `openenv`, `verifiers`, `inspect`. The other way, their environments for the
-learners here: `reasoning_gym`, `textarena`, and the client of `openenv`.
+`trl`, `openenv`, `verifiers` and `inspect` bring environments of teams to other libraries. `reasoning_gym`,
+`textarena` and the client of `openenv` bring environments of other libraries here.
 """
 
 from llm_decpomdp.integrations import trl

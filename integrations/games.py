@@ -1,30 +1,35 @@
-"""Episodes of one environment that are played side by side, each in a branch, and its tasks."""
+"""Helpers of the adapters: concurrent episodes in branches of one environment, its tasks, and its sharing."""
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
+import gymnasium
 from pettingzoo import ParallelEnv
+from typing_extensions import Self
 
 from llm_decpomdp.branching import branch, branches_in_threads
+from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH
 from llm_decpomdp.policy import Policy, policy_attribute
 from llm_decpomdp.registry import make
+from llm_decpomdp.spaces import UnicodeText
 
 MAX_THREADS = 16
-"""Most steps at the same time: a step may wait for a sandbox."""
+"""Maximum number of concurrent steps: a step may wait for a sandbox."""
 
 
 class Games:
-    """Episodes that begin with one task each, with policies in some of the seats.
+    """Concurrent episodes, one for each given task; policies play some of the agents.
 
     Args:
         env: The environment; only branches of it are stepped.
         tasks: The `task_id` of each episode.
-        partners: Policies of the agents whose texts `step` is not given.
+        partners: Policies of agents whose texts `step` does not receive.
     """
 
     def __init__(
@@ -44,7 +49,7 @@ class Games:
 
     @property
     def running(self) -> list[int]:
-        """Numbers of the episodes that go on."""
+        """Numbers of the running episodes."""
         return [number for number, env in enumerate(self.envs) if env.agents]
 
     def step(self, texts: Mapping[int, Mapping[str, str]]) -> dict[int, dict[str, float]]:
@@ -67,7 +72,7 @@ class Games:
         return {number: result[1] for number, result in zip(actions, results, strict=True)}
 
     def _answers(self, policy: Policy, agent: str, numbers: Mapping[int, Any]) -> list[str]:
-        """Let a policy answer for its agent in several episodes, in one batch."""
+        """Let a policy act for its agent in several episodes, in one batch."""
         generate_with_envs = policy_attribute(policy, "generate_with_envs")
         if generate_with_envs is not None:
             envs = [self.envs[number] for number in numbers]
@@ -87,7 +92,7 @@ def play_once(
     Args:
         env: The environment.
         plays: For each episode the `task_id`, and the completions of all agents but the partners.
-        partners: Policies of the others.
+        partners: Policies of the other agents.
 
     Returns:
         The agents' rewards in each episode.
@@ -107,7 +112,7 @@ def play_once(
 
 
 def task_ids(env: ParallelEnv[str, Any, Any]) -> list[str]:
-    """Return the ids of an environment's tasks; raise a `TypeError` where it has none."""
+    """Return the ids of an environment's tasks; raise a `TypeError` if it has none."""
     tasks = getattr(env.unwrapped, "tasks", None)
     if tasks is None:
         raise TypeError(
@@ -117,7 +122,7 @@ def task_ids(env: ParallelEnv[str, Any, Any]) -> list[str]:
 
 
 def shared_env(env_id: str, env_options: Mapping[str, Any]) -> Any:
-    """Return an environment, one for all of equal id and options in a process; play branches of it alone.
+    """Return an environment, the same one for equal id and options in a process. Play only branches of it.
 
     Raises:
         KeyError, TypeError, ValueError: As `llm_decpomdp.make`.
@@ -128,3 +133,19 @@ def shared_env(env_id: str, env_options: Mapping[str, Any]) -> Any:
 @cache
 def _made(env_id: str, env_options: str) -> Any:
     return make(env_id, **json.loads(env_options))
+
+
+class TextGame(gymnasium.Env[str, str]):
+    """Base of single-agent environments of other libraries: spaces of texts, and forks."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012  # as Gymnasium declares it
+
+    def __init__(self) -> None:
+        self.observation_space = UnicodeText(MAX_OBSERVATION_LENGTH)
+        self.action_space = UnicodeText(MAX_ACTION_LENGTH)
+
+    def fork(self) -> Self:
+        """Return an independent environment in the same state; subclasses copy their own mutable state."""
+        twin = copy.copy(self)
+        twin._np_random = copy.deepcopy(self._np_random)
+        return twin

@@ -1,4 +1,4 @@
-"""Inspect: a team as a task, and a model role for each agent, so that models behind APIs are evaluated there.
+"""Inspect: a team as a task with a model role for each agent, to evaluate models behind APIs.
 
 ```bash
 inspect eval llm_decpomdp/team -T env_id=coophumaneval-v0 --model-role aux_0=MODEL --model-role main_0=MODEL
@@ -22,7 +22,7 @@ from llm_decpomdp.integrations.games import shared_env, task_ids
 from llm_decpomdp.validation import unknown
 
 RETURN = "return"
-"""Name of the sum of a team's rewards among the scores."""
+"""Name of the score that is the sum of a team's rewards."""
 
 
 @task  # type: ignore[untyped-decorator]  # inspect_ai is not installed where mypy runs
@@ -31,7 +31,7 @@ def team(env_id: str = "coophumaneval-v0", seed: int = 0, **env_options: Any) ->
 
     Args:
         env_id: A registered id, or `module:id`.
-        seed: Seed of every episode, for what an environment draws beside the task.
+        seed: Seed of every episode, for random choices other than the task.
         **env_options: Arguments of the environment.
 
     Raises:
@@ -49,10 +49,10 @@ def team(env_id: str = "coophumaneval-v0", seed: int = 0, **env_options: Any) ->
 
 @solver  # type: ignore[untyped-decorator]  # as above
 def play(env_id: str, seed: int, env_options: dict[str, Any]) -> Solver:
-    """Return the solver that plays an episode, and asks the model of an agent's role in each turn.
+    """Return the solver that plays an episode with the model of each agent's role.
 
-    An agent without a role is played by the model of the evaluation. A prompt holds all that an agent knows, so
-    its model is told nothing else. All prompts and answers stand in the messages of the sample, by agent.
+    The model of the evaluation plays agents without a role. The prompt is all that a model sees, since it holds
+    all that its agent knows. The messages of the sample have all prompts and answers with the agent's name.
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
@@ -64,8 +64,8 @@ def play(env_id: str, seed: int, env_options: dict[str, Any]) -> Solver:
         total = 0.0
         while env.agents:
             agents = list(env.agents)
-            asked = [get_model(role=agent).generate(prompts[agent]) for agent in agents]
-            outputs = dict(zip(agents, await collect(*asked), strict=True))
+            requests = [get_model(role=agent).generate(prompts[agent]) for agent in agents]
+            outputs = dict(zip(agents, await collect(*requests), strict=True))
             for agent, output in outputs.items():
                 state.messages.append(ChatMessageUser(content=f"[{agent}]\n{prompts[agent]}"))
                 state.messages.append(output.message)
@@ -82,7 +82,7 @@ def play(env_id: str, seed: int, env_options: dict[str, Any]) -> Solver:
 
 @scorer(metrics={"*": [mean(), stderr()]})  # type: ignore[untyped-decorator]  # as above
 def team_reward() -> Scorer:
-    """Return the scorer: the environment's rewards over the episode, and the numbers of its last infos."""
+    """Return the scorer: the sum of the environment's rewards, and the numbers of its last infos."""
 
     async def score(state: TaskState, target: Target) -> Score:
         infos = state.store.get("infos")

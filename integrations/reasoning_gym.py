@@ -1,19 +1,17 @@
-"""reasoning-gym: its data sets of questions as environments of one agent and one turn, for the learners here."""
+"""reasoning-gym: its data sets of questions as environments of one agent and one turn."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import gymnasium
 import reasoning_gym
 from reasoning_gym.utils import extract_answer
 
-from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, requested_task
+from llm_decpomdp.env import requested_task
+from llm_decpomdp.integrations.games import TextGame
 from llm_decpomdp.oracle import Oracle, answers
-from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 
@@ -22,14 +20,14 @@ def questions(
 ) -> FromSingleAgent:
     """Return a data set as an environment: `reset` asks a question, and `step` scores its answer from 0 to 1.
 
-    Tasks are the positions in the data set, from `"0"` on; a seed draws one. An answer is the text in the last
-    `<answer>` tags, or all of it if there are none.
+    Task ids are positions in the data set, from `"0"`; a seed draws one. The answer is the text in the last
+    `<answer>` tags, or the whole completion if there are none.
 
     Args:
         dataset: Name of a data set, such as `basic_arithmetic`.
         agent: Name of the agent.
         instructions: Text before each question, such as `reasoning_gym.utils.SYSTEM_PROMPTS["direct"]`.
-        **config: Fields of the data set's configuration, such as `size`; `seed` is 0 if none is given.
+        **config: Fields of the data set's configuration, such as `size`; by default `seed` is 0.
 
     Raises:
         ValueError: If there is no such data set.
@@ -42,21 +40,18 @@ def questions(
     )
 
 
-class Questions(gymnasium.Env[str, str]):
+class Questions(TextGame):
     """A data set with Gymnasium's interface; `questions` makes a team of it."""
-
-    metadata = {"render_modes": []}  # noqa: RUF012  # as Gymnasium declares it
 
     def __init__(
         self, dataset: str, agent: str, instructions: str, config: Mapping[str, Any]
     ) -> None:
+        super().__init__()
         self._origin = {"name": dataset, **config}
         self._data = reasoning_gym.create_dataset(**self._origin)
         self._agent = agent
         self._instructions = instructions
         self._entry: dict[str, Any] = {}
-        self.observation_space = UnicodeText(MAX_OBSERVATION_LENGTH)
-        self.action_space = UnicodeText(MAX_ACTION_LENGTH)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -86,14 +81,8 @@ class Questions(gymnasium.Env[str, str]):
         answer = action.strip() if tagged is None else tagged
         return "", float(self._data.score_answer(answer, self._entry)), True, False, {}
 
-    def fork(self) -> Questions:
-        """Return an independent environment with the same question; the data set is shared."""
-        twin = copy.copy(self)
-        twin._np_random = copy.deepcopy(self._np_random)
-        return twin
-
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the data set, which is made again: some cannot be pickled, or go on differently."""
+        """Leave out the data set, which is made again: some cannot be pickled, or continue differently."""
         return {**vars(self), "_data": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

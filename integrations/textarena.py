@@ -1,4 +1,4 @@
-"""TextArena: its games for one player as environments of one agent, for the learners here."""
+"""TextArena: its games for one player as environments of one agent."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import gymnasium
 import numpy as np
 import textarena
+from typing_extensions import Self
 
-from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, requested_task
-from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.env import requested_task
+from llm_decpomdp.integrations.games import TextGame
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 _GLOBAL_GENERATORS = threading.Lock()
 
 
 def game(game_id: str, *, agent: str = "player_0", **options: Any) -> FromSingleAgent:
-    """Return a game as an environment; its reward is that of the game, in the turn that ends it.
+    """Return a game as an environment. The last turn has the reward of the game.
 
     Args:
         game_id: Name of a game for one player, such as `GuessTheNumber-v0`.
@@ -36,32 +36,29 @@ def game(game_id: str, *, agent: str = "player_0", **options: Any) -> FromSingle
     return from_single_agent(partial(Game, game_id, options), agent)
 
 
-class Game(gymnasium.Env[str, str]):
+class Game(TextGame):
     """A game with Gymnasium's interface; `game` makes a team of it.
 
-    TextArena's games draw from Python's and NumPy's global generators. Here each has a stream of its own, which
-    stands in for the global ones while the game is asked, one game at a time.
+    TextArena's games draw from the global generators of Python and NumPy. Here each game has its own stream, which
+    replaces the global ones during a call, one game at a time.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012  # as Gymnasium declares it
-
     def __init__(self, game_id: str, options: Mapping[str, Any]) -> None:
+        super().__init__()
         self._id = game_id
         self._options = dict(options)
         self._game: Any = textarena.make(game_id, **self._options)
         self._stream: tuple[Any, Any] | None = None
         self._seed: int | None = None
         self._texts: tuple[str, ...] = ()
-        self.observation_space = UnicodeText(MAX_OBSERVATION_LENGTH)
-        self.action_space = UnicodeText(MAX_ACTION_LENGTH)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Start a game; equal seeds start equal ones.
+        """Start a game; equal seeds start equal games.
 
         Raises:
-            KeyError: If an option is given: games take none.
+            KeyError: If an option is given.
             ValueError: If it is a game for several players.
         """
         if (task_id := requested_task(options)) is not None:
@@ -72,7 +69,7 @@ class Game(gymnasium.Env[str, str]):
         with self._own_stream():
             random.seed(start)
             np.random.seed(start % 2**32)
-            # Made anew, since wrappers keep the observations of the game before.
+            # A new object: wrappers keep the observations of the last game.
             self._game = textarena.make(self._id, **self._options)
             try:
                 self._game.reset(num_players=1, seed=start)
@@ -90,15 +87,14 @@ class Game(gymnasium.Env[str, str]):
                 return "", float(rewards[0]), True, False, {}
             return self._game.get_observation()[1], 0.0, False, False, {}
 
-    def fork(self) -> Game:
+    def fork(self) -> Self:
         """Return an independent game in the same state."""
-        twin = copy.copy(self)
+        twin = super().fork()
         twin._game = copy.deepcopy(self._game)
-        twin._np_random = copy.deepcopy(self._np_random)
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle how the game was played, as TextArena's wrappers cannot be pickled."""
+        """Pickle the moves, since TextArena's wrappers cannot be pickled."""
         return _play_game, (self._id, self._options, self._seed, self._texts)
 
     @contextmanager
@@ -117,7 +113,7 @@ class Game(gymnasium.Env[str, str]):
 
 
 def _play_game(game_id: str, options: Mapping[str, Any], seed: int | None, texts: Any) -> Game:
-    """Make a game that has been played to some point."""
+    """Make a game and repeat its moves."""
     env = Game(game_id, options)
     if seed is not None:
         env.reset(seed=seed)

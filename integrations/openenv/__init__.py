@@ -1,4 +1,4 @@
-"""OpenEnv: environments of teams behind its server, and such a server as an environment here."""
+"""OpenEnv: a server of an environment, and a client that is an environment."""
 
 from typing import TYPE_CHECKING
 

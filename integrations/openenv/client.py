@@ -1,7 +1,7 @@
-"""A server of OpenEnv as an environment here: the whole team, or one seat as a team of one.
+"""A server of OpenEnv as an environment: the whole team, or one agent as a team of one.
 
-A session cannot be copied. Forks, pickles and deep copies keep what has been played, and open a session of
-their own when they are stepped, in which they play the same again.
+A session of the server cannot be copied. Forks, pickles and deep copies store the moves instead. At the next step
+they open a session and repeat them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def client(base_url: str, *, agent: str = "agent_0") -> OpenEnvClient:
 
     Args:
         base_url: Its address, such as `http://127.0.0.1:8000`.
-        agent: Name of the one agent, where the server has a seat.
+        agent: Name of the agent if the server has a seat for one.
 
     Raises:
-        ConnectionError: If nobody answers there.
+        ConnectionError: If no server answers.
     """
     return OpenEnvClient(base_url, agent=agent)
 
 
 class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
-    """An environment that is played over a connection; `client` makes it."""
+    """An environment behind a connection; `client` makes it."""
 
     metadata: ClassVar[dict[str, Any]] = {"name": "openenv_client_v0", "render_modes": []}
 
@@ -68,7 +68,7 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
         """Start an episode.
 
         Args:
-            seed: The server's seed; `None` draws it here.
+            seed: The server's seed; `None` draws one.
             options: `{"task_id": ...}` chooses a task.
 
         Returns:
@@ -102,8 +102,9 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
             ResetNeeded: If no episode is running.
             KeyError: If an agent's action is missing, or an unknown agent acts.
             TypeError: If an action is not a string.
-            RuntimeError, ConnectionError, TimeoutError: If the server refuses or is lost. The episode stands where
-                it stood: a further `step` plays it again in a new session.
+            RuntimeError, ConnectionError, TimeoutError: If the server refuses or is lost. The episode is
+            unchanged:
+                the next `step` repeats it in a new session.
         """
         if not self.agents:
             if actions or self._start is None:
@@ -129,7 +130,7 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
         )
 
     def fork(self) -> OpenEnvClient:
-        """Return an independent environment in the same state, which plays it again when it is stepped."""
+        """Return an independent environment in the same state, which repeats the moves at its next step."""
         return copy.deepcopy(self)
 
     def close(self) -> None:
@@ -153,17 +154,16 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
         return self._session
 
     def _resume(self) -> Any:
-        """Return a session in which the episode so far has been played."""
-        if self._session is not None:
-            return self._session
-        session = self._connect()
-        self._compare(session.reset(**(self._start or {})), self._first)
-        for action, prompts in self._played:
-            self._compare(session.step(action), prompts)
-        return session
+        """Return a session with the episode so far."""
+        if self._session is None:
+            session = self._connect()
+            self._compare(session.reset(**(self._start or {})), self._first)
+            for action, prompts in self._played:
+                self._compare(session.step(action), prompts)
+        return self._session
 
     def _compare(self, result: Any, prompts: dict[str, str]) -> None:
-        """Raise a `RuntimeError` unless the server answers what it answered before."""
+        """Raise a `RuntimeError` if the server gives other prompts than before."""
         if (now := self._texts(result)) != prompts:
             raise RuntimeError(
                 f"{self.base_url} plays another episode than before from {self._start}: it said {prompts!r:.200}, "
@@ -172,7 +172,7 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
 
     @contextmanager
     def _closed_if_it_fails(self) -> Iterator[None]:
-        """Close the session at any failure: nobody knows where its episode stands, and it may be another's."""
+        """Close the session at any failure, since the state of its episode is then unknown."""
         try:
             yield
         except BaseException:
@@ -189,14 +189,11 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
         return {agent: copy.copy(value) for agent in self.possible_agents}
 
     def _infos(self, result: Any) -> dict[str, Any]:
-        """Return the numbers of each agent's infos; a seat's stand in the metadata."""
-        infos = (
-            result.observation["infos"]
-            if self._team
-            else self._for_all_agents(result.metadata or {})
-        )
-        numbers = (int, float)
+        """Return the numbers of each agent's infos; those of a seat are in the metadata."""
+        infos = self._for_all_agents(result.metadata or {})
+        if self._team:
+            infos = result.observation["infos"]
         return {
-            agent: {key: value for key, value in info.items() if isinstance(value, numbers)}
+            agent: {key: value for key, value in info.items() if isinstance(value, int | float)}
             for agent, info in infos.items()
         }

@@ -1,8 +1,8 @@
-"""Guard before a server: it refuses requests from other sites' pages, unknown host names, and too many requests.
+"""Guard of a server: it refuses requests from other sites' pages, unknown host names, and too many requests.
 
-A browser lets every page open sockets to every address, also of its own machine, and tells the page's origin. A
-page whose name is made to lead here (DNS rebinding) has its own name as the host, so a host must be an address,
-`localhost` or a name that the server has been told.
+A browser lets every page open sockets to every address, including its own machine, and sends the page's origin. A
+page whose name was redirected to this machine (DNS rebinding) sends its own name as the host. So the host must be
+an address, `localhost` or a configured name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_MESSAGE = 16 * 2**20
 """Maximum number of bytes of a message of a session."""
 
 MAX_BODY = 64 * 2**10
-"""Maximum number of bytes of the body of a request. Episodes are played in sessions, not by such requests."""
+"""Maximum number of bytes of the body of a request. Episodes use sessions, not such requests."""
 
 MAX_REQUESTS = 32
 """Maximum number of concurrent requests, besides sessions."""
@@ -37,11 +37,11 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class Guard:
-    """An ASGI application around another, which it asks only for what may pass.
+    """An ASGI application that passes valid requests on to another one.
 
     Args:
         app: The application.
-        names: Names of the server, beside its addresses and `localhost`.
+        names: Names of the server other than its addresses and `localhost`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Guard:
         self.requests = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on or refuse it."""
         objection = self._objection(scope) if scope["type"] in ("http", "websocket") else None
         if scope["type"] == "websocket" and objection is not None:
             await send({"type": "websocket.close", "code": 1008, "reason": objection[1]})
@@ -64,14 +64,18 @@ class Guard:
             await self.app(scope, receive, send)
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer a request whose whole body arrives in time."""
+        """Answer a request if its whole body arrives in time."""
         if self.requests >= MAX_REQUESTS:
             await _refuse(send, 503, f"{MAX_REQUESTS} requests are being answered: try again later")
             return
         self.requests += 1
         try:
             messages = await asyncio.wait_for(_guarded_messages(receive), BODY_SECONDS)
-            await self.app(scope, _again(messages, receive), send)
+
+            async def receive_again() -> Message:
+                return messages.pop(0) if messages else await receive()
+
+            await self.app(scope, receive_again, send)
         except asyncio.TimeoutError:  # another class than TimeoutError in Python 3.10
             await _refuse(
                 send, 408, f"the body of a request must arrive within {BODY_SECONDS:g} seconds"
@@ -80,7 +84,7 @@ class Guard:
             self.requests -= 1
 
     def _objection(self, scope: Message) -> tuple[int, str] | None:
-        """Return why a request may not pass, with the status; `None` if it may."""
+        """Return status and reason of a refusal, `None` for a valid request."""
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         if not self._is_here(host):
@@ -95,7 +99,7 @@ class Guard:
         return None
 
     def _is_here(self, host: str) -> bool:
-        """Check that a host is an address, or a name of this server."""
+        """Check that a host is an address or a name of this server."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
             return name in self.names or bool(ipaddress.ip_address(name))
@@ -110,24 +114,15 @@ async def _refuse(send: Send, status: int, text: str) -> None:
 
 
 async def _guarded_messages(receive: Receive) -> list[Message]:
-    """Receive a request to the end of its body, which is at most `MAX_BODY` bytes long."""
+    """Receive a request to the end of its body, which has at most `MAX_BODY` bytes."""
     messages = [await receive()]
     while messages[-1].get("more_body", False):
         messages.append(await receive())
     return messages
 
 
-def _again(messages: list[Message], receive: Receive) -> Receive:
-    """Return a function that gives what was received, then what follows."""
-
-    async def receive_again() -> Message:
-        return messages.pop(0) if messages else await receive()
-
-    return receive_again
-
-
 def make_server(application: Any, max_sessions: int, **options: Any) -> uvicorn.Server:
-    """Return a server of an application with a limit of connections, which closes silent connections.
+    """Return a server with a maximum number of connections, which closes silent ones.
 
     Args:
         application: The application.
@@ -145,7 +140,7 @@ def make_server(application: Any, max_sessions: int, **options: Any) -> uvicorn.
             self._watch()
 
         def _watch(self) -> None:
-            """Close the connection if it asks for nothing; look again later otherwise."""
+            """Close the connection if it sends no request; otherwise check again later."""
             if self.transport.is_closing() or self.transport.get_protocol() is not self:
                 return  # closed, or the connection of a session
             if self._watched and (self.cycle is None or self.cycle.response_complete):

@@ -1,7 +1,7 @@
-"""An OpenEnv server of an environment: a whole team for clients that are one, or one seat for all others.
+"""An OpenEnv server of an environment: clients play a whole team, or one agent with policies as partners.
 
 A session is a branch of one environment, so all sessions share its loaded tasks. Programs that agents write run in
-the sandbox of the machine that serves.
+the sandbox of the server's machine.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from llm_decpomdp.wrappers.single_agent_view import single_agent_view
 MAX_SESSIONS = 64
 
 MAX_NAME = 255
-"""Most characters of the name that a client gives an episode."""
+"""Maximum length of an `episode_id`."""
 
 SESSION_TIMEOUT = 3600.0
-"""Seconds after which a session is closed in which nothing happens."""
+"""Seconds without a message after which a session is closed."""
 
 MAX_AGENTS = 64
-"""Most texts of an action."""
+"""Maximum number of texts of an action."""
 
 Completion = Annotated[str, Field(max_length=MAX_ACTION_LENGTH)]
-"""Text of an agent; a longer one is refused before it is read."""
+"""Text of an agent; longer ones are refused before parsing."""
 
 
 class TeamAction(Action):  # type: ignore[misc]  # openenv has no types
@@ -49,7 +49,7 @@ class TeamAction(Action):  # type: ignore[misc]  # openenv has no types
 
 
 class TeamObservation(Observation):  # type: ignore[misc]  # openenv has no types
-    """The prompts of all agents, empty at the end, and their infos; the reward is the team's."""
+    """The prompts of all agents, empty at the end, and their infos; the reward is that of the team."""
 
     prompts: dict[str, str] = Field(default_factory=dict)
     infos: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -83,15 +83,15 @@ def app(
 
     Args:
         env_id: A registered id, or `module:id`.
-        seat: The agent that clients play; they play the whole team if none is given.
+        seat: The agent that clients play; by default the whole team.
         partners: A policy for each other agent of a seat.
-        max_sessions: Most sessions at the same time; further ones are refused.
+        max_sessions: Maximum number of concurrent sessions; others are refused.
         session_timeout: Seconds without a message after which a session is closed.
-        names: Names by which clients reach the server, beside `localhost` and addresses.
+        names: Names of the server other than `localhost` and addresses.
         **env_options: Arguments of the environment.
 
     Returns:
-        A FastAPI application. It asks nobody who they are: serve it where only friends reach it.
+        A FastAPI application without authentication: serve it only in a trusted network.
 
     Raises:
         KeyError, TypeError, ValueError: As `llm_decpomdp.make` and `llm_decpomdp.single_agent_view`.
@@ -100,7 +100,7 @@ def app(
     if partners and seat is None:
         raise ValueError(f"partners {sorted(partners)} play beside a seat: name the seat")
     env = make(env_id, **env_options)
-    env.reset(seed=0)  # loads the tasks, once for all sessions
+    env.reset(seed=0)  # loads the tasks once for all sessions
     if seat is None:
         sessions, messages = team_sessions(env), (TeamAction, TeamObservation)
     else:
@@ -112,23 +112,23 @@ def app(
         *messages,
         env_name=env_id,
         concurrency_config=limits,
-        mode="production",  # only sessions play: /step and /reset would count in none
+        mode="production",  # no /step and /reset, which would belong to no session
     )
     application.add_middleware(Guard, names=names)
     return application
 
 
 class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
-    """An episode after the other for one client, in an environment of its own.
+    """A client's successive episodes in a branch of the environment.
 
     Args:
-        turn: Lock of what may not happen in two sessions at the same time.
+        turn: Lock around calls that sessions may not make at the same time.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     seeds = np.random.default_rng()
-    """Seeds of episodes that are reset without one, so that no two sessions play the same."""
+    """Draws the seeds of episodes without one, so that sessions differ."""
 
     def __init__(self, turn: AbstractContextManager[Any]) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
 
     @property
     def state(self) -> State:
-        """The number of turns; what the environment knows stays with the server."""
+        """The number of turns; the environment's state stays on the server."""
         return self._state
 
     def reset(
@@ -149,7 +149,7 @@ class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
         task_id: str | None = None,
         **others: Any,
     ) -> Observation:
-        """Start an episode; raise a `KeyError` for an argument that is not known."""
+        """Start an episode; raise a `KeyError` for an unknown argument."""
         self._check_open()
         requested_task(others)
         if episode_id is not None and len(episode_id) > MAX_NAME:
@@ -164,7 +164,7 @@ class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
         return observation
 
     def step(self, action: Any, timeout_s: float | None = None, **_: Any) -> Observation:
-        """Play a turn; raise a `ResetNeeded` where no episode is running."""
+        """Play a turn; raise a `ResetNeeded` if no episode is running."""
         self._check_open()
         if not self._running:
             raise ResetNeeded("no episode is running: reset before you step")
@@ -175,7 +175,7 @@ class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
         return observation
 
     def close(self) -> None:
-        """End the session; OpenEnv calls it after idle time too, and leaves the connection open."""
+        """End the session. OpenEnv also calls it after idle time, and leaves the connection open."""
         self._closed = True
 
     def _check_open(self) -> None:
@@ -222,7 +222,7 @@ def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[ServerSession]:
 def seat_sessions(
     env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
 ) -> type[ServerSession]:
-    """Return the class of sessions in which a client plays one agent beside policies."""
+    """Return the class of sessions in which a client plays one agent, and policies the others."""
     view, turn = single_agent_view(env, agent, partners), _env_lock(env)
 
     class SeatSession(ServerSession):
@@ -248,5 +248,5 @@ def seat_sessions(
 
 
 def _env_lock(env: ParallelEnv[str, Any, Any]) -> AbstractContextManager[Any]:
-    """Return a lock of the sessions of an environment whose branches may share something; or none."""
+    """Return a lock if branches of the environment may share state, else a context that does nothing."""
     return nullcontext() if branches_in_threads(env) else threading.Lock()

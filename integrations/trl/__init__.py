@@ -1,13 +1,13 @@
 """TRL: environments of teams as data sets, rewards and rollouts of its `GRPOTrainer`.
 
-| function       | who learns                                                | turns |
-|----------------|-----------------------------------------------------------|-------|
-| `seat_reward`  | one agent; its partners stay as they are                   | 1     |
-| `team_reward`  | all agents, with one set of weights                        | 1     |
-| `rollout_func` | all agents without a partner, with one set of weights      | any   |
-| `lockstep`     | all agents, each with weights and a trainer of its own     | 1     |
+| function       | trained agents                                       | turns |
+|----------------|------------------------------------------------------|-------|
+| `seat_reward`  | one agent, with fixed partners                        | 1     |
+| `team_reward`  | all agents, with shared weights                       | 1     |
+| `rollout_func` | all agents without a partner, with shared weights     | any   |
+| `lockstep`     | all agents, each with separate weights and trainer    | 1     |
 
-TRL takes functions and a data set, so nothing of it is imported here.
+TRL takes functions and a data set, so this package does not import it.
 """
 
 from llm_decpomdp.integrations.trl.lockstep import lockstep

@@ -1,4 +1,4 @@
-"""One trainer for each agent, in lockstep: all sample, the team is rewarded, all update."""
+"""A trainer for each agent, in lockstep: all sample, the team is rewarded, all update."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Training(Protocol):
-    """A trainer, as far as it is used here."""
+    """The methods of a trainer that `lockstep` calls."""
 
     def train(self) -> Any:
         """Train."""
@@ -32,25 +32,25 @@ def lockstep(
     *,
     chat: bool = False,
 ) -> dict[str, Trainer]:
-    """Train all agents at the same time, each with weights and a `GRPOTrainer` of its own: MAGRPO.
+    """Train all agents simultaneously, each with separate weights and a separate `GRPOTrainer`: MAGRPO.
 
-    The trainers live in threads of this process that take turns: one runs from the rewards of a batch over its
-    update to the completions of the next batch, then the next trainer does. So equal seeds give equal weights, and
-    at any time one of them computes. Their configurations must agree in all that decides which rows come when:
-    batch, generations, steps, and the seed or `shuffle_dataset=False`.
+    The trainers run in threads of this process and take turns: one runs from the rewards of a batch through its
+    update to the completions of the next batch, then the next trainer does. So only one computes at any time, and
+    equal seeds give equal weights. All settings that decide the order of rows must be equal: batch, generations,
+    steps, and the seed or `shuffle_dataset=False`.
 
     Args:
         env: An environment of one turn.
         trainers: For each agent a function that builds its trainer from a reward function and a data set.
-        chat: As of `dataset`.
+        chat: As in `dataset`.
 
     Returns:
         The trainers, after training.
 
     Raises:
-        KeyError: If there is not one for each agent.
+        KeyError: If an agent has no trainer.
         ValueError: If the trainers ask for rewards of different rows, or one of them ends before the others.
-        Exception: Whatever a trainer raises; the others are stopped then.
+        Exception: The exception of a trainer, which stops the others.
     """
     agents = list(env.possible_agents)
     if set(trainers) != set(agents):
@@ -71,14 +71,14 @@ def lockstep(
 
 
 class Stopped(Exception):
-    """Ends a trainer, since another one has failed."""
+    """Ends a trainer after the failure of another."""
 
 
 class Table:
-    """Where trainers meet: one of them runs, and the others wait for their turn.
+    """Lets one trainer run while the others wait for their turn.
 
     Args:
-        env: The environment of one turn that the completions are played in.
+        env: An environment of one turn.
     """
 
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
@@ -94,13 +94,13 @@ class Table:
         self._ended: list[str] = []
 
     def run(self, agent: str, train: Callable[[], Any]) -> None:
-        """Train one agent when its turn comes; a failure is kept, and stops the others."""
+        """Train one agent from its first turn on; a failure is recorded and stops the others."""
         try:
             self._wait(agent)
             train()
         except Stopped:
             pass
-        except BaseException as error:  # of another library, in a thread: the main one raises it
+        except BaseException as error:  # in a thread: `lockstep` raises it in the main one
             self.failures.append(error)
         self._ended.append(agent)
         self._forward(agent)
@@ -116,10 +116,15 @@ class Table:
             self._texts[agent] = [completion_text(completion) for completion in completions]
             self._tasks[agent] = list(task_id)
             if agent == self.agents[-1]:
-                self._play()
+                plays = [
+                    (task, {a: self._texts[a][row] for a in self.agents})
+                    for row, task in enumerate(task_id)
+                ]
+                self._rewards = play_once(self.env, plays)
+                self._rounds += 1
             self._forward(agent)
             self._wait(agent)
-            if self._rounds == rounds:
+            if self._rounds == rounds:  # woken by a trainer that ended instead of sampling
                 self._check(agent, list(task_id))
             return [float(by_agent[agent]) for by_agent in self._rewards]
 
@@ -138,15 +143,6 @@ class Table:
                 f"the trainers of {first!r} and {agent!r} ask for other rows at the same time: give both the same "
                 "batches, num_generations and seed, or shuffle_dataset=False"
             )
-
-    def _play(self) -> None:
-        tasks = self._tasks[self.agents[0]]
-        plays = [
-            (task, {agent: self._texts[agent][row] for agent in self.agents})
-            for row, task in enumerate(tasks)
-        ]
-        self._rewards = play_once(self.env, plays)
-        self._rounds += 1
 
     def _forward(self, agent: str) -> None:
         following = self.agents[(self.agents.index(agent) + 1) % len(self.agents)]

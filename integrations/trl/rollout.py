@@ -1,7 +1,7 @@
-"""Episodes of several turns, played with the weights that a trainer trains.
+"""Rollouts of several turns with the weights of a TRL trainer.
 
-TRL scores a row as one sequence, so the turns of an agent are one conversation: in later turns it remembers what
-it has read and written before. Policies of this library's own learners see the prompt of the turn alone.
+TRL scores a row as one sequence, so the turns of an agent are one conversation: in later turns the model sees the
+earlier ones. With this library's learners, a policy sees only the prompt of the current turn.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from llm_decpomdp.policy import Policy
 from llm_decpomdp.validation import unknown
 
 RolloutFunc: TypeAlias = Callable[[Sequence[str], Any], dict[str, Any]]
-"""TRL's `rollout_func`: from prompts and the trainer to token ids and whatever rewards need."""
+"""TRL's `rollout_func`: from prompts and the trainer to token ids and extra columns for rewards."""
 
 ANSWER = "<<the model's answer>>"
-"""Text in place of an answer, where the template's own text after it is wanted."""
+"""Placeholder for an answer, to find the template's text after it."""
 
 PROMPT = "<<the prompt>>"
-"""Text in place of a prompt, where the template's own text around it is wanted."""
+"""Placeholder for a prompt, to find the template's text around it."""
 
 RETURN = "team_return"
-"""Column of the return of a row's agent, which `rollout_reward` reads."""
+"""Column with the return of a row's agent, for `rollout_reward`."""
 
 
 def rollout_reward(
     prompts: Sequence[Any], completions: Sequence[Any], team_return: Sequence[float], **_: Any
 ) -> list[float]:
-    """Return the discounted return of each row's agent in the episode that `rollout_func` has played."""
+    """Return the discounted return of each row's agent in the episode of `rollout_func`."""
     return list(team_return)
 
 
@@ -41,12 +41,12 @@ def rollout_func(
 ) -> RolloutFunc:
     """Return a rollout of whole episodes, in which the trainer's model plays all agents without a partner.
 
-    It goes with the rows of `dataset(env, agents, keyed=True)` for those agents, in their order, and with
-    `rollout_reward`. It samples with transformers in the trainer's process, by a method of TRL that is not public.
+    Use it with `rollout_reward` and with the rows of `dataset(env, agents, keyed=True)` for those agents, in their
+    order. It samples with transformers in the trainer's process, by a private method of TRL.
 
     Args:
         env: An environment of any number of turns.
-        partners: Policies of agents that do not learn.
+        partners: Policies of agents that are not trained.
 
     Raises:
         KeyError: If there is no such agent.
@@ -88,7 +88,7 @@ def _play_turn(
     trainer: Any,
     discount: float,
 ) -> None:
-    """Let the model answer in all episodes that go on, in one batch, and step them."""
+    """Let the model answer in all running episodes, in one batch, and step them."""
     asked = [(n, agent, row) for n in games.running for agent, row in joint[n].items()]
     for n, agent, row in asked:
         sequences[row].read(games.prompts[n][agent])
@@ -103,11 +103,7 @@ def _play_turn(
 
 
 class _Sequence:
-    """The tokens of one agent in one episode: its first prompt, then its answers and the prompts between them.
-
-    Args:
-        tokenizer: Of the model.
-    """
+    """The tokens of one agent in one episode: its first prompt, then its answers and the prompts between them."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -123,56 +119,53 @@ class _Sequence:
         return self.prompt + self.rest
 
     def read(self, prompt: str) -> None:
-        """Add a prompt; nothing of it is trained."""
+        """Add a prompt, whose tokens are not trained."""
         chat = bool(self.tokenizer.chat_template)
         if not self.prompt:
             self.prompt = self._chat(self._conversation, prompt) if chat else self._text(prompt)
             return
-        # Behind an answer, before which the template writes the system's message too.
-        ids = (
-            self._chat(self._prompt_after_answer, prompt)
-            if chat
-            else self._text(prompt, begins=False)
-        )
-        if (
-            chat and ids[:1] == self.rest[-1:]
-        ):  # the end of the message, which the model has written
-            ids = ids[1:]
+        if chat:
+            ids = self._chat(self._prompt_after_answer, prompt)
+            if (
+                ids[:1] == self.rest[-1:]
+            ):  # the end of the message, which the model has already written
+                ids = ids[1:]
+        else:
+            ids = self._text(prompt, begins=False)
         self.rest += ids
         self.mask += [0] * len(ids)
 
     def _text(self, text: str, *, begins: bool = True) -> list[int]:
-        """Tokenize a text, whose special tokens are letters, without an end that the tokenizer adds."""
+        """Tokenize a text without the end token that some tokenizers add; special tokens in it are plain text."""
         options = {"add_special_tokens": begins, "split_special_tokens": True}
         ids = list(self.tokenizer(text, **options).input_ids)
         return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
 
     def _chat(self, write: Callable[[str], str], prompt: str) -> list[int]:
-        """Tokenize what the template writes of a prompt; special tokens in the prompt are letters."""
+        """Tokenize a prompt with the template's text; special tokens in the prompt are plain text."""
         parts = [(write(prompt), False)]
         if any(token in prompt for token in self.tokenizer.all_special_tokens):
             before, _, after = write(PROMPT).partition(PROMPT)
             parts = [(before, False), (prompt, True), (after, False)]
-        return [
-            index
-            for text, split in parts
-            for index in self.tokenizer(
-                text, add_special_tokens=False, split_special_tokens=split
-            ).input_ids
-        ]
+        ids: list[int] = []
+        for text, split in parts:
+            options = {"add_special_tokens": False, "split_special_tokens": split}
+            ids += self.tokenizer(text, **options).input_ids
+        return ids
 
     def _prompt_after_answer(self, prompt: str) -> str:
+        # Cut from a whole conversation: alone, the template would write the system's message again.
         return self._conversation("question", ANSWER, prompt).partition(ANSWER)[2]
 
     def _conversation(self, *texts: str) -> str:
-        """Write the messages of the user and the model, in turn, as the model's template does."""
+        """Write alternating messages of the user and the model with the model's template."""
         roles = ("user", "assistant")
         messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
         options = {"tokenize": False, "add_generation_prompt": True}
         return str(self.tokenizer.apply_chat_template(messages, **options))
 
     def write(self, answer: Sequence[int]) -> str:
-        """Add an answer of the model, and return its text."""
+        """Add an answer of the model and return its text."""
         self.turns += 1
         self.rest += answer
         self.mask += [1] * len(answer)
