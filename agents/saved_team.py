@@ -5,8 +5,7 @@ team.json          the policy of each agent, and its sampling
 <policy>/          a transformers model or a peft adapter, and its tokenizer
 ```
 
-Nothing but transformers and peft is needed to load a checkpoint. Policies without weights stand in the manifest
-alone.
+transformers and peft alone can load a checkpoint. The manifest contains policies without weights completely.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ FORMAT = 1
 MANIFEST = "team.json"
 
 _MACHINE = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
-"""Options of a model that are not read from a team's folder: they belong to the machine, or to the checkpoint. An
-`attn_implementation` can name code on the hub."""
+"""Options of a model that are not read from a team's folder: they belong to the machine, or to the checkpoint."""
+# An `attn_implementation` could also name code on the hub, which would be run.
 
 logger = logging.getLogger(__name__)
 
@@ -66,14 +65,16 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
     specs = {name: read_policy_spec(policy) for name, policy in policies.items()}
     check_declaration(agents, specs)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder, so that a failure leaves the old team, and the new one appears at once.
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
         target = Path(scratch, "new")
         target.mkdir()
-        entries = {name: _write(policies[name], specs[name], target, name) for name in policies}
         manifest = {
             "format": FORMAT,
             "agents": agents,
-            "policies": entries,
+            "policies": {
+                name: _write(policies[name], specs[name], target, name) for name in policies
+            },
             "versions": _versions(),
         }
         text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
@@ -85,7 +86,7 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
 
 
 def check_target(folder: Path) -> None:
-    """Raise a `FileExistsError` unless a team may be written to `folder`: a new, an empty or a team's one."""
+    """Raise a `FileExistsError` unless a folder for a team is new, empty or holds a team."""
     if folder.is_dir() and ((folder / MANIFEST).is_file() or not any(folder.iterdir())):
         return
     if folder.exists():
@@ -102,21 +103,21 @@ def load_saved_team(
     allow_code: Collection[str] = (),
     allow_endpoints: Collection[str] = (),
 ) -> dict[str, Policy]:
-    """Load a team that `save_team` has written; policies share what they shared.
+    """Load a team that `save_team` has written; agents that shared a policy share it again.
 
     Args:
         folder: The team's folder.
         device: Device of its models: `auto` (a GPU where there is one), or a torch device.
-        seed: Decides all that is sampled.
-        allow_code: Classes that the team may name by their paths, such as `mine:Parrot`; of an unknown team they
-            are unknown code. What installed packages announce needs no permission.
+        seed: Seed of sampling.
+        allow_code: Classes that the team may name by their paths, such as `mine:Parrot`. They are run, so an
+            unknown team must not choose them. Classes that installed packages register need no permission.
         allow_endpoints: Servers that the team may ask, each with the environment variable that is sent to it as a
             key: `VARIABLE@ADDRESS`, such as `OPENAI_API_KEY@http://localhost:8000/v1`.
 
     Raises:
         FileNotFoundError: If there is no team, or a part of it is missing.
-        ValueError: If the manifest cannot be read, or is of a newer format, or names a class or a server that is
-            not allowed, or a folder outside of the team's.
+        ValueError: If the manifest cannot be read, has a newer format, or names a class or a server that is not
+            allowed, or a folder outside of the team's.
     """
     agents, policies = declaration(folder, device=device)
     check_trust(folder, policies, allow_code, allow_endpoints)
@@ -150,45 +151,37 @@ def check_trust(
 def declaration(
     folder: Path | str, *, device: str = "auto"
 ) -> tuple[dict[str, str], dict[str, PolicySpec]]:
-    """Arguments of `load_team` for a saved team: the name of each agent's policy, and the policies by name.
-
-    Arguments and errors as in `load_saved_team`.
-    """
+    """Return the arguments of `load_team` for a saved team; arguments and errors as in `load_saved_team`."""
     folder = Path(folder)
     manifest = read_manifest(folder)
+    names = {field.name for field in fields(PolicySpec)}
     policies: dict[str, PolicySpec] = {}
     for name, entry in manifest["policies"].items():
-        names = {field.name for field in fields(PolicySpec)}
         options = {key: value for key, value in entry.items() if key in names}
         if entry["kind"] == "model":
-            checkpoint = _checkpoint(folder, name, entry)
+            checkpoint = _checkpoint(folder, name, entry["folder"])
             options = {key: value for key, value in options.items() if key not in _MACHINE}
             options |= {"name": str(checkpoint), "device": device}
-        policies[name] = _read_spec(options, entry)
+        try:
+            policies[name] = PolicySpec(**options)
+        except ValueError as error:
+            if "package" not in entry:
+                raise
+            raise ValueError(f"{error}; it was of the package {entry['package']}") from None
     return manifest["agents"], policies
 
 
-def _checkpoint(folder: Path, name: str, entry: Mapping[str, Any]) -> Path:
-    """Return the folder of a policy's checkpoint, which lies inside the team's folder."""
-    checkpoint = Path(folder, entry["folder"])
+def _checkpoint(folder: Path, name: str, place: str) -> Path:
+    checkpoint = Path(folder, place)
+    # A link or an absolute path could have any file of this machine loaded.
     if not checkpoint.resolve().is_relative_to(folder.resolve()):
         raise ValueError(
-            f"the policy {name!r} of the team in {folder} has the folder {entry['folder']!r}, which is outside "
+            f"the policy {name!r} of the team in {folder} has the folder {place!r}, which is outside "
             "the team's folder: copy it into the team's folder, and correct its path in team.json"
         )
     if not checkpoint.is_dir():
-        raise FileNotFoundError(f"the team in {folder} lacks the folder {entry['folder']!r}")
+        raise FileNotFoundError(f"the team in {folder} lacks the folder {place!r}")
     return checkpoint
-
-
-def _read_spec(options: dict[str, Any], entry: Mapping[str, Any]) -> PolicySpec:
-    """Return a declaration of the manifest; raise a `ValueError` that names the package which is missing."""
-    try:
-        return PolicySpec(**options)
-    except ValueError as error:
-        if "package" not in entry:
-            raise
-        raise ValueError(f"{error}; it was of the package {entry['package']}") from None
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -196,7 +189,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: If there is none.
-        ValueError: If it cannot be read, or is of a newer format.
+        ValueError: If it cannot be read, or has a newer format.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -227,11 +220,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _names(team: Team) -> dict[str, str]:
-    """Name each policy by its agents, joined, with '_' for characters that a folder's name should not have."""
-    sharing = {
-        agent: [mate for mate in team if team[mate] is policy] for agent, policy in team.items()
+    """Name each policy by its agents, joined, with '_' for characters that are not fit for a folder."""
+    joined = {
+        agent: "+".join(mate for mate in team if team[mate] is policy)
+        for agent, policy in team.items()
     }
-    return {agent: re.sub(r"[^A-Za-z0-9_+-]", "_", "+".join(sharing[agent])) for agent in team}
+    return {agent: re.sub(r"[^A-Za-z0-9_+-]", "_", name) for agent, name in joined.items()}
 
 
 def _policies_by_name(team: Team, agents: Mapping[str, str]) -> dict[str, Policy]:
@@ -245,7 +239,7 @@ def _policies_by_name(team: Team, agents: Mapping[str, str]) -> dict[str, Policy
 
 
 def read_policy_spec(policy: Policy) -> PolicySpec:
-    """Return the declaration of a policy; `device` and how attention is computed belong to the machine.
+    """Return the declaration of a policy, without the options that belong to the machine.
 
     Raises:
         TypeError: If it is of another kind than `PolicySpec` knows.
@@ -254,7 +248,13 @@ def read_policy_spec(policy: Policy) -> PolicySpec:
         from llm_decpomdp.agents.models.causal_lm import CausalLM
 
         if isinstance(policy, CausalLM):
-            return _spec_of_model(policy)
+            return PolicySpec(
+                name=policy.name,
+                **vars(policy.sampling),
+                **vars(policy.encoder.prompting),
+                trainable=any(parameter.requires_grad for parameter in policy.parameters()),
+                compute_dtype=str(policy.compute_dtype).removeprefix("torch."),
+            )
     if isinstance(policy, Endpoint):
         options = {name: vars(policy)[name] for name in KINDS["endpoint"] if name != "name"}
         return PolicySpec("endpoint", policy.model, **options)
@@ -271,16 +271,6 @@ def read_policy_spec(policy: Policy) -> PolicySpec:
     raise TypeError(
         f"a {type(policy).__name__} cannot be saved with its team, as nothing could load it again; "
         "save it on its own"
-    )
-
-
-def _spec_of_model(policy: Any) -> PolicySpec:
-    return PolicySpec(
-        name=policy.name,
-        **vars(policy.sampling),
-        **vars(policy.encoder.prompting),
-        trainable=any(parameter.requires_grad for parameter in policy.parameters()),
-        compute_dtype=str(policy.compute_dtype).removeprefix("torch."),
     )
 
 

@@ -6,6 +6,7 @@ Letters: G completions of a prompt, T completion tokens. Masks: 1 = counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,12 +26,10 @@ from llm_decpomdp.policy import Completion
 class CausalLM:
     """Samples from a causal language model and gives differentiable log-probabilities of the samples.
 
-    A prompt becomes one user message of the tokenizer's chat template, or is encoded as it is where there
-    is none (see `Prompting`). The model stays in evaluation mode: dropout would make the learner's
-    distribution another than the sampler's. Trainable weights are float32. With `bfloat16` the sampler
-    computes with a rounded copy of the weights, and the learner under autocast: about twice as fast where the
-    hardware has units for it, while log-probabilities of sampler and learner then differ by some hundredths
-    of a nat.
+    A prompt becomes one user message of the tokenizer's chat template, or is encoded as it is without a template
+    (see `Prompting`). Trainable weights are float32. With `bfloat16` the sampler computes with a rounded copy of
+    the weights, and the learner under autocast: about twice as fast where the hardware has units for it, while
+    log-probabilities of sampler and learner then differ by some hundredths of a nat.
 
     Args:
         engine: The model, which samples for all of its policies in one batch.
@@ -38,10 +37,10 @@ class CausalLM:
         adapter: Name of the policy's adapter in the model; otherwise the active one, if there are any.
         seed: Seed of the sampler.
         prompting: Chat template variables, and the handling of long prompts.
-        tokenizer: A tokenizer of the policy's own, with the tokens of the engine's; otherwise that one.
+        tokenizer: A separate tokenizer with the same tokens as the engine's; otherwise that one.
 
     Raises:
-        ValueError: If the chat template does not read what `prompting` says, or leaves messages out.
+        ValueError: If the chat template does not read an option of `prompting`, or leaves messages out.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class CausalLM:
     ) -> None:
         self.engine = engine
         self.adapter = adapter or engine.adapter
-        """The name of the policy's adapter in the model, or none if it has weights of its own."""
+        """The name of the policy's adapter in the model; `None` if the policy trains the model itself."""
         self.model = engine.model
         self.tokenizer = engine.tokenizer if tokenizer is None else tokenizer
         self.compute_dtype = engine.compute_dtype
@@ -87,40 +86,6 @@ class CausalLM:
         """The model that `keep_reference` makes the reference, in words."""
         return f"{self.name or 'the model'} {'as it was loaded' if self.adapter is None else 'without adapters'}"
 
-    def seed(self, seed: int) -> None:
-        """Restart the sampler's random stream."""
-        self._generator.manual_seed(seed)
-
-    def act(self, prompt: str) -> str:
-        """Return the text of one completion of `prompt`."""
-        return self.generate([prompt])[0][0].text
-
-    def gather(self) -> None:
-        """Bring the weights to sample with up to date, in all processes; they are, unless they lie in shards."""
-        self.engine.gather()
-
-    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
-        """Sample `num_samples` completions for each prompt, in one batch.
-
-        Raises:
-            PromptTooLong: If a prompt is too long, and `prompting` says neither to skip nor to cut it.
-            ValueError: If `num_samples` is below 1, or a prompt is empty.
-        """
-        return self.engine.generate([(self, prompt) for prompt in prompts], num_samples)
-
-    def request(self, prompt: str) -> Prompt | None:
-        """Sampling request for `prompt`; `None` if it is skipped.
-
-        Raises:
-            PromptTooLong: If it is too long, and neither skipped nor cut.
-            ValueError: If it has no tokens.
-        """
-        long = self.overflow(prompt) is not None
-        if long and self.on_long_prompt == "skip":
-            return None
-        ids, prefill = self.encode(prompt), self.encoder.prefill
-        return Prompt(ids, self.sampling, self._generator, self.adapter, long, prefill)
-
     @property
     def on_long_prompt(self) -> str:
         """Handling of prompts that are too long: see `Prompting`."""
@@ -136,47 +101,49 @@ class CausalLM:
         """True if `top_p`, `top_k` or greedy decoding leave tokens out, which log-probabilities count."""
         return self.sampling.cuts
 
+    @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """The token ids, by token."""
+        return dict(self.tokenizer.get_vocab())
+
+    # Sampling
+
+    def seed(self, seed: int) -> None:
+        """Restart the sampler's random stream."""
+        self._generator.manual_seed(seed)
+
+    def act(self, prompt: str) -> str:
+        """Return the text of one completion of `prompt`."""
+        return self.generate([prompt])[0][0].text
+
+    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
+        """Sample `num_samples` completions for each prompt, in one batch; raises the errors of the engine."""
+        return self.engine.generate([(self, prompt) for prompt in prompts], num_samples)
+
+    def gather(self) -> None:
+        """Collect sharded weights for sampling; all processes call it at the same time."""
+        self.engine.gather()
+
+    def request(self, prompt: str) -> Prompt | None:
+        """Return the sampling request for `prompt`; `None` if it is skipped.
+
+        Raises:
+            PromptTooLong: If it is too long, and neither skipped nor cut.
+            ValueError: If it has no tokens.
+        """
+        long = self.overflow(prompt) is not None
+        if long and self.on_long_prompt == "skip":
+            return None
+        ids, prefill = self.encode(prompt), self.encoder.prefill
+        return Prompt(ids, self.sampling, self._generator, self.adapter, long, prefill)
+
     def overflow(self, prompt: str) -> tuple[int, int] | None:
-        """Return the tokens of a prompt that is too long, and how many would fit; `None` of any other."""
+        """Return the number of tokens of a prompt that is too long, and of those that fit; `None` if it fits."""
         return self.encoder.overflow(prompt, self.sampling.max_new_tokens)
 
     def encode(self, prompt: str) -> list[int]:
         """Return the token ids of `prompt` as the model sees it; errors as in `PromptEncoder.encode`."""
         return self.encoder.encode(prompt, self.sampling.max_new_tokens)
-
-    def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
-        """Differentiable log-probabilities of the sampled tokens, at the sampling temperature.
-
-        The prompt goes through the model once for all completions, unless the model refuses: sliding windows
-        that are too short for it, recurrent layers and the like are found on the first use, and logged.
-
-        Args:
-            prompt: The prompt, as it was given to `generate`.
-            completions: G completions of it.
-
-        Returns:
-            `(log_probs, mask)`, both (G, T), float32: log-probabilities in nats (0 on padding), and 1 where
-            a token was sampled.
-
-        Raises:
-            ValueError: If there are no completions, or one has no tokens.
-        """
-        if not completions or not all(completion.tokens for completion in completions):
-            raise ValueError(
-                "log_probs needs completions with their sampled tokens; some have none"
-            )
-        self.engine.activate(self.adapter)
-        rows = [completion.tokens for completion in completions]
-        values = self.engine.log_probs(self.encode(prompt), rows, self.sampling.divisor)
-        lengths = torch.tensor([len(row) for row in rows], device=values.device)
-        columns = torch.arange(int(lengths.max()), device=values.device)
-        mask = columns < lengths.unsqueeze(1)  # (G, T)
-        return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask.float()
-
-    @property
-    def vocabulary(self) -> Mapping[str, int]:
-        """The token ids, by token."""
-        return dict(self.tokenizer.get_vocab())
 
     def encode_completion(self, text: str) -> Completion:
         """Return a text as a completion that ends itself, or is cut at `max_new_tokens`.
@@ -204,15 +171,39 @@ class CausalLM:
                 )
             text, body, ends = prefill + body[: place[0]], body[: place[1]], ()
         tokens, limit = (*self.encoder.plain(body), *ends), self.sampling.max_new_tokens
-        return Completion(
-            text, tokens[:limit], finish_reason="length" if len(tokens) > limit else "stop"
-        )
+        reason = "length" if len(tokens) > limit else "stop"
+        return Completion(text, tokens[:limit], finish_reason=reason)
+
+    # Learning
+
+    def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
+        """Return differentiable log-probabilities of the sampled tokens, at the sampling temperature.
+
+        Args:
+            prompt: The prompt, as it was given to `generate`.
+            completions: G completions of it.
+
+        Returns:
+            `(log_probs, mask)`, both (G, T), float32: log-probabilities in nats (0 on padding), and 1 where
+            a token was sampled.
+
+        Raises:
+            ValueError: If there are no completions, or one has no tokens.
+        """
+        if not completions or not all(completion.tokens for completion in completions):
+            raise ValueError(
+                "log_probs needs completions with their sampled tokens; some have none"
+            )
+        self.engine.activate(self.adapter)
+        rows = [completion.tokens for completion in completions]
+        values = self.engine.log_probs(self.encode(prompt), rows, self.sampling.divisor)
+        lengths = torch.tensor([len(row) for row in rows], device=values.device)
+        columns = torch.arange(int(lengths.max()), device=values.device)
+        mask = columns < lengths.unsqueeze(1)  # (G, T)
+        return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask.float()
 
     def keep_reference(self) -> None:
-        """Make the present weights the reference: a copy, as exact as they are.
-
-        An adapter keeps none: its reference is the model without adapters.
-        """
+        """Make a copy of the present weights the reference; with an adapter it is the model without adapters."""
         if self.adapter is None:
             self._reference = {name: weight.detach().clone() for name, weight in self._trainable()}
 
@@ -220,41 +211,41 @@ class CausalLM:
     def reference_log_probs(
         self, prompt: str, completions: Sequence[Completion]
     ) -> tuple[Tensor, Tensor]:
-        """`log_probs` under the reference, without a gradient.
+        """Return `log_probs` under the reference, without a gradient.
 
         Raises:
             RuntimeError: If there is no reference.
         """
-        if self.adapter is not None:
-            self.engine.activate(self.adapter)
-            with self.engine.disable_adapters():
-                return self.log_probs(prompt, completions)
-        if self._reference is None:
-            raise RuntimeError("there is no reference; call keep_reference() before training")
-        with self.engine.replace_weights(self._reference):
+        with self._compute_reference():
             return self.log_probs(prompt, completions)
 
     @torch.no_grad()
     def features(self, texts: Sequence[str]) -> Tensor:
         """Return the mean of the last hidden states of each text under the reference, (B, d), float32.
 
-        Texts go through the model as they are, without its chat template; an empty one has features of 0.
+        Texts have no chat template; an empty text has features of 0.
 
         Raises:
             RuntimeError: If there is no reference.
         """
         rows = [self.encoder.plain(text) for text in texts]
+        with self._compute_reference():
+            return self.engine.features(rows)
+
+    @contextmanager
+    def _compute_reference(self) -> Iterator[None]:
         if self.adapter is not None:
             self.engine.activate(self.adapter)
             with self.engine.disable_adapters():
-                return self.engine.features(rows)
-        if self._reference is None:
+                yield
+        elif self._reference is None:
             raise RuntimeError("there is no reference; call keep_reference() before training")
-        with self.engine.replace_weights(self._reference):
-            return self.engine.features(rows)
+        else:
+            with self.engine.replace_weights(self._reference):
+                yield
 
     def new_trunk(self, seed: int) -> LoraTrunk | None:
-        """Return a trunk for a critic: an adapter of its own; `None` without an adapter of the policy's.
+        """Return a trainable trunk for a critic, a LoRA adapter; `None` if the policy has no adapter.
 
         Raises:
             ValueError: If the policy's adapter is no LoRA.
@@ -264,7 +255,7 @@ class CausalLM:
         return LoraTrunk(self.engine, self.encoder, self.adapter, seed)
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """Return the parameters to train: the adapter's where there is one."""
+        """Return the parameters to train: those of the adapter if there is one."""
         return (weight for _, weight in self._trainable())
 
     def _trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
@@ -272,27 +263,26 @@ class CausalLM:
             if weight.requires_grad and (self.adapter is None or self.adapter in name.split(".")):
                 yield name, weight
 
+    # Checkpoints
+
     def save(self, folder: Path) -> None:
-        """Write model (or adapter) and tokenizer, for transformers and peft to load by themselves."""
+        """Write model (or adapter) and tokenizer in the formats of transformers and peft."""
         if self.adapter is None:
             self.model.save_pretrained(folder)
         else:
-            self._save_adapter(self.adapter, folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=folder) as scratch:
+                self.model.save_pretrained(scratch, selected_adapters=[self.adapter])
+                # peft writes into a folder below, unless the name is the default.
+                below = Path(scratch, self.adapter)
+                for path in (below if below.is_dir() else Path(scratch)).iterdir():
+                    path.replace(folder / path.name)
         self.tokenizer.save_pretrained(folder)
-
-    def _save_adapter(self, adapter: str, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder) as scratch:
-            self.model.save_pretrained(scratch, selected_adapters=[adapter])
-            # peft writes into a folder below, unless the name is the default.
-            below = Path(scratch, adapter)
-            for path in (below if below.is_dir() else Path(scratch)).iterdir():
-                path.replace(folder / path.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the trainable weights, on the CPU, and the sampler's random state.
 
-        Weights in shards are gathered: then all processes call this, and each gets whole ones.
+        Sharded weights are gathered: all processes call this, and each gets whole weights.
         """
         weights = {name: whole(p.detach()).to("cpu", copy=True) for name, p in self._trainable()}
         return {"weights": weights, "generator": self._generator.get_state()}

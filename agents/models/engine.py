@@ -1,6 +1,6 @@
 """One model in memory, with which one or several policies sample and learn.
 
-Policies with an adapter each share the model below, and are sampled in one batch.
+Policies with different adapters share the frozen base model and are sampled in one batch.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ from llm_decpomdp.policy import SKIPPED, Completion
 
 
 class ModelEngine:
-    """Samples from a causal language model, and scores what was sampled.
-
-    The model stays in evaluation mode: dropout would make the learner's distribution another than the
-    sampler's.
+    """Samples tokens from a causal language model, and computes the log-probabilities of tokens.
 
     Args:
         model: A transformers model with a head for the next token, or a peft model around one.
@@ -51,8 +48,8 @@ class ModelEngine:
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
 
     Raises:
-        ValueError: If `compute_dtype` is unknown, nothing ends a completion, or activations that are
-            computed twice would differ.
+        ValueError: If `compute_dtype` is unknown, no token ends a completion, or the model has dropout, with which
+            activations that are computed twice would differ.
     """
 
     def __init__(
@@ -63,15 +60,16 @@ class ModelEngine:
         compute_dtype: str = "auto",
         gradient_checkpointing: bool = False,
     ) -> None:
-        self.model = model.eval()
+        self.model = (
+            model.eval()
+        )  # dropout would make the learner's distribution differ from the sampler's
         self.tokenizer = tokenizer
         self.text = TokenDecoder(tokenizer)
-        """Turns tokens into texts."""
         self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
         self.end_ids = end_ids(model, tokenizer)
         """All tokens that end a completion."""
         self.end_id = end_id(tokenizer, self.end_ids)
-        """The token that ends a completion; of several, that of the chat template, or the tokenizer's own."""
+        """The end token of completions that are not sampled: that of the chat template, or the tokenizer's."""
         self._sample: SamplingMethod = sample
         self._checked: set[str | None] = set()  # adapters whose samples agree with a plain pass
         self._packs: bool | None = None  # unknown until the first use
@@ -79,13 +77,13 @@ class ModelEngine:
         self._span = attention_span(model.config)
         self._warned_of_span = False
         self.remote: Remote | None = None
-        """Samples in place of the model here, if set."""
+        """The sampler that replaces the model here, if set."""
         if gradient_checkpointing:
             self._enable_checkpointing()
 
     @property
     def is_remote(self) -> bool:
-        """True if something else samples in place of the model here."""
+        """True if a sampler in another process replaces the model here."""
         return self.remote is not None
 
     @property
@@ -98,7 +96,7 @@ class ModelEngine:
     ) -> list[list[Completion]]:
         """Sample `num_samples` completions for each pair of a policy of this engine and its prompt.
 
-        A prompt that is too long is answered by `SKIPPED` where its policy skips such prompts.
+        The completion of a prompt that its policy skips is `SKIPPED`.
 
         Raises:
             PromptTooLong: If a prompt is too long for its policy, which neither skips nor cuts it.
@@ -119,7 +117,6 @@ class ModelEngine:
         ]
 
     def _sample_prompts(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
-        """Draw completions of all prompts: those of the first one, then those of the second, and so on."""
         if self.remote is not None:  # in any thread: the model here may learn meanwhile
             draws = self.remote.sample(prompts, num_samples)
             return [
@@ -172,7 +169,7 @@ class ModelEngine:
         return Completion(prompt.prefill + text, row.tokens, row.log_probs, reason, prompt.long)
 
     def _drop_suffix(self, row: SampledRow, stops: Sequence[str] | None) -> SampledRow:
-        """Return a row without tokens behind a stop string, of which a server may have drawn some."""
+        # A server may have drawn a few tokens behind a stop string.
         length = stop_length(row.tokens, stops, self.text.decode_whole) if stops else None
         if length is None:
             return row
@@ -181,9 +178,7 @@ class ModelEngine:
     def log_probs(
         self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float
     ) -> Tensor:
-        """Differentiable log-probabilities of the tokens of `rows`, one row after the other.
-
-        The prompt goes through the model once for all rows, unless the model refuses (see `packed_log_probs`).
+        """Return differentiable log-probabilities of all tokens of `rows`, one row after the other.
 
         Args:
             prompt: Token ids.
@@ -191,7 +186,7 @@ class ModelEngine:
             divisor: Divides the logits.
 
         Returns:
-            As many as there are tokens; float32, in nats.
+            (K,), float32, in nats.
         """
         packs = self._can_pack(prompt, rows)
         with self._computing(), self._checkpointing():
@@ -200,26 +195,25 @@ class ModelEngine:
             return self._score_unpacked(self.model, prompt, rows, divisor)
 
     def _can_pack(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
-        """Check whether rows can be packed: every layer must see whole rows, since packed ones have no windows."""
+        """Check whether rows can be packed, by the model and by their lengths."""
         if self._packs is None:
-            self._choose_scoring((*prompt, *rows[0]))
+            self._packs, self._score_unpacked = choose_scoring(
+                self.model, self.compute_dtype, (*prompt, *rows[0])
+            )
+        # Packed rows have no windows, so every layer must see whole rows.
         fits = len(prompt) + max(map(len, rows)) <= self._span
         if self._packs and not fits and not self._warned_of_span:
             self._warned_of_span = True
             warn_of_padding(
                 f"some are longer than what its attention sees, {self._span:.0f} tokens; these alone"
             )
-        return bool(self._packs) and fits
-
-    def _choose_scoring(self, tokens: Sequence[int]) -> None:
-        scoring = choose_scoring(self.model, self.compute_dtype, tokens)
-        self._packs, self._score_unpacked = scoring
+        return self._packs and fits
 
     def gather(self) -> None:
-        """Bring the weights for `generate` up to date: they are, unless they lie in shards (`sharded.py`)."""
+        """Collect sharded weights for `generate` (`sharded.py`); here they are complete."""
 
     def free(self) -> None:
-        """Free what `gather` has made: nothing, unless weights lie in shards."""
+        """Free the weights that `gather` has collected; here there are none."""
 
     def replace_weights(self, others: Mapping[str, Tensor]) -> AbstractContextManager[None]:
         """Compute with other weights, by name, in place of the model's own."""
@@ -236,13 +230,13 @@ class ModelEngine:
         return torch.autocast(self.model.device.type, torch.bfloat16, enabled=enabled)
 
     def activate(self, adapter: str | None) -> None:
-        """Compute with this adapter, and with no other; what is trained stays as it is."""
+        """Compute with this adapter alone; `requires_grad` of all weights stays."""
         if adapter is not None and adapter != self.adapter:
             with self._requires_grad_restored():
                 self.model.set_adapter(adapter)
 
     def add_adapter(self, name: str, config: Any) -> None:
-        """Add an adapter; which one is active stays as it is, and what is trained."""
+        """Add an adapter; the active adapter and `requires_grad` of all weights stay."""
         with self._requires_grad_restored():
             self.model.add_adapter(name, config)
 
@@ -254,7 +248,7 @@ class ModelEngine:
 
     @contextmanager
     def _requires_grad_restored(self) -> Iterator[None]:
-        """Undo what peft does to `requires_grad` when another adapter becomes active."""
+        # peft sets `requires_grad` of all adapters when another one becomes active.
         before = [(weight, weight.requires_grad) for weight in self.model.parameters()]
         try:
             yield
@@ -275,7 +269,7 @@ class ModelEngine:
         )
 
     def _recomputing(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """Contexts of a layer's first pass and of its second, which must have the first one's adapter."""
+        """Return contexts of a layer's first pass and of its second, which must have the adapter of the first."""
         return nullcontext(), self._use_adapter(self.adapter)
 
     @contextmanager
@@ -285,9 +279,12 @@ class ModelEngine:
 
     @contextmanager
     def _checkpointing(self) -> Iterator[None]:
-        """Layers compute activations twice in training mode only; what is in them stays in evaluation."""
-        layers = [m for m in self.model.modules() if isinstance(m, GradientCheckpointingLayer)]
-        layers = [layer for layer in layers if layer.gradient_checkpointing]
+        # Only layers in training mode compute activations twice; the modules in them stay in evaluation mode.
+        layers = [
+            module
+            for module in self.model.modules()
+            if isinstance(module, GradientCheckpointingLayer) and module.gradient_checkpointing
+        ]
         try:
             for layer in layers:
                 layer.training = True
@@ -298,7 +295,7 @@ class ModelEngine:
 
 
 def attention_span(config: Any) -> float:
-    """Number of tokens that every layer's attention sees; packed rows have no windows."""
+    """Return the number of tokens that the attention of every layer sees."""
     config = config.get_text_config()
     spans = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
     return min((span for span in spans if span), default=float("inf"))

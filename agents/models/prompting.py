@@ -1,10 +1,17 @@
-"""From a prompt to the token ids that a model continues: the chat template, and prompts that are too long."""
+"""From a prompt to the token ids that a model continues: chat template, control tokens, context length.
+
+A control token is a special token of the tokenizer, or an added token that the chat template writes. Tokenizers
+find control tokens anywhere in a text. In the text of a task, or of another agent, a control token would end the
+user's turn or begin a new turn. So the letters of a control token in a text are encoded one by one. The tokens of
+all other texts stay the same. The prefill may contain control tokens, because it is the user's own text.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +22,20 @@ from llm_decpomdp.policy import PromptTooLong
 RESERVED_VARIABLES = ("messages", "add_generation_prompt")
 """Variables of a chat template that are always set here."""
 
-SYSTEM_PROBE, USER_PROBE = "system_message_of_a_probe", "user_message_of_a_probe"
-"""Texts that show whether a chat template writes the messages."""
+SYSTEM, USER = "system_message_of_a_probe", "user_message_of_a_probe"
+QUESTION, ANSWER, NEXT = "question_of_a_probe", "answer_of_a_probe", "next_question_of_a_probe"
+"""Texts that show where a chat template writes messages."""
+
+BREAK = "\ufdd0"
+"""Stands between two letters that must not become one token; Unicode keeps it free for such use."""
+
+LENGTH_DEPENDENT = ("dynamic", "longrope")
+"""Kinds of rotary positions that change with the length of the whole sequence."""
+
+Message = Mapping[str, str]
+"""A message of a chat template: `role` and `content`."""
+
+logger = logging.getLogger(__name__)
 
 
 class PromptEncoder:
@@ -24,15 +43,12 @@ class PromptEncoder:
 
     Args:
         prompting: Chat template variables, and the handling of long prompts.
-        tokenizer: Its tokenizer.
+        tokenizer: A tokenizer of transformers.
         name: Name of the model in errors.
-        context: The tokens that it has positions for, of a prompt with its completion; `None` for any number.
-
-    Text that spells a control token becomes text (see `control_tokens.py`), but for the prefill: it is the user's
-    own, and may begin a completion with a control token.
+        context: Most tokens of a prompt with its completion; `None` for any number.
 
     Raises:
-        ValueError: If the chat template does not read what `prompting` says, or leaves messages out.
+        ValueError: If the chat template does not read an option of `prompting`, or leaves messages out.
     """
 
     def __init__(
@@ -46,7 +62,9 @@ class PromptEncoder:
         """The text that completions begin with."""
         self._variables = prompting.chat_template_kwargs or {}
         self._patterns: dict[str | None, re.Pattern[str]] = {}
-        self._check()
+        self._check_variables()
+        if tokenizer.chat_template:
+            self._check_messages()
 
     def encode(self, prompt: str, new_tokens: int) -> list[int]:
         """Return the token ids of a prompt, cut on the left if `on_long_prompt` is `truncate_left`.
@@ -59,116 +77,59 @@ class PromptEncoder:
             PromptTooLong: If they leave no room for the completion, or are more than `max_prompt_tokens`.
             ValueError: If there are none.
         """
-        ids: list[int] | None = self.tokenize(prompt)
+        ids = self.tokenize(prompt)
         if not ids:
             raise ValueError(f"the prompt {prompt!r} has no tokens; a model needs at least one")
-        limit, tokens = self._limit(new_tokens), len(ids)
-        if limit is None or tokens <= limit:
+        limit = self._limit(new_tokens)
+        if limit is None or len(ids) <= limit:
             return ids
-        ids = self._end(prompt, limit) if self.prompting.on_long_prompt == "truncate_left" else None
-        if ids is None:
-            raise PromptTooLong(self._too_long(tokens, limit, new_tokens), prompt)
-        return ids
+        if self.prompting.on_long_prompt == "truncate_left":
+            # The longest end that fits: cutting text keeps the template around it whole.
+            starts = range(len(prompt))
+            start = bisect_left(
+                starts, True, key=lambda start: len(self.tokenize(prompt[start:])) <= limit
+            )
+            if start < len(prompt):
+                return self.tokenize(prompt[start:])
+        if limit == self.prompting.max_prompt_tokens:
+            cause = "max_prompt_tokens"
+        else:
+            cause = f"its context of {self.context:,} less max_new_tokens={new_tokens}"
+        raise PromptTooLong(
+            f"a prompt of {len(ids):,} tokens is too long for the model {self.name!r}, which takes {limit:,} "
+            f"({cause}): shorten it, make room, or set on_long_prompt to skip or truncate_left",
+            prompt,
+        )
 
     def overflow(self, prompt: str, new_tokens: int) -> tuple[int, int] | None:
-        """Return the tokens of a prompt that is too long, and how many would fit; `None` of any other."""
+        """Return the number of tokens of a prompt that is too long, and of those that fit; `None` if it fits."""
         limit = self._limit(new_tokens)
         if limit is None:
             return None
         tokens = len(self.tokenize(prompt))
         return (tokens, limit) if tokens > limit else None
 
-    def describe(self) -> str:
-        """Describe the messages that are sent, for a log line."""
-        prefill = [f"completions begin with {self.prefill!r}"] if self.prefill else []
-        if not self.tokenizer.chat_template:
-            words = "prompts are sent as they are, for the model has no chat template"
-            return ", ".join([words, *prefill])
-        system = self.prompting.system_prompt
-        before = "" if system is None else f" after a system prompt of {len(system)} characters"
-        variables = self._variables.items()
-        texts = [f"{key}={value!r}" for key, value in variables]
-        return ", ".join(
-            [f"prompts are user messages of the chat template{before}", *texts, *prefill]
-        )
-
-    def _check(self) -> None:
-        prompting, template = self.prompting, self.tokenizer.chat_template
-        system = ["system_prompt"] if prompting.system_prompt is not None else []
-        variables = [*system, *self._variables]
-        if variables and not template:
-            raise ValueError(
-                f"the model {self.name!r} has no chat template that would read {', '.join(variables)}: "
-                "leave it out"
-            )
-        for key in self._variables:
-            if key in RESERVED_VARIABLES or not re.search(rf"\b{re.escape(key)}\b", str(template)):
-                raise ValueError(
-                    f"chat_template_kwargs: the chat template of the model {self.name!r} takes no {key!r}"
-                )
-        if template:
-            self._check_messages()
-
-    def _check_messages(self) -> None:
-        """Raise a `ValueError` if the chat template refuses a message, or leaves one out."""
-        from jinja2 import TemplateError
-
-        system = None if self.prompting.system_prompt is None else SYSTEM_PROBE
-        name = "user messages" if system is None else "system_prompt"
-        try:
-            text = self._render(USER_PROBE, system)
-        except TemplateError as error:
-            raise ValueError(
-                f"the chat template of the model {self.name!r} takes no {name}: {error}"
-            ) from error
-        if system is not None and system not in text:
-            raise ValueError(
-                f"the chat template of the model {self.name!r} leaves out the system message: the model would "
-                "not see system_prompt. Remove system_prompt, or add its text to the environment's prompts"
-            )
-        if USER_PROBE not in text:
-            raise ValueError(
-                f"the chat template of the model {self.name!r} leaves out the user message: the model would "
-                "not see the prompts. Save its tokenizer with a chat_template that writes message['content']"
-            )
+    def _limit(self, new_tokens: int) -> int | None:
+        room = None if self.context is None else self.context - new_tokens
+        limits = [limit for limit in (room, self.prompting.max_prompt_tokens) if limit is not None]
+        return min(limits, default=None)
 
     def tokenize(self, prompt: str) -> list[int]:
-        """Tokenize one user message of the chat template, or the bare prompt if there is none; and the prefill.
+        """Tokenize a prompt as a user message of the chat template, or as it is without one; and the prefill.
 
         Raises:
             ValueError: If a text holds half of a surrogate pair.
         """
-        pattern = self._pattern(self.tokenizer.chat_template)
-        message, system = break_control_tokens(prompt, pattern), self.prompting.system_prompt
-        if not self.tokenizer.chat_template:
-            return self._begin(message + self.prefill)
-        if system is not None:
-            system = break_control_tokens(system, pattern)
-        return encode_broken(self.tokenizer, self._render(message, system) + self.prefill)
-
-    def plain(self, text: str) -> list[int]:
-        """Tokenize a text as it is; special tokens that it spells become text.
-
-        Raises:
-            ValueError: If it holds half of a surrogate pair.
-        """
-        return encode_broken(self.tokenizer, break_control_tokens(text, self._pattern(None)))
-
-    def _render(self, message: str, system: str | None) -> str:
-        messages = [{"role": "user", "content": message}]
-        if system is not None:
-            messages.insert(0, {"role": "system", "content": system})
-        return str(
-            self.tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, **self._variables
-            )
-        )
-
-    def _begin(self, text: str) -> list[int]:
-        """Tokenize a text with the special tokens that the tokenizer adds before it, and none behind it."""
+        if self.tokenizer.chat_template:
+            messages = [{"role": "user", "content": prompt}]
+            if self.prompting.system_prompt is not None:
+                messages.insert(0, {"role": "system", "content": self.prompting.system_prompt})
+            return encode_broken(self.tokenizer, self._render(messages) + self.prefill)
+        text = break_control_tokens(prompt, self._pattern(None)) + self.prefill
         ids, specials = encode_broken(self.tokenizer, text), list(self.tokenizer("").input_ids)
         if not specials:
             return ids
+        # Of the special tokens that the tokenizer adds, only those before a text: one behind it would end it.
         whole = list(self.tokenizer(text[:1]).input_ids)
         before = next(
             count
@@ -178,44 +139,89 @@ class PromptEncoder:
         )
         return specials[:before] + ids
 
+    def plain(self, text: str) -> list[int]:
+        """Tokenize a text without the chat template; special tokens that it spells become text.
+
+        Raises:
+            ValueError: If it holds half of a surrogate pair.
+        """
+        return encode_broken(self.tokenizer, break_control_tokens(text, self._pattern(None)))
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        """Render messages by the chat template, with `BREAK` in the control tokens that their texts spell."""
+        pattern = self._pattern(self.tokenizer.chat_template)
+        broken = [
+            {**message, "content": break_control_tokens(message["content"], pattern)}
+            for message in messages
+        ]
+        return str(
+            self.tokenizer.apply_chat_template(
+                broken, tokenize=False, add_generation_prompt=True, **self._variables
+            )
+        )
+
     def _pattern(self, template: str | None) -> re.Pattern[str]:
-        """Return the pattern of control tokens, which is made once for each template."""
+        # Made once for each template, since it reads all tokens of the tokenizer.
         if template not in self._patterns:
             self._patterns[template] = control_pattern(self.tokenizer, template)
         return self._patterns[template]
 
-    def _end(self, prompt: str, limit: int) -> list[int] | None:
-        """Tokenize the longest end of a prompt that has at most `limit` tokens; `None` if none has."""
-        starts = range(len(prompt))
-        start = bisect_left(
-            starts, True, key=lambda start: len(self.tokenize(prompt[start:])) <= limit
-        )
-        return self.tokenize(prompt[start:]) if start < len(prompt) else None
+    def describe(self) -> str:
+        """Describe the messages that are sent, for a log line."""
+        prefill = [f"completions begin with {self.prefill!r}"] if self.prefill else []
+        if not self.tokenizer.chat_template:
+            words = "prompts are sent as they are, for the model has no chat template"
+            return ", ".join([words, *prefill])
+        system = self.prompting.system_prompt
+        before = "" if system is None else f" after a system prompt of {len(system)} characters"
+        words = f"prompts are user messages of the chat template{before}"
+        variables = [f"{key}={value!r}" for key, value in self._variables.items()]
+        return ", ".join([words, *variables, *prefill])
 
-    def _limit(self, new_tokens: int) -> int | None:
-        """Return the largest number of tokens that a prompt may have."""
-        room = None if self.context is None else self.context - new_tokens
-        limits = [limit for limit in (room, self.prompting.max_prompt_tokens) if limit is not None]
-        return min(limits, default=None)
+    def _check_variables(self) -> None:
+        template = self.tokenizer.chat_template
+        system = ["system_prompt"] if self.prompting.system_prompt is not None else []
+        variables = [*system, *self._variables]
+        if variables and not template:
+            raise ValueError(
+                f"the model {self.name!r} has no chat template that would read {', '.join(variables)}: "
+                "leave it out"
+            )
+        for key in self._variables:
+            if key in RESERVED_VARIABLES or not re.search(rf"\b{re.escape(key)}\b", template):
+                raise ValueError(
+                    f"chat_template_kwargs: the chat template of the model {self.name!r} takes no {key!r}"
+                )
 
-    def _too_long(self, tokens: int, limit: int, new_tokens: int) -> str:
-        if limit == self.prompting.max_prompt_tokens:
-            cause = "max_prompt_tokens"
-        else:
-            cause = f"its context of {self.context:,} less max_new_tokens={new_tokens}"
-        return (
-            f"a prompt of {tokens:,} tokens is too long for the model {self.name!r}, which takes {limit:,} "
-            f"({cause}): shorten it, make room, or set on_long_prompt to skip or truncate_left"
-        )
+    def _check_messages(self) -> None:
+        """Raise a `ValueError` if the chat template refuses a message, or leaves one out."""
+        from jinja2 import TemplateError
+
+        messages, name = [{"role": "user", "content": USER}], "user messages"
+        if self.prompting.system_prompt is not None:
+            messages.insert(0, {"role": "system", "content": SYSTEM})
+            name = "system_prompt"
+        try:
+            text = self._render(messages)
+        except TemplateError as error:
+            raise ValueError(
+                f"the chat template of the model {self.name!r} takes no {name}: {error}"
+            ) from error
+        if len(messages) > 1 and SYSTEM not in text:
+            raise ValueError(
+                f"the chat template of the model {self.name!r} leaves out the system message: the model would "
+                "not see system_prompt. Remove system_prompt, or add its text to the environment's prompts"
+            )
+        if USER not in text:
+            raise ValueError(
+                f"the chat template of the model {self.name!r} leaves out the user message: the model would "
+                "not see the prompts. Save its tokenizer with a chat_template that writes message['content']"
+            )
 
 
-logger = logging.getLogger(__name__)
-
-BREAK = "\ufdd0"
-"""Stands between two letters that must not become one token; Unicode keeps it free for such use."""
-
-QUESTION, ANSWER, NEXT = "question_of_a_probe", "answer_of_a_probe", "next_question_of_a_probe"
-"""Texts that show where a chat template puts messages."""
+# Control tokens in texts. `apply_chat_template(sanitize_control_tokens=True)` of transformers is not enough: it
+# takes no prefill and no text without a template, and raises an error for tokenizers that merge the letters into
+# a control token.
 
 
 def control_pattern(tokenizer: Any, template: str | None) -> re.Pattern[str]:
@@ -236,7 +242,7 @@ def control_pattern(tokenizer: Any, template: str | None) -> re.Pattern[str]:
 
 
 def _is_text(token: str) -> bool:
-    """True of an added token of blanks or of a word, which a template writes as text."""
+    """Check whether an added token is blanks or a word, which a template writes as text."""
     return not re.search(r"[^\s\w]", token)
 
 
@@ -267,7 +273,7 @@ def encode_broken(tokenizer: Any, text: str) -> list[int]:
 
 
 def _encode_piece(tokenizer: Any, piece: str) -> list[int]:
-    """Encode a piece of a text as behind other text: some tokenizers put a blank before a text."""
+    """Encode a piece in the middle of a text: tokenizers such as Llama 2's put a blank before a whole text."""
     ids: list[int] = tokenizer(piece, add_special_tokens=False).input_ids
     if tokenizer.decode([*ids, *ids], clean_up_tokenization_spaces=False) == piece * 2:
         return ids
@@ -276,20 +282,19 @@ def _encode_piece(tokenizer: Any, piece: str) -> list[int]:
     return whole[len(line) :] if whole[: len(line)] == line else ids
 
 
+# End tokens
+
+
 def end_of_turn(tokenizer: Any) -> int | None:
     """Return the token with which the chat template ends the model's turn; `None` if it writes none.
 
     It is the first added token behind an answer that ends the conversation. A template that writes none there may
     write one between an answer and the next question.
     """
-    template = tokenizer.chat_template
-    if not template:
+    if not tokenizer.chat_template:
         return None
-    controls = {
-        index
-        for index, token in tokenizer.added_tokens_decoder.items()
-        if not _is_text(token.content)
-    }
+    added = tokenizer.added_tokens_decoder.items()
+    controls = {index for index, token in added if not _is_text(token.content)}
     for texts in ([QUESTION, ANSWER], [QUESTION, ANSWER, NEXT]):
         behind = _render_conversation(tokenizer, texts).partition(ANSWER)[2].partition(NEXT)[0]
         ids = tokenizer(behind, add_special_tokens=False).input_ids
@@ -303,10 +308,8 @@ def _render_conversation(tokenizer: Any, texts: list[str]) -> str:
     """Render a conversation that a user begins; empty if the template takes no answers."""
     from jinja2 import TemplateError
 
-    messages = [
-        {"role": ("user", "assistant")[place % 2], "content": text}
-        for place, text in enumerate(texts)
-    ]
+    roles = ("user", "assistant", "user")
+    messages = [{"role": r, "content": text} for r, text in zip(roles, texts, strict=False)]
     try:
         return str(tokenizer.apply_chat_template(messages, tokenize=False))
     except (TemplateError, TypeError) as error:
@@ -323,8 +326,8 @@ def end_ids(model: Any, tokenizer: Any) -> list[int]:
         ValueError: If there is none.
     """
     configured = model.generation_config.eos_token_id
-    ids = set(configured if isinstance(configured, list) else [configured])
-    ids = ids.union([tokenizer.eos_token_id]) - {None}
+    ids = {*(configured if isinstance(configured, list) else [configured]), tokenizer.eos_token_id}
+    ids.discard(None)
     turn = end_of_turn(tokenizer)
     if turn is not None and turn not in ids:
         _log_end_of_turn(str(model.config.name_or_path), tokenizer.convert_ids_to_tokens(turn))
@@ -335,17 +338,12 @@ def end_ids(model: Any, tokenizer: Any) -> list[int]:
 
 
 def end_id(tokenizer: Any, ends: list[int]) -> int:
-    """Return the token that ends a text of the model: that of the chat template, or the tokenizer's own.
-
-    Args:
-        tokenizer: The tokenizer.
-        ends: The tokens of `end_ids`.
-    """
+    """Return the token of `end_ids` that ends a text: that of the chat template, or the tokenizer's own."""
     candidates = (end_of_turn(tokenizer), tokenizer.eos_token_id)
     return next((int(index) for index in candidates if index in ends), ends[0])
 
 
-@lru_cache
+@lru_cache  # one warning for each model
 def _log_end_of_turn(name: str, token: str) -> None:
     logger.warning(
         "the chat template of the model %r ends turns with %s, which is not an end token of its tokenizer or its "
@@ -355,21 +353,7 @@ def _log_end_of_turn(name: str, token: str) -> None:
     )
 
 
-LENGTH_DEPENDENT = ("dynamic", "longrope")
-"""Kinds of rotary positions that change with the length of the whole sequence."""
-
-
-def model_name(model: Any) -> str:
-    """Return a model's name and kind, for messages."""
-    config = unwrap_peft(model).config
-    return f"{config.name_or_path or 'in memory'!r} ({config.model_type})"
-
-
-def rotary(model: Any) -> list[dict[str, Any]]:
-    """Return the settings of a model's rotary positions, one for each kind of layer."""
-    settings = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
-    kinds = [settings, *(value for value in settings.values() if isinstance(value, dict))]
-    return [kind for kind in kinds if "rope_type" in kind]
+# Context length
 
 
 def context_length(model: Any) -> int | None:
@@ -400,3 +384,16 @@ def _warn_of_context(name: str, context: int, known: int) -> None:
         context,
         known,
     )
+
+
+def rotary(model: Any) -> list[dict[str, Any]]:
+    """Return the settings of a model's rotary positions, one for each kind of layer."""
+    settings = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+    kinds = [settings, *(value for value in settings.values() if isinstance(value, dict))]
+    return [kind for kind in kinds if "rope_type" in kind]
+
+
+def model_name(model: Any) -> str:
+    """Return a model's name and kind, for messages."""
+    config = unwrap_peft(model).config
+    return f"{config.name_or_path or 'in memory'!r} ({config.model_type})"

@@ -40,6 +40,7 @@ from llm_decpomdp.agents.inference.log_probs import (
     padded_log_probs,
     split_rows,
 )
+from llm_decpomdp.agents.models.agreement import choose_scoring
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.weights import has_shards, whole
@@ -76,7 +77,9 @@ class ShardedEngine(ModelEngine):
         )
         for weight in self.model.parameters():
             distributed.broadcast(weight.data, src=0)
-        self._choose_scoring(range(len(engine.tokenizer))[:24])  # alike in all processes
+        # On fixed tokens, so that all processes choose the same method.
+        tokens = range(len(engine.tokenizer))[:24]
+        self._packs, self._score_unpacked = choose_scoring(self.model, self.compute_dtype, tokens)
         for part in (*layers, self.model):
             sharded = fully_shard(part, mesh=mesh, reshard_after_forward=True)
             _sum_gradients(sharded)
