@@ -66,13 +66,7 @@ from llm_decpomdp.envs.source_code.functions import (
     header_and_docstring,
     remove_docstring,
 )
-from llm_decpomdp.envs.source_code.mutation import (
-    Mutation,
-    mutants,
-    mutate,
-    mutations,
-    overlap,
-)
+from llm_decpomdp.envs.source_code.mutation import Mutation, mutants, mutate, mutations, overlap
 from llm_decpomdp.envs.source_code.parsing import find_function
 from llm_decpomdp.seeding import stream
 

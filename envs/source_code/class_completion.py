@@ -18,7 +18,6 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from llm_decpomdp.envs.source_code.classes import (
     CodeSegment,
@@ -47,6 +46,7 @@ OVERLOAD = "@overload"
 METHOD_DECORATORS = ("staticmethod", "classmethod", "property")
 
 _HEADER = re.compile(r"([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(")
+_FUNCTION = re.compile(r"@|(?:async\s+)?def\b")
 _IMPORT = re.compile(r"(import|from)\b")
 
 
@@ -69,11 +69,9 @@ def read_class(
 ) -> ClassReading:
     """Read a completion that should define methods of the outlined class.
 
-    The reading has methods, what stands beside the class, and imports, which may stand at the top level or inside
-    the class; definitions that the skeleton has complete are left out.
-    A top-level function counts as a method if the skeleton has one of that name, or by its first parameter
-    or a decorator. A completion of more than `MAX_CHARACTERS` is not read; code with too many tokens counts as
-    broken, see `Attempts`.
+    A top-level function counts as a method if the skeleton has one of that name, or by its first parameter or a
+    decorator. Definitions that the skeleton has complete are left out. A completion of more than `MAX_CHARACTERS`
+    is not read; code with too many tokens counts as broken, see `Attempts`.
 
     Args:
         completion: Any text.
@@ -91,9 +89,9 @@ def read_class(
         else:
             reader.salvage(text)
         reader.end_block()
-    body = 0
+    continued = False
     if opening and not (reader.methods or reader.broken):
-        body = reader.continue_opening(opening, [block.text for block in blocks])
+        continued = reader.continue_opening(opening, [block.text for block in blocks])
     methods = tuple(reader.chosen_methods())
     beside = reader.needed_statements([*methods, *reader.functions.values()])
     names = {piece.name for piece in methods}
@@ -111,15 +109,12 @@ def read_class(
             "drafts": len(reader.methods) - len(methods) - stubs,
             "stubs": stubs,
             "other_blocks": len(beside),
-            "bindings": sum(piece.name in outline.names for piece in methods if _is_bound(piece)),
-            "body": body,
+            "bindings": sum(
+                p.name in outline.names and not _FUNCTION.match(p.code) for p in methods
+            ),
+            "body": int(continued),
         },
     )
-
-
-def _is_bound(piece: CodeSegment) -> bool:
-    """Check whether a piece is no function."""
-    return re.match(r"@|(?:async\s+)?def\b", piece.code) is None
 
 
 def _parse_class(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
@@ -131,13 +126,6 @@ def _parse_class(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
         if isinstance(tree, ast.Module):
             return source, tree
     return text, None
-
-
-class _Beside(NamedTuple):
-    """A statement beside the class."""
-
-    statement: Statement
-    code: str
 
 
 @dataclass
@@ -152,13 +140,14 @@ class _ClassReader:
     methods: list[CodeSegment] = field(default_factory=list)
     block: dict[CodeSegment, str] = field(default_factory=dict)
     """Methods of the block that is read, with their fingerprints."""
-    beside: list[_Beside] = field(default_factory=list)
+    beside: list[tuple[Statement, str]] = field(default_factory=list)
+    """Statements beside the class, with their text."""
     broken: dict[str, SyntaxProblem] = field(default_factory=dict)
     fenced: bool = False
     """True while fenced blocks are read, which comes first."""
     in_fences: set[str] = field(default_factory=set)
     """Methods with a complete definition in fences."""
-    parse: Attempts = field(default_factory=lambda: Attempts(syntax_tree))
+    parse: Attempts = field(default_factory=Attempts)
 
     def parses(self, text: str) -> bool:
         """Check whether a text is code."""
@@ -176,9 +165,8 @@ class _ClassReader:
                     self.collect(source, statement.body, in_class=True)
             elif isinstance(statement, FunctionNode):
                 weak = is_stub(statement)
-                piece = CodeSegment(
-                    statement.name, segment(source, statement), is_unwritten(statement), weak
-                )
+                text = segment(source, statement)
+                piece = CodeSegment(statement.name, text, is_unwritten(statement), weak)
                 if self._is_taken(piece.name):
                     continue  # the skeleton has it complete
                 if in_class or _is_method(statement, self.outline):
@@ -200,7 +188,7 @@ class _ClassReader:
         if methods:
             self.block[CodeSegment(methods[0], segment(source, node))] = ""
         elif not in_class:
-            self.beside.append(_Beside(statement, segment(source, node)))
+            self.beside.append((statement, segment(source, node)))
         elif statement.bound and not any(map(self._is_taken, statement.bound)):
             self.block[CodeSegment(min(statement.bound), segment(source, node))] = ""
 
@@ -246,22 +234,20 @@ class _ClassReader:
                 if match and index not in pieces_at:
                     pieces_at[index] = CodeSegment(min(match), code)
                     pending |= needed_names(code)
-        whole: dict[str, CodeSegment] = {}
+        texts: dict[str, list[str]] = {}
         for _, piece in sorted(pieces_at.items()):
-            before = whole.get(piece.name)
-            code = piece.code if before is None else f"{before.code}\n{piece.code}"
-            whole[piece.name] = CodeSegment(piece.name, code)
-        return list(whole.values())
+            texts.setdefault(piece.name, []).append(piece.code)
+        return [CodeSegment(name, "\n".join(codes)) for name, codes in texts.items()]
 
-    def continue_opening(self, opening: str, texts: Sequence[str]) -> int:
-        """Read a text as the body of the only method that is wanted; return 1 if one is."""
+    def continue_opening(self, opening: str, texts: Sequence[str]) -> bool:
+        """Read a text as the body of the only method that is wanted; return whether one is."""
         for part in bodies(opening, texts, self.parse):
             tree = syntax_tree(part)
             if isinstance(tree, ast.Module):
                 self.collect(part, tree.body[:1])
                 self.end_block()
-                return 1
-        return 0
+                return True
+        return False
 
     def salvage(self, text: str) -> None:
         """Read a block that does not parse method by method, each from its decorators to those of the next."""
@@ -269,13 +255,12 @@ class _ClassReader:
         for line in lines:
             if _IMPORT.match(line) and isinstance(tree := self.parse(line), ast.Module):
                 self.collect(line, tree.body)
-        starts = _outer_headers(lines)
-        begins = [_include_decorators(lines, n, match[1]) for n, match in starts]
-        ends = [*begins, len(lines)][1:]
-        for begin, end, (_, match) in zip(begins, ends, starts, strict=True):
+        headers = _outer_headers(lines)
+        ends = [*(begin for begin, _ in headers), len(lines)][1:]
+        for (begin, name), end in zip(headers, ends, strict=True):
             problem = self._salvage_method(lines[begin:end])
-            if problem is not None and match[2] in self.outline.names:
-                self.broken.setdefault(match[2], problem)
+            if problem is not None and name in self.outline.names:
+                self.broken.setdefault(name, problem)
 
     def _salvage_method(self, lines: list[str]) -> SyntaxProblem | None:
         """Collect the longest beginning that parses, without prose after it; return the problem if none does."""
@@ -291,13 +276,19 @@ class _ClassReader:
                 return None
             line = min(max(tree.line - bool(wrapper), 1), len(lines))
             problem = problem or SyntaxProblem(tree.message, line, tree.column)
-            end = _previous_end(lines, end, indent)
+            # Prose may begin at a line that is indented no deeper than the method.
+            starts = (
+                n
+                for n in range(end - 1, 0, -1)
+                if lines[n].strip() and len(lines[n]) - len(lines[n].lstrip()) <= indent
+            )
+            end = next(starts, 0)
         return problem or SyntaxProblem("too much code that does not parse", 1, 1)
 
 
-def _outer_headers(lines: list[str]) -> list[tuple[int, re.Match[str]]]:
-    """Return the headers of functions that stand in no other function, with their lines."""
-    headers: list[tuple[int, re.Match[str]]] = []
+def _outer_headers(lines: list[str]) -> list[tuple[int, str]]:
+    """Return the functions that stand in no other function: the line of header or decorators, and the name."""
+    headers: list[tuple[int, str]] = []
     margin = -1
     for number, line in enumerate(lines):
         if not line.strip():
@@ -306,8 +297,11 @@ def _outer_headers(lines: list[str]) -> list[tuple[int, re.Match[str]]]:
         if indent <= margin:
             margin = -1
         if margin < 0 and (match := _HEADER.match(line)):
-            headers.append((number, match))
             margin = indent
+            begin = number
+            while begin and lines[begin - 1].startswith(f"{match[1]}@"):
+                begin -= 1
+            headers.append((begin, match[2]))
     return headers
 
 
@@ -326,18 +320,3 @@ def _extending_decorator(piece: CodeSegment) -> str:
     if decorator.startswith(("@overload", "@typing.overload")):
         return OVERLOAD
     return decorator if decorator.startswith(f"@{piece.name}.") else ""
-
-
-def _include_decorators(lines: list[str], number: int, indent: str) -> int:
-    while number and lines[number - 1].startswith(f"{indent}@"):
-        number -= 1
-    return number
-
-
-def _previous_end(lines: list[str], end: int, indent: int) -> int:
-    """Return the last line before `end` that is indented no deeper than the method: prose may begin there."""
-    for number in range(end - 1, 0, -1):
-        line = lines[number]
-        if line.strip() and len(line) - len(line.lstrip()) <= indent:
-            return number
-    return 0

@@ -88,7 +88,10 @@ def outline(code: str, class_name: str) -> Outline:
     if not units:
         raise ValueError(f"class {class_name!r} has no method to write")
     first = lines[units[0].stubs[0][0] - 1]
-    names = [name for statement in (*module.body, *node.body) for name in _bound(statement)]
+    taken: set[str] = set()
+    for statement in (*module.body, *node.body):
+        if not isinstance(statement, ast.Import | ast.ImportFrom):
+            taken |= Statement(statement).bound
     return Outline(
         code=code,
         class_name=class_name,
@@ -96,7 +99,7 @@ def outline(code: str, class_name: str) -> Outline:
         indent=first[: len(first) - len(first.lstrip())],
         head=_head(module),
         end=node.end_lineno or len(lines),
-        taken=frozenset(names),
+        taken=frozenset(taken),
     )
 
 
@@ -112,27 +115,17 @@ def is_unwritten(function: FunctionNode) -> bool:
     return is_stub(function) and not (plain and function.name == "__init__")
 
 
-def count_parameters(function: FunctionNode) -> int:
-    """Count the parameters of a function, `self` included."""
-    args = function.args
-    extra = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
-    return len([*args.posonlyargs, *args.args, *args.kwonlyargs, *extra])
-
-
-def _is_constant(statement: ast.stmt, kind: type) -> bool:
-    value = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, kind)
-
-
 def _unit(group: list[FunctionNode], lines: list[str]) -> Unit | None:
     stubs = [function for function in group if is_unwritten(function)]
     if not stubs:
         return None
     spans = tuple((first_line(stub), stub.end_lineno or stub.lineno) for stub in stubs)
     decorators = [line.strip() for line in lines[spans[0][0] - 1 : stubs[0].lineno - 1]]
+    args = stubs[0].args
+    variadic = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
     return Unit(
         name=stubs[0].name,
-        parameters=count_parameters(stubs[0]),
+        parameters=len([*args.posonlyargs, *args.args, *args.kwonlyargs, *variadic]),
         stubs=spans,
         decorators=tuple(decorators) if len(group) == 1 else (),
         header=header(stubs[0]),
@@ -143,15 +136,13 @@ def _head(module: ast.Module) -> int:
     """Return the first line after a docstring and imports from the future."""
     for statement in module.body:
         future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-        if not future and not _is_constant(statement, str):
-            decorated = isinstance(statement, ast.ClassDef) and statement.decorator_list
-            return decorated[0].lineno if decorated else statement.lineno
+        value = statement.value if isinstance(statement, ast.Expr) else None
+        text = isinstance(value, ast.Constant) and isinstance(value.value, str)
+        if not future and not text:
+            return (
+                first_line(statement) if isinstance(statement, ast.ClassDef) else statement.lineno
+            )
     return 1
-
-
-def _bound(statement: ast.stmt) -> frozenset[str]:
-    imported = isinstance(statement, ast.Import | ast.ImportFrom)
-    return frozenset() if imported else Statement(statement).bound
 
 
 # Skeletons of the real data that do not parse
@@ -185,13 +176,11 @@ def _close_docstrings(code: str) -> str:
         if _DEFINITION.match(line) and not decorated:
             chunks.append([])
         chunks[-1].append(line)
-    parts = ["\n".join(chunks[0])]
-    for chunk in chunks[1:]:
-        text = "\n".join(chunk)
-        if parse_or_none(f"class _:\n{text}") is None:
+    parts = ["\n".join(chunk) for chunk in chunks]
+    for number, chunk in enumerate(chunks[1:], 1):
+        if parse_or_none(f"class _:\n{parts[number]}") is None:
             indent = chunk[0][: len(chunk[0]) - len(chunk[0].lstrip())]
-            text = f'{text.rstrip()}\n{indent}    """\n'
-        parts.append(text)
+            parts[number] = f'{parts[number].rstrip()}\n{indent}    """\n'
     return "\n".join(parts)
 
 
@@ -324,18 +313,25 @@ def merge(outline: Outline, team: tuple[Contribution, ...]) -> Merged:
         outline: The class.
         team: Contribution of each agent, in the order of the team.
     """
-    definitions = {unit.name: _definitions(unit, team) for unit in outline.units}
     inserted: dict[int, list[tuple[str, Origin]]] = {}
     dropped: set[int] = set()
+    overlaps = []
     for unit in outline.units:
-        pieces = definitions[unit.name]
-        if not pieces:
+        writers = _writers(unit, team)
+        if len(writers) > 1:
+            overlaps.append(unit.name)
+        if not writers:
             continue
         for begin, end in unit.stubs:
             dropped.update(range(begin, end + 1))
+        # The method's own agent comes first, then the others in the order of the team.
+        member = min(writers, key=lambda member: unit.name not in member.assigned)
+        pieces = member.own if unit.name in member.assigned else member.foreign
+        pieces = tuple(piece for piece in pieces if piece.name == unit.name)
         decorators = unit.decorators if len(pieces) == 1 else ()
-        lines = [line for entry in pieces for line in _lines(*entry, outline.indent, decorators)]
-        inserted[unit.stubs[0][0]] = lines
+        inserted[unit.stubs[0][0]] = [
+            line for piece in pieces for line in _lines(member, piece, outline.indent, decorators)
+        ]
     result: list[tuple[str, Origin]] = []
     for number, line in enumerate(outline.code.split("\n"), 1):
         if number == outline.head:
@@ -348,30 +344,17 @@ def merge(outline: Outline, team: tuple[Contribution, ...]) -> Merged:
     return Merged(
         code="\n".join(line for line, _ in result),
         places=tuple(place for _, place in result),
-        overlaps=tuple(unit.name for unit in outline.units if len(_writers(unit, team)) > 1),
+        overlaps=tuple(overlaps),
     )
 
 
-def _writers(unit: Unit, team: tuple[Contribution, ...]) -> list[str]:
+def _writers(unit: Unit, team: tuple[Contribution, ...]) -> list[Contribution]:
+    """Return the members who wrote a method."""
     return [
-        member.agent
+        member
         for member in team
-        if any(
-            piece.name == unit.name and not piece.stub for piece in (*member.own, *member.foreign)
-        )
+        if any(p.name == unit.name and not p.stub for p in (*member.own, *member.foreign))
     ]
-
-
-def _definitions(
-    unit: Unit, team: tuple[Contribution, ...]
-) -> list[tuple[Contribution, CodeSegment]]:
-    """Return the definitions of a method that count."""
-    writers = _writers(unit, team)
-    for member in sorted(team, key=lambda member: unit.name not in member.assigned):
-        if member.agent in writers:
-            pieces = member.own if unit.name in member.assigned else member.foreign
-            return [(member, p) for p in pieces if p.name == unit.name]
-    return []
 
 
 def _lines(

@@ -132,7 +132,7 @@ def read(completion: str, function: str, given: Collection[str] = (), opening: s
     return CompletionReader(completion, given, opening).read(function)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class _Place:
     """A definition of a function in a completion; the greatest one is chosen."""
 
@@ -154,33 +154,29 @@ class CompletionReader:
     """
 
     def __init__(
-        self,
-        completion: str,
-        given: Collection[str] = (),
-        opening: str = "",
-        prompt: str = "",
+        self, completion: str, given: Collection[str] = (), opening: str = "", prompt: str = ""
     ) -> None:
         self.prompt = prompt
         self.given = frozenset(given)
         self.opening = opening
-        self.fallbacks: dict[str, int] = {}
         self.modules: list[Module] = []
         self.unparsable: list[str] = []
         """Blocks that do not parse, fenced ones first."""
         self._parts: list[str] = []
         """Parts of these that parse."""
         self._trees: dict[str, ast.Module | SyntaxProblem] = {}
-        self._attempts = Attempts(syntax_tree)
+        self._attempts = Attempts()
         self._places: dict[str, _Place | None] = {}
         answer = find_answer(completion)
-        self.fallbacks["reasoning"] = answer.reasoning
-        self.fallbacks["after_turn"] = answer.after_turn
-        self.fallbacks["invisible"] = answer.invisible
-        self.answer = answer.text
-        if len(self.answer) > MAX_CHARACTERS:
-            self.unparsable.append(self.answer[: MAX_CHARACTERS + 1])
+        self.fallbacks = {
+            "reasoning": answer.reasoning,
+            "after_turn": answer.after_turn,
+            "invisible": answer.invisible,
+        }
+        if len(answer.text) > MAX_CHARACTERS:
+            self.unparsable.append(answer.text[: MAX_CHARACTERS + 1])
         else:
-            self._split()
+            self._split(answer.text)
 
     def read(self, function: str) -> Reading:
         """Read the definition of a function, and the code that goes with it."""
@@ -210,11 +206,10 @@ class CompletionReader:
             attempts = (name for name in functions if self._broken_attempt(name) is not None)
             return next(attempts, functions[0])
 
-        functions_first = {
-            name: (isinstance(self._definition(name, place), FunctionNode), _order(place))
-            for name, place in places.items()
-        }
-        return max(functions_first, key=lambda name: functions_first[name])
+        def rank(name: str) -> tuple[bool, _Place]:
+            return isinstance(self._definition(name, places[name]), FunctionNode), places[name]
+
+        return max(places, key=rank)
 
     def _definition(self, name: str, place: _Place) -> ast.AST:
         return self.modules[place.module].statements[place.statement].definitions[name]
@@ -227,11 +222,10 @@ class CompletionReader:
             self._trees[text] = self._attempts(text)
         return self._trees[text]
 
-    def _parses(self, text: str) -> bool:
-        return isinstance(self._parse(dedent(text)), ast.Module)
-
-    def _split(self) -> None:
-        blocks = split_blocks(self.answer, self._parses)
+    def _split(self, answer: str) -> None:
+        blocks = split_blocks(
+            answer, lambda text: isinstance(self._parse(dedent(text)), ast.Module)
+        )
         self.fallbacks["fences"] = sum(block.fenced for block in blocks)
         texts = [(dedent(block.text), block.fenced) for block in blocks]
         whole = [(text, fenced, self._parse(text)) for text, fenced in texts]
@@ -243,7 +237,7 @@ class CompletionReader:
             if isinstance(tree, ast.Module):
                 self.modules.append(make_module(text, tree, fenced))
                 continue
-            for part in parts_that_parse(text, Attempts(syntax_tree, room)):
+            for part in parts_that_parse(text, Attempts(room)):
                 self._parts.append(part)
                 self.modules.append(make_module(part, syntax_tree(part), fenced))
             rest[fenced].append(text)
@@ -253,7 +247,7 @@ class CompletionReader:
 
     def _place(self, name: str) -> _Place | None:
         if name not in self._places:
-            place = self._best(name)
+            place = max(self._all_places(name), default=None)
             if place is None or place.rank < SILENT:
                 place = self._method(name) or place
             if place is None and self.opening and self._broken_attempt(name) is None:
@@ -262,39 +256,35 @@ class CompletionReader:
         return self._places[name]
 
     def _all_places(self, name: str) -> list[_Place]:
-        return [
-            _Place(self._rank(module, name, index), module.fenced, number, index)
-            for number, module in enumerate(self.modules)
-            for index in module.definers.get(name, ())
-        ]
-
-    def _rank(self, module: Module, name: str, index: int) -> int:
-        rank = module.rank(name, index)
-        quoted = rank > QUOTE and self.prompt and module.fingerprints <= fingerprints(self.prompt)
-        return QUOTE if quoted and name in module.functions else rank
-
-    def _best(self, name: str) -> _Place | None:
-        return max(self._all_places(name), key=_order, default=None)
+        places = []
+        for number, module in enumerate(self.modules):
+            quotation = self.prompt and module.fingerprints <= fingerprints(self.prompt)
+            for index in module.definers.get(name, ()):
+                rank = module.rank(name, index)
+                if quotation and name in module.functions:
+                    rank = min(rank, QUOTE)
+                places.append(_Place(rank, module.fenced, number, index))
+        return places
 
     def _method(self, name: str) -> _Place | None:
         """Bind the method of a class `Solution` to its name."""
-        for number in reversed(range(len(self.modules))):
-            module = self.modules[number]
+        # The class of this block: a team-mate may have one of that name, too.
+        call = (
+            f"{name} = lambda *args, _solution={SOLUTION}, **kwargs: "
+            f"_solution().{name}(*args, **kwargs)"
+        )
+        for number, module in reversed(list(enumerate(self.modules))):
             for statement in module.statements:
                 node = statement.node
                 if not (isinstance(node, ast.ClassDef) and node.name == SOLUTION):
                     continue
                 methods = [part for part in node.body if isinstance(part, FUNCTIONS)]
                 if any(part.name == name and not is_stub(part) for part in methods):
-                    call = (  # the class of this block: a team-mate may have one of that name, too
-                        f"{name} = lambda *args, _solution={SOLUTION}, **kwargs: "
-                        f"_solution().{name}(*args, **kwargs)"
-                    )
                     text = f"{module.text.rstrip()}\n\n\n{call}\n"
                     tree = self._parse(text)
                     if isinstance(tree, ast.Module):
                         self.modules[number] = make_module(text, tree, module.fenced)
-                        return self._best(name)
+                        return max(self._all_places(name))
         return None
 
     def _body(self, name: str) -> _Place | None:
@@ -353,19 +343,18 @@ class CompletionReader:
         if other.statement > chosen.statement:
             return True
         statements = self.modules[chosen.module].statements
-        if not isinstance(statements[chosen.statement].node, FUNCTIONS):
-            return False
-        if not isinstance(statements[other.statement].node, FUNCTIONS):
-            return False
-        between = statements[other.statement + 1 : chosen.statement + 1]
-        return not any(name in statement.eager for statement in between)
+        between = statements[other.statement : chosen.statement + 1]
+        # An assignment may wrap the earlier function of its name, and a decorator may read it.
+        functions = all(isinstance(s.node, FUNCTIONS) for s in (between[0], between[-1]))
+        return functions and not any(name in statement.eager for statement in between[1:])
 
     def _prose(self, number: int) -> set[int]:
         """Return the statements of a block that are text."""
         return {
             index
             for index, statement in enumerate(self.modules[number].statements)
-            if statement.is_prose(_NOTHING) and statement.is_prose(self._all_names)
+            # First without the names: collecting them walks through all trees.
+            if statement.is_prose(()) and statement.is_prose(self._all_names)
         }
 
     @cached_property
@@ -425,11 +414,7 @@ class CompletionReader:
             for index in module.binders.get(name, ())
             if name in module.statements[index].bound
         ]
-        return max(places, key=_order, default=None)
-
-
-def _order(place: _Place) -> tuple[int, bool, int, int]:
-    return place.rank, place.fenced, place.module, place.statement
+        return max(places, default=None)
 
 
 def bodies(opening: str, texts: Iterable[str], attempts: Attempts) -> Iterator[str]:
@@ -442,10 +427,10 @@ def bodies(opening: str, texts: Iterable[str], attempts: Attempts) -> Iterator[s
                         yield part
 
 
-_NOTHING: frozenset[str] = frozenset()
-
 MAX_BODIES = 3
 """Blocks that are tried as the body of the function."""
+
+_RETURN = re.compile(r"(?:^|[:;])\s*(?:return|yield)\b")
 
 
 def _read_text(text: str, function: str, parts: Iterable[str] = ()) -> Reading:
@@ -453,16 +438,10 @@ def _read_text(text: str, function: str, parts: Iterable[str] = ()) -> Reading:
     rest = code = text.strip("\n")
     for part in parts:
         rest = rest.replace(part.strip("\n"), "", 1)
-    header = re.compile(
-        rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\(", re.MULTILINE
-    )
-    match = header.search(rest)
-    return Reading(
-        code=code,
-        problem=None,
-        defined=match is not None,
-        returns=match is not None and _returns_in_text(rest[match.start() :], len(match[1])),
-    )
+    header = rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\("
+    match = re.search(header, rest, re.MULTILINE)
+    returns = match is not None and _returns_in_text(rest[match.start() :], len(match[1]))
+    return Reading(code, None, match is not None, returns)
 
 
 def _add_problem(reading: Reading) -> Reading:
@@ -475,14 +454,13 @@ def _returns_in_text(code: str, indent: int) -> bool:
 
     The block ends at the first line, not blank, that is indented no deeper than the header.
     """
-    statement = re.compile(r"(?:^|[:;])\s*(?:return|yield)\b")
     header, *body = code.splitlines()
-    if statement.search(header.partition("#")[0].strip()):
+    if _RETURN.search(header.partition("#")[0].strip()):
         return True
     for line in body:
         stripped = line.partition("#")[0]
         if stripped.strip() and len(stripped) - len(stripped.lstrip()) <= indent:
             return False
-        if statement.search(stripped.strip()):
+        if _RETURN.search(stripped.strip()):
             return True
     return False

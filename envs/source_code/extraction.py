@@ -31,8 +31,10 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
-from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem, tokens
+from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem, syntax_tree, tokens
 
 REASONING = tuple(
     "think thinking thought thoughts reason reasoning reflection analysis scratchpad seed:think "
@@ -69,6 +71,7 @@ HEADERS = tuple(
 INVISIBLE = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
 BLANKS = "\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u0085"
 
+# A fence inside a triple-quoted string ends it here: the quotation mark was a stray one in prose.
 _TRIPLE = r'"""(?:\\.|(?!"""|^[ \t]*```)[^\\])*"""' + r"|'''(?:\\.|(?!'''|^[ \t]*```)[^\\])*'''"
 _STRING = (
     rf"(?<!\w)(?:[rbfuRBFU]{{1,2}})?(?:{_TRIPLE}"
@@ -90,7 +93,7 @@ _TAG = re.compile(rf"{_QUOTED}|(?P<close>{_CLOSE})|(?P<open>{_OPEN})", _FLAGS | 
 _CLOSING_TAG = re.compile(_CLOSE, re.IGNORECASE)
 
 _ENDS = "|".join(
-    # In code, a word in brackets is an index.
+    # In code, a word in brackets is an index: such a marker counts only at the beginning of a line.
     (r"^[ \t]*" if marker[0] == "[" and marker[1] != "|" else "") + re.escape(marker)
     for marker in dict.fromkeys(marker for markers in TURN_ENDS.values() for marker in markers)
 )
@@ -105,6 +108,7 @@ _MARKER = re.compile(
     _FLAGS,
 )
 _ANY_MARKER = re.compile(r"<[|\uff5c/a-z]|\[/?(?:INST|SYSTEM_PROMPT)|\[\|")
+_AFTER_MENTION = re.compile(r"[ ,.;:!?)]+\w")
 _ROLE = re.compile(r"\s*(?:assistant|model|chatbot|final|python)?[ \t]*(?:\n|$)", re.IGNORECASE)
 _OTHER_ROLE = re.compile(r"\s*(?:user|system|human|tool|ipython)[ \t]*(?:\n|$)", re.IGNORECASE)
 _WRAPPER = re.compile(
@@ -113,7 +117,6 @@ _WRAPPER = re.compile(
     _FLAGS | re.IGNORECASE,
 )
 _ODD = re.compile(f"[{INVISIBLE}{BLANKS}]")
-_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _BLANK = re.compile(f"[{BLANKS}]")
 _ODD_OR_STRING = re.compile(rf"(?P<quoted>{_STRING})|[{INVISIBLE}{BLANKS}]", _FLAGS)
 
@@ -141,13 +144,14 @@ def find_answer(completion: str) -> Answer:
     # Before the turn is cut: reasoning may quote the markers at which a turn ends.
     text = _remove_reasoning(text)
     reasoning = size - len(text)
-    text, after_turn = _turn(text)
+    text, after_turn = _first_turn(text)
     if "<" in text or "[" in text:
         text = _WRAPPER.sub(lambda match: match[0] if match["quoted"] else "\n", text)
     return Answer(text, reasoning, after_turn, invisible)
 
 
 def _remove_odd_characters(text: str) -> tuple[str, int]:
+    """Return the text without invisible characters and unusual spaces, and their number."""
     if text.isascii() or not _ODD.search(text):
         return text, 0
     count = 0
@@ -167,11 +171,12 @@ def _remove_reasoning(text: str) -> str:
         return text
     parts: list[str] = []
     position = 0
-    while match := _next(_TAG, text, position, ("open", "close")):
-        if match["close"]:
+    while match := next(_unquoted_matches(_TAG, text, position), None):
+        if match["close"]:  # a template may have put the opening tag into the prompt
             parts, position = [], match.end()
             continue
-        closing = _closing(text, match)
+        harmony = match[0].startswith("<|channel|>")
+        closing = (_HARMONY_END if harmony else _CLOSING_TAG).search(text, match.end())
         if closing is None and _is_mention(text, match):
             parts.append(text[position : match.end()])
             position = match.end()
@@ -179,66 +184,51 @@ def _remove_reasoning(text: str) -> str:
         parts.append(text[position : match.start()])
         if closing is None:
             return "".join(parts)
-        position = closing
+        position = closing.end()
     return "".join([*parts, text[position:]])
 
 
-def _closing(text: str, opening: re.Match[str]) -> int | None:
-    """Return the end of the reasoning that a tag opens; `None` if it never ends."""
-    harmony = opening[0].startswith("<|channel|>")
-    closing = (_HARMONY_END if harmony else _CLOSING_TAG).search(text, opening.end())
-    return None if closing is None else closing.end()
-
-
-def _turn(text: str) -> tuple[str, int]:
+def _first_turn(text: str) -> tuple[str, int]:
     """Return the first turn that has an answer, without markers, and the number of characters after it."""
     if not _ANY_MARKER.search(text):
         return text, 0
     answer: list[str] = []
     position = 0
-    for match in _matches(_MARKER, text, ("end", "header")):
+
+    def add(segment: str) -> None:
+        # Between two markers before the answer stands a header, or another role's turn.
+        if not answer and position:
+            if _OTHER_ROLE.match(segment):
+                return
+            role = _ROLE.match(segment)
+            segment = segment[role.end() :] if role else segment
+        if answer or segment.strip():
+            answer.append(segment)
+
+    for match in _unquoted_matches(_MARKER, text):
         if match["end"] and _is_mention(text, match):
             continue
-        _add_segment(answer, text[position : match.start()], first=not position)
+        add(text[position : match.start()])
         position = match.end()
         if answer and match["end"]:
             return "".join(answer), len(text) - position
-    _add_segment(answer, text[position:], first=not position)
+    add(text[position:])
     return "".join(answer), 0
-
-
-def _add_segment(answer: list[str], segment: str, first: bool) -> None:
-    """Add the text between two markers, unless it is a header or somebody else's turn."""
-    if not answer and not first:
-        if _OTHER_ROLE.match(segment):
-            return
-        role = _ROLE.match(segment)
-        segment = segment[role.end() :] if role else segment
-    if answer or segment.strip():
-        answer.append(segment)
 
 
 def _is_mention(text: str, marker: re.Match[str]) -> bool:
     """Check whether a marker stands amid a sentence: text, a blank, the marker, and text on the same line."""
     begin, end = marker.span()
     before = text[max(begin - 2, 0) : begin]
-    after = re.compile(r"[ ,.;:!?)]+\w").match(text, end)
-    return after is not None and re.fullmatch(r"[^\s|>\]][ (]", before) is not None
+    return _AFTER_MENTION.match(text, end) is not None and (
+        re.fullmatch(r"[^\s|>\]][ (]", before) is not None
+    )
 
 
-def _next(
-    pattern: re.Pattern[str], text: str, position: int, groups: tuple[str, ...]
-) -> re.Match[str] | None:
-    return next(_matches(pattern, text, groups, position), None)
-
-
-def _matches(
-    pattern: re.Pattern[str], text: str, groups: tuple[str, ...], position: int = 0
+def _unquoted_matches(
+    pattern: re.Pattern[str], text: str, position: int = 0
 ) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern that are not quoted."""
-    for match in pattern.finditer(text, position):
-        if any(match[group] is not None for group in groups):
-            yield match
+    return (match for match in pattern.finditer(text, position) if match["quoted"] is None)
 
 
 # Find the code in an answer: alone, in Markdown fences or amid prose
@@ -262,8 +252,6 @@ MAX_FENCES = 64
 MAX_INNER_FENCES = 6
 """Maximum number of fences inside string literals of a block."""
 
-QUOTES = ('"""', "'''")
-
 _FENCE = re.compile(
     r"^[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+)?(?P<opening>`{3,}|~{3,})(?P<info>[^\n`]*)"
     r"|(?P<amid>`{3,})(?P<language>[a-z0-9]*)[ \t]*$",
@@ -282,8 +270,6 @@ _CODE_START = re.compile(
 class Attempts:
     """Parser of texts of one completion with a budget of tokens."""
 
-    parse: Callable[[str], ast.Module | SyntaxProblem]
-    """The parser, `completion.syntax_tree`."""
     room: int = MAX_READ
     """Tokens left to parse."""
 
@@ -291,7 +277,7 @@ class Attempts:
         """Parse a text; return the module, or the reason why it does not parse."""
         if self.room <= 0:
             return SyntaxProblem("too much that does not parse", 1, 1)
-        tree = self.parse(text)
+        tree = syntax_tree(text)
         compiled = isinstance(tree, ast.Module) or tree.parses
         self.room -= ATTEMPT + len(text) // CHARACTERS
         self.room -= (COMPILED if compiled else 1) * tokens(text[:MAX_CHARACTERS])
@@ -325,7 +311,10 @@ def split_blocks(answer: str, parses: Callable[[str], bool]) -> list[Block]:
         ends = [fence.before for fence in fences[number + 1 :]] + [len(answer)]
         texts = [answer[opening.code : stop].strip("\n") for stop in ends[: MAX_INNER_FENCES + 1]]
         end = 0
-        if "#" in texts[0].rpartition("\n")[2] or any(texts[0].count(q) % 2 for q in QUOTES):
+        # The next fence may stand in a comment or a string literal; only then are further ones tried.
+        if "#" in texts[0].rpartition("\n")[2] or any(
+            texts[0].count(q) % 2 for q in ('"""', "'''")
+        ):
             end = next((i for i, text in enumerate(texts) if parses(text)), 0)
         blocks.append(Block(texts[end], True))
         number += 1 + end
@@ -340,8 +329,7 @@ def split_blocks(answer: str, parses: Callable[[str], bool]) -> list[Block]:
     return [block for block in blocks if block.text.strip()]
 
 
-@dataclass(frozen=True)
-class _Fence:
+class _Fence(NamedTuple):
     before: int
     """End of the text before it."""
     after: int
@@ -355,24 +343,15 @@ class _Fence:
 def _fences(answer: str) -> Iterator[_Fence]:
     if "```" not in answer and "~~~" not in answer:
         return
-    count = 0
-    for match in _FENCE.finditer(answer):
-        count += 1
-        if count > MAX_FENCES:
-            return
+    for match in islice(_FENCE.finditer(answer), MAX_FENCES):
         if match["amid"]:
             yield _Fence(match.start(), match.end(), match.end(), bool(match["language"]))
             continue
-        info, begin = match["info"], match.start("info")
+        info = match["info"]
         language = _LANGUAGE.match(info)
         code = info[language.end() :] if language else info
-        on_line = _CODE_ON_FENCE.match(code) is not None
-        yield _Fence(
-            before=match.start(),
-            after=match.end(),
-            code=begin + (len(info) - len(code) if on_line else len(info)),
-            opens=bool(info.strip()),
-        )
+        begin = match.end() - len(code) if _CODE_ON_FENCE.match(code) else match.end()
+        yield _Fence(match.start(), match.end(), begin, bool(info.strip()))
 
 
 def dedent(text: str) -> str:
@@ -381,8 +360,7 @@ def dedent(text: str) -> str:
     The text of a literal of several lines may lose blanks, but only where the whole block is indented.
     """
     first = next((line for line in text.split("\n") if line.strip()), "")
-    margin = first[: len(first) - len(first.lstrip())]
-    return textwrap.dedent(text) if margin else text
+    return textwrap.dedent(text) if first[:1].isspace() else text
 
 
 def continuations(opening: str, text: str) -> Iterator[str]:
@@ -402,8 +380,7 @@ def continuations(opening: str, text: str) -> Iterator[str]:
 def parts_that_parse(text: str, attempts: Attempts) -> list[str]:
     """Return the parts that parse of a text that does not: from each line, the longest run of lines.
 
-    A part begins like code and ends at a top-level line, so that no block is cut inside. Where no line begins
-    like code, the indented ones may be Markdown's code.
+    Where no line begins like code, the indented ones may be Markdown's code.
     """
     lines = text.split("\n")
     if not any(map(_CODE_START.match, lines)):
@@ -422,15 +399,9 @@ def parts_that_parse(text: str, attempts: Attempts) -> list[str]:
             if isinstance(tree, ast.Module):
                 parts.append(part)
                 break
-            end = _last_boundary(lines, start, min(end, start + tree.line))
+            # The next try ends at the last top-level line before the error, so that no block is cut inside.
+            error = min(end, start + tree.line)
+            top = (n for n in range(error - 1, start, -1) if lines[n] and not lines[n][0].isspace())
+            end = next(top, start)
         start = max(end, start + 1)
     return parts
-
-
-def _last_boundary(lines: list[str], start: int, end: int) -> int:
-    """Return the last index before `end` at which a top-level line begins, so that no block is cut inside."""
-    for index in range(end - 1, start, -1):
-        line = lines[index]
-        if line and not line[0].isspace():
-            return index
-    return start

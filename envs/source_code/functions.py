@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from llm_decpomdp.envs.source_code.parsing import (
     FUNCTIONS,
@@ -14,7 +14,12 @@ from llm_decpomdp.envs.source_code.parsing import (
     has_docstring,
     parse_or_none,
 )
-from llm_decpomdp.envs.source_code.statements import Statement
+from llm_decpomdp.envs.source_code.statements import (
+    Statement,
+    first_line,
+    make_module,
+    statement_text,
+)
 
 MAX_GROWTH = 4
 MAX_MORE = 200
@@ -46,11 +51,7 @@ def functions(code: str) -> dict[str, tuple[Span, ...]]:
 
 
 def _span(statement: ast.stmt) -> Span:
-    first = statement.lineno
-    if isinstance(statement, FUNCTIONS):
-        first = min([first, *(decorator.lineno for decorator in statement.decorator_list)])
-    assert statement.end_lineno is not None
-    return first - 1, statement.end_lineno
+    return first_line(statement) - 1, statement.end_lineno or statement.lineno
 
 
 def excerpt(code: str, names: Collection[str], rest: bool) -> str:
@@ -102,17 +103,19 @@ def _bound(code: ast.AST) -> set[str]:
 
 def function_text(code: str, name: str) -> str:
     """Return the text of a function; empty where there is none of this name."""
-    lines = _lines(code)
-    spans = functions(code).get(name, ())
-    return "\n".join("\n".join(lines[first:end]) for first, end in spans)
+    return _join(code, functions(code).get(name, ()))
 
 
 def definition_text(code: str, name: str) -> str:
     """Return the text of a function, or of the statements that bind its name otherwise, as `f = partial(g)`."""
-    tree, lines = parse_or_none(code), _lines(code)
+    tree = parse_or_none(code)
     if tree is None or name in functions(code):
         return function_text(code, name)
-    spans = [_span(node) for node in tree.body if name in Statement(node).definitions]
+    return _join(code, [_span(node) for node in tree.body if name in Statement(node).definitions])
+
+
+def _join(code: str, spans: Iterable[Span]) -> str:
+    lines = _lines(code)
     return "\n".join("\n".join(lines[first:end]) for first, end in spans)
 
 
@@ -177,27 +180,24 @@ def edits(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def tokens(code: str) -> tuple[str, ...]:
-    """Return the tokens of code that affect its behaviour."""
+    """Return the tokens of code that affect its behavior."""
     try:
         infos = list(tokenize.generate_tokens(io.StringIO(code).readline))
     except (tokenize.TokenError, SyntaxError):  # stricter than the parser in rare cases
         return tuple(code.split())
-    return tuple(_meaningful(infos))
-
-
-def _meaningful(infos: Sequence[tokenize.TokenInfo]) -> Iterator[str]:
-    begins = True
+    result: list[str] = []
+    begins = True  # at the beginning of a statement
     for token, following in zip(infos, [*infos[1:], None], strict=True):
         ends = following is None or following.type in (tokenize.NEWLINE, tokenize.COMMENT)
-        alone = begins and ends and token.type == tokenize.STRING
-        if token.type not in UNSEEN and not alone:
+        docstring = begins and ends and token.type == tokenize.STRING
+        if token.type not in UNSEEN and not docstring:
             name = tokenize.tok_name[token.type]
-            yield from (
-                WORD.findall(token.string) if name in LITERALS else [token.string.strip() or name]
-            )
+            literal = name in LITERALS
+            result += WORD.findall(token.string) if literal else [token.string.strip() or name]
         begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT) or (
             begins and token.type in UNSEEN
         )
+    return tuple(result)
 
 
 Statements = frozenset[tuple[str, ...]]
@@ -206,32 +206,26 @@ Statements = frozenset[tuple[str, ...]]
 
 def statements(code: str) -> Statements:
     """Return the statements at the top level of code; none where it does not parse."""
-    tree, lines = parse_or_none(code), [line.encode() for line in _lines(code)]
-    return frozenset(_statement(lines, node) for node in (tree.body if tree is not None else []))
+    return frozenset(text for _, text in _statement_tokens(code))
 
 
 def count_added_tokens(code: str, known: Statements, names: Collection[str]) -> int:
     """Count the tokens of code that are neither in definitions of these names nor in `known` statements."""
-    tree, lines = parse_or_none(code), [line.encode() for line in _lines(code)]
     otherwise = set(names).difference(functions(code))
     count = 0
-    for node in tree.body if tree is not None else []:
+    for node, text in _statement_tokens(code):
         if isinstance(node, FUNCTIONS):
             inside = node.name in names
         else:
             inside = not otherwise.isdisjoint(Statement(node).definitions)
-        if not inside:
-            text = _statement(lines, node)
-            count += 0 if text in known else len(text)
+        count += 0 if inside or text in known else len(text)
     return count
 
 
-def _statement(lines: Sequence[bytes], statement: ast.stmt) -> tuple[str, ...]:
-    """Return the tokens of a statement alone, also where others stand on its lines."""
-    first, end = _span(statement)
-    # Columns of the syntax tree count bytes of UTF-8, so the lines are bytes here.
-    text = [*lines[first:end]]
-    text[-1] = text[-1][: statement.end_col_offset]
-    if first == statement.lineno - 1:  # no decorators
-        text[0] = text[0][statement.col_offset :]
-    return tokens(b"\n".join(text).decode() + "\n")
+def _statement_tokens(code: str) -> Iterator[tuple[ast.stmt, tuple[str, ...]]]:
+    """Yield each statement with its tokens alone, also where others stand on its lines."""
+    tree = parse_or_none(code)
+    if tree is not None:
+        module = make_module("\n".join(_lines(code)), tree, False)
+        for number, statement in enumerate(module.statements):
+            yield statement.node, tokens(statement_text(module, number) + "\n")

@@ -134,7 +134,7 @@ def off_by_one(text: LocatedSource, location: Location) -> Iterator[Edit]:
 
 
 def _counts(location: Location) -> bool:
-    """Check whether a number is a bound, an index, or stands beside `+`, `-` or a comparison."""
+    """Check whether a number is a bound, an index, or stands next to `+`, `-` or a comparison."""
     parent = location.parent
     if isinstance(parent, ast.UnaryOp):
         parent = location.above[1]
@@ -193,15 +193,10 @@ def dropped_statement(text: LocatedSource, location: Location) -> Iterator[Edit]
     guard = isinstance(node, ast.If) and not node.orelse
     if not isinstance(node, ast.stmt) or not (guard or isinstance(node, SIMPLE)):
         return
-    block = getattr(location.parent, location.field)
-    if (
-        guard
-        and isinstance(location.parent, ast.If)
-        and location.field == "orelse"
-        and len(block) == 1
-    ):
+    alone = len(getattr(location.parent, location.field)) == 1
+    if guard and alone and isinstance(location.parent, ast.If) and location.field == "orelse":
         return  # `elif`, or the same written as a block
-    if len(block) == 1:
+    if alone:
         yield Edit(text.start(node), text.end(node), "pass")
         return
     assert node.end_lineno is not None
@@ -226,13 +221,12 @@ def swapped_arguments(text: LocatedSource, location: Location) -> Iterator[Edit]
 
 
 def wrong_constant(text: LocatedSource, location: Location) -> Iterator[Edit]:
-    """Replace a constant that is no default."""
+    """Replace a constant that is no default, no docstring, and no count."""
     node = location.node
-    if not isinstance(node, ast.Constant) or _is_default(location):
-        return
-    if isinstance(location.parent, ast.Expr) or (type(node.value) is int and _counts(location)):
-        return
-    yield from _other_constant(text, node)
+    if isinstance(node, ast.Constant) and not _is_default(location):
+        count = type(node.value) is int and _counts(location)
+        if not count and not isinstance(location.parent, ast.Expr):
+            yield from _other_constant(text, node)
 
 
 def wrong_default(text: LocatedSource, location: Location) -> Iterator[Edit]:
@@ -242,27 +236,23 @@ def wrong_default(text: LocatedSource, location: Location) -> Iterator[Edit]:
 
 
 def _is_default(location: Location) -> bool:
-    return isinstance(location.parent, ast.arguments) and location.field in (
-        "defaults",
-        "kw_defaults",
-    )
+    defaults = location.field in ("defaults", "kw_defaults")
+    return defaults and isinstance(location.parent, ast.arguments)
 
 
 def _other_constant(text: LocatedSource, node: ast.Constant) -> Iterator[Edit]:
-    value = node.value
-    new: object = None
+    value, new = node.value, None
     if isinstance(value, bool):
-        new = not value
+        new = repr(not value)
     elif isinstance(value, int):
-        new = 0 if value == 1 else value + 1
+        new = repr(0 if value == 1 else value + 1)
     elif isinstance(value, float) and math.isfinite(value):
-        new = value + 1.0
+        new = repr(value + 1.0)
     elif isinstance(value, str):
-        new = value.swapcase()
-        if new == value:
-            new = value + (value[-1:] or " ")
+        swapped = value.swapcase()
+        new = repr(swapped if swapped != value else value + (value[-1:] or " "))
     if new is not None:
-        yield Edit(text.start(node), text.end(node), repr(new))
+        yield Edit(text.start(node), text.end(node), new)
 
 
 def negated_condition(text: LocatedSource, location: Location) -> Iterator[Edit]:
@@ -272,9 +262,12 @@ def negated_condition(text: LocatedSource, location: Location) -> Iterator[Edit]
     is_filter = location.field == "ifs" and isinstance(parent, ast.comprehension)
     if not isinstance(node, ast.expr) or not (is_test or is_filter):
         return
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        if isinstance(node.ops[0], HAS_OPPOSITE):
-            return
+    if (
+        isinstance(node, ast.Compare)
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], HAS_OPPOSITE)
+    ):
+        return  # `comparison` has this mutation
     start, end = text.start(node), text.end(node)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         word = re.match(rb"not\s*", text.data[start:end])
@@ -296,19 +289,16 @@ def missing_return(text: LocatedSource, location: Location) -> Iterator[Edit]:
 
 
 MUTATION_OPERATORS: dict[str, MutationOperator] = {
-    function.__name__: function
-    for function in (
-        operator,
-        comparison,
-        off_by_one,
-        wrong_variable,
-        dropped_statement,
-        swapped_arguments,
-        wrong_constant,
-        wrong_default,
-        negated_condition,
-        missing_return,
-    )
+    "operator": operator,
+    "comparison": comparison,
+    "off_by_one": off_by_one,
+    "wrong_variable": wrong_variable,
+    "dropped_statement": dropped_statement,
+    "swapped_arguments": swapped_arguments,
+    "wrong_constant": wrong_constant,
+    "wrong_default": wrong_default,
+    "negated_condition": negated_condition,
+    "missing_return": missing_return,
 }
 """Mutation operators by the kind of fault."""
 
@@ -375,25 +365,20 @@ def mutants(source: str) -> tuple[Mutant, ...]:
     Raises:
         SyntaxError: If `source` does not parse.
     """
+    # Programs are equal if their trees are: layout and redundant brackets do not count.
     meanings = {ast.dump(parse(source))}
     result = []
     for mutation in mutations(source):
         mutant = mutate(source, [mutation])
-        meaning = _meaning(mutant)
-        if meaning is not None and meaning not in meanings:
+        try:
+            tree = parse(mutant)
+            compile(tree, "<mutant>", "exec", dont_inherit=True)
+        except SyntaxError:
+            continue
+        if (meaning := ast.dump(tree)) not in meanings:
             meanings.add(meaning)
             result.append(Mutant(mutation.kind, mutation.line, mutant, mutation.key))
     return tuple(result)
-
-
-def _meaning(source: str) -> str | None:
-    """Return the program without its layout; None if it cannot be compiled."""
-    try:
-        tree = parse(source)
-        compile(tree, "<mutant>", "exec", dont_inherit=True)
-    except SyntaxError:
-        return None
-    return ast.dump(tree)
 
 
 def mutate(source: str, faults: Iterable[Mutation]) -> str:

@@ -85,7 +85,7 @@ def explodes(tree: ast.Module) -> bool:
         if isinstance(node, ast.Return | ast.Break | ast.Continue):
             leaving.update(dict.fromkeys(around, copies))
             size += copies * CLEANUP * sum(isinstance(block, WITH_CLEANUP) for block in around)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        elif isinstance(node, FunctionNode):
             around, depth = (), depth + 1
             size += depth
         if final:
@@ -108,9 +108,8 @@ def find_function(code: str, name: str) -> FunctionNode | None:
     tree = parse_or_none(code)
     definition: FunctionNode | None = None
     for statement in tree.body if tree is not None else []:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            if statement.name == name:
-                definition = statement
+        if isinstance(statement, FUNCTIONS) and statement.name == name:
+            definition = statement
         elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
             if any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
                 definition = statement.value
@@ -125,12 +124,7 @@ def remove_function(code: str, name: str) -> str:
     tree = parse_or_none(code)
     if tree is None:
         return ""
-    statements = [
-        statement
-        for statement in tree.body
-        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
-        or statement.name != name
-    ]
+    statements = [s for s in tree.body if not isinstance(s, FUNCTIONS) or s.name != name]
     return ast.unparse(ast.Module(statements, [])) + "\n" if statements else ""
 
 
@@ -195,11 +189,7 @@ class LocatedSource:
 
     @classmethod
     def from_text(cls, source: str) -> LocatedSource:
-        """Parse a text.
-
-        Raises:
-            SyntaxError: If it does not parse.
-        """
+        """Parse a text; raises `SyntaxError` where it does not parse."""
         data = source.encode()
         ends = (match.end() for match in re.finditer(rb"\r\n|\r|\n", data))
         return cls(data, (0, *ends), parse(source))

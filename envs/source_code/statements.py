@@ -68,20 +68,17 @@ def first_line(statement: ast.stmt) -> int:
 
 
 def returns(function: FunctionNode) -> bool:
-    """Check whether a function itself has a `return` or `yield`."""
+    """Check whether a function itself has a `return` or `yield`, nested functions and classes aside."""
     if isinstance(function, ast.Lambda):
         return True
-    return any(isinstance(n, ast.Return | ast.Yield | ast.YieldFrom) for n in body_nodes(function))
-
-
-def body_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function's body without those of nested functions and classes."""
-    pending = list(getattr(function, "body", []))
+    pending: list[ast.AST] = list(function.body)
     while pending:
         node = pending.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            pending.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            pending += ast.iter_child_nodes(node)
+    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +95,7 @@ class Statement:
     @cached_property
     def bound(self) -> frozenset[str]:
         """The names that it binds in its own namespace."""
-        names = {_bound_name(node) for node in _own_nodes(self.node)} - {""}
-        for node in _own_nodes(self.node):
-            if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-                names.add(node.name)
-            elif isinstance(node, ast.alias):
-                names.add((node.asname or node.name).partition(".")[0])
-            elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-                names.add(node.name)
-        return frozenset(names)
+        return frozenset(name for node in _own_nodes(self.node) for name in _bound_names(node))
 
     @cached_property
     def changed_names(self) -> frozenset[str]:
@@ -160,6 +149,7 @@ class Statement:
                 return False  # docstrings
             if not any(isinstance(part, _ACTIONS) for part in ast.walk(node)):
                 return True
+        # `from m import *` may bind any name.
         return "*" not in known and any(
             isinstance(part, ast.Name) and part.id not in known and part.id not in BUILTINS
             for part in _own_nodes(node)
@@ -237,10 +227,17 @@ def _own_nodes(statement: ast.AST, classes: bool = False) -> Iterator[ast.AST]:
             pending += ast.iter_child_nodes(node)
 
 
-def _bound_name(node: ast.AST) -> str:
-    """Return the name that a node binds or deletes; empty where it does neither."""
-    binds = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-    return node.id if binds and isinstance(node, ast.Name) else ""
+def _bound_names(node: ast.AST) -> tuple[str, ...]:
+    """Return the names that a node itself binds or deletes."""
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        return (node.name,)
+    if isinstance(node, ast.Name):
+        return () if isinstance(node.ctx, ast.Load) else (node.id,)
+    if isinstance(node, ast.alias):
+        return ((node.asname or node.name).partition(".")[0],)
+    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        return (node.name,)
+    return ()
 
 
 def _base(node: ast.AST) -> str:
@@ -256,41 +253,34 @@ def needed_names(code: str) -> set[str]:
     Empty where it cannot be compiled.
     """
     try:
-        pending = [symtable.symtable(code, "<completion>", "exec")]
+        module = symtable.symtable(code, "<completion>", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
-    bound = {symbol.get_name() for symbol in pending[0].get_symbols() if _is_bound(symbol)}
+    bound = {
+        symbol.get_name()
+        for symbol in module.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+    }
     names: set[str] = set()
+    pending = [module]
     while pending:
         table = pending.pop()
-        top = table.get_type() == "module"
         for symbol in table.get_symbols():
-            if symbol.is_referenced() and (top or symbol.is_global()):
+            if symbol.is_referenced() and (table is module or symbol.is_global()):
                 names.add(symbol.get_name())
         pending += table.get_children()
     return names - bound - BUILTINS
-
-
-def _is_bound(symbol: symtable.Symbol) -> bool:
-    return symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
 
 
 def all_bound(tree: ast.AST) -> set[str]:
     """Return all names that are bound anywhere in code, in functions too."""
     names: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            names.add(node.name)
-        elif name := _bound_name(node):
-            names.add(name)
-        elif isinstance(node, ast.alias):
-            names.add("*" if node.name == "*" else (node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.arg):
+        names.update(_bound_names(node))
+        if isinstance(node, ast.arg):
             names.add(node.arg)
         elif isinstance(node, ast.Global | ast.Nonlocal):
             names.update(node.names)
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            names.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
             names.add(node.rest)
     return names
@@ -313,7 +303,9 @@ class Module:
     def binders(self) -> dict[str, list[int]]:
         """The statements that bind each name or change its object; empty functions are none."""
         return _index(
-            () if _is_stub_function(statement) else statement.bound | statement.changed_names
+            ()
+            if isinstance(statement.node, FUNCTIONS) and is_stub(statement.node)
+            else statement.bound | statement.changed_names
             for statement in self.statements
         )
 
@@ -329,7 +321,8 @@ class Module:
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """The lines of the text, encoded as the columns of nodes count."""
+        """The lines of the text."""
+        # Columns of syntax trees count bytes of UTF-8.
         return [line.encode() for line in self.text.split("\n")]
 
     def rank(self, name: str, index: int) -> int:
@@ -346,10 +339,6 @@ def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
         for name in group:
             index.setdefault(name, []).append(number)
     return index
-
-
-def _is_stub_function(statement: Statement) -> bool:
-    return isinstance(statement.node, FUNCTIONS) and is_stub(statement.node)
 
 
 def make_module(text: str, tree: ast.Module | SyntaxProblem, fenced: bool) -> Module:
@@ -395,7 +384,7 @@ def join_code(extra: list[str], texts: list[str]) -> str:
     rest = []
     for text in (*extra, *texts):
         lines = text.split("\n")
-        if FUTURE in text and (tree := parse_or_none(text)) is not None:
+        if "from __future__" in text and (tree := parse_or_none(text)) is not None:
             for statement in tree.body:
                 if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
                     futures[ast.unparse(statement)] = None
@@ -403,9 +392,6 @@ def join_code(extra: list[str], texts: list[str]) -> str:
                         lines[number] = ""
         rest.append("\n".join(lines).strip("\n"))
     return "\n\n".join(filter(None, [*futures, *rest])) + "\n"
-
-
-FUTURE = "from __future__"
 
 
 @lru_cache(maxsize=256)

@@ -171,11 +171,7 @@ def test_a_result_that_decides_nothing_is_told_without_a_line():
             AUX,
             ["Implementation OK", "Syntax correct", "No tests passed"],
         ),
-        (
-            BROKEN.format("sq"),
-            AUX,
-            ["Implementation OK", "Syntax not correct", "No tests passed"],
-        ),
+        (BROKEN.format("sq"), AUX, ["Implementation OK", "Syntax not correct", "No tests passed"]),
         (
             "",
             AUX,

@@ -53,11 +53,7 @@ COMPLETIONS = {
         "def sq(x):\n    return(x*x)",
         2.5,
     ),
-    "E2 bare return": (
-        "def aux(x):\n    return\n",
-        "def sq(x):\n    return[x*x][0]",
-        2.5,
-    ),
+    "E2 bare return": ("def aux(x):\n    return\n", "def sq(x):\n    return[x*x][0]", 2.5),
     "E3 return in a comment": (AUX, "def sq(x):\n    # I will return later\n    pass", 0.4),
     "E3 return in a docstring": (AUX, 'def sq(x):\n    """must return x"""\n    pass', 0.4),
     "E5 imports of a completion": (

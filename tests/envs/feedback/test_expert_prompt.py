@@ -6,12 +6,7 @@ import json
 
 import pytest
 
-from llm_decpomdp.envs.feedback.experts import (
-    expert_prompt,
-    message_text,
-    read_reply,
-    short_names,
-)
+from llm_decpomdp.envs.feedback.experts import expert_prompt, message_text, read_reply, short_names
 
 ANSWER = {"aux": "return {'a': {1: {2}}}", "main": 'use "aux" }{ here'}
 GOOD = json.dumps(ANSWER)
