@@ -1,46 +1,72 @@
-"""The source of rollouts that the options of a run ask for: each feature attaches here by a few lines."""
+"""The optional parts of a training: the source of rollouts and the warm start that the options of a run ask for.
+
+Each feature attaches here by a few lines. A feature that is off is not even imported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    SampledSource,
+    StoredSource,
+)
+from llm_decpomdp.algorithms.training.trainer_options import (
+    PASSES,
+    TrainerOptions,
+    WarmStartOptions,
+)
 from llm_decpomdp.policy import Team
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
+    from llm_decpomdp.algorithms.training.sft_data import Demonstration
 
 
 def make_source(
-    source: RolloutSource,
     env: TextEnv,
     team: Team,
+    workers: WeightSync,
     learner: BaseLearner,
     options: TrainerOptions,
+    batches: Sequence[Sequence[Start]],
     *,
+    stored: Sequence[Sequence[Rollout]] = (),
     problems: Sequence[Start] = (),
     opponents: Team | None = None,
     can_prefetch: bool = False,
 ) -> RolloutSource:
-    """Wrap a source as the options say; a feature that is off is not even imported.
-
-    The order matters: opponents are scored, too; what scores teach decides what is sampled again; a curriculum
-    chooses what all of that works on; and a lag holds whole batches back.
+    """Build the source of rollouts of a run, with the wrappers that the options ask for.
 
     Args:
-        source: Samples, or holds what was stored.
         env: The environment.
         team: The team that learns.
-        learner: Its learner.
+        workers: Samples the rollouts.
+        learner: The learner of the team.
         options: How to sample.
-        problems: Starts that dynamic sampling and curricula draw from; by default those of `source`.
+        batches: The starts of each update.
+        stored: The stored rollouts of each update, if nothing is sampled.
+        problems: Starts that dynamic sampling and curricula draw from; by default all of `batches`.
         opponents: The team that `comparator` of the algorithm's options names.
         can_prefetch: Whether workers can sample while the learner learns.
 
     Raises:
-        ValueError: If an option does not fit the source.
+        ValueError: If the options do not fit the rollouts.
     """
+    source: RolloutSource
+    if stored:
+        source = StoredSource(stored)
+    else:
+        drawn = problems if options.refill or options.curriculum else ()
+        source = SampledSource(env, team, workers, learner, options, batches, drawn)
+    # The order matters: opponents are scored, too; dynamic sampling goes by the scores; a curriculum chooses the
+    # starts of all of that; and asynchronous rollouts hold whole batches back.
     problems = list(problems or source.starts)
     if opponents is not None or learner.has_comparator:
         from llm_decpomdp.algorithms.preferences.opponents import OpponentSource, check_comparator
@@ -67,3 +93,37 @@ def make_source(
         one_step = learner.options.updates_per_batch == 1 and not learner.is_sharded
         source = AsyncSource(source, learner, options.lag, can_prefetch and one_step)
     return source
+
+
+def make_warm_start(
+    env: TextEnv,
+    team: Team,
+    options: WarmStartOptions,
+    demonstrations: Sequence[Demonstration],
+    *,
+    problems: Sequence[Start] = (),
+    max_grad_norm: float | None = None,
+    seed: int = 0,
+) -> SupervisedTraining:
+    """Build the supervised phase before the first update.
+
+    Args:
+        env: The environment of training.
+        team: The team that learns.
+        options: The source of the demonstrations, and how to learn from them.
+        demonstrations: The demonstrations, if the team does not sample its own.
+        problems: Starts of the problems that the team samples with `source=passes`.
+        max_grad_norm: Largest norm of a policy's gradient; `None` for no limit.
+        seed: Decides the order of demonstrations, and all samples.
+
+    Raises:
+        ValueError: If there is nothing to learn from, or the episodes of a problem would be absurdly many.
+        TypeError: If a policy cannot encode a text that it did not sample.
+    """
+    if options.source == PASSES:
+        from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
+
+        return ExpertIteration(env, team, problems, options, max_grad_norm=max_grad_norm, seed=seed)
+    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
+
+    return SupervisedTraining(team, demonstrations, options, max_grad_norm=max_grad_norm, seed=seed)

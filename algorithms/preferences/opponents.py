@@ -1,9 +1,8 @@
-"""Opponents: pairs are made with what another team, which plays the same starts, says."""
+"""Opponents: preference pairs compare the team with another team that plays the same starts."""
 
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -37,15 +36,15 @@ logger = logging.getLogger(__name__)
 
 
 class OpponentSource(SourceWrapper):
-    """Adds what another team says in the same starts, which stays as it is, from random streams of its own.
+    """Adds rollouts of an untrained team from the same starts, with their own random streams.
 
     Args:
-        source: Samples what the team that learns says.
+        source: Samples the rollouts of the team that learns.
         env: The environment.
-        opponents: A policy for each agent. What they say has the tokens that were sampled where both have one
-            vocabulary, and else those that the learner's policy makes of the text.
+        opponents: A policy for each agent. Their completions keep the sampled tokens if both models have one
+            vocabulary; otherwise the learner's policy tokenizes the texts.
         team: The team that learns.
-        options: How to sample: as the team that learns.
+        options: How to sample, for both teams.
 
     Raises:
         ValueError: If a first prompt is too long for an opponent.
@@ -81,20 +80,14 @@ class OpponentSource(SourceWrapper):
         """Sample the starts of a request, and the same starts with the opponents.
 
         Raises:
-            TypeError: If an agent's policy makes no tokens of texts, and has to.
+            TypeError: If an agent's policy has to tokenize texts, and cannot.
         """
-        parts = self.source.sample(request, timer).parts
-        sampled = (rollouts for rollouts in parts if rollouts)
-        added = iter(
-            [
-                self.add_opponents(rollout_batch, rollouts, timer)
-                for rollout_batch, rollouts in zip(
-                    request.rollout_batches(self.options), sampled, strict=True
-                )
-            ]
-        )
-        parts = [next(added) if rollouts else [] for rollouts in parts]
-        return TrainBatch(parts, [parts])
+        rollout_batches = iter(request.rollout_batches(self.options))  # without the empty ones
+        shard = [
+            self.add_opponents(next(rollout_batches), rollouts, timer) if rollouts else []
+            for rollouts in self.source.sample(request, timer).shard
+        ]
+        return TrainBatch(shard, [shard])
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Count the tokens of the opponents."""
@@ -104,40 +97,32 @@ class OpponentSource(SourceWrapper):
     def add_opponents(
         self, rollout_batch: UpdateBatch, rollouts: Sequence[Rollout], timer: Timer
     ) -> list[Rollout]:
-        """Return the rollouts of a bundle, each with what the opponents say from its start.
+        """Return the rollouts of a rollout batch, each with a rollout of the opponents from its start.
 
-        In a tree that is a whole tree, as what follows counts there; in a chain the first turn alone.
+        In a tree the opponents play a whole tree, as later rewards count there; otherwise only the first turn.
         """
-        options, starts = self.options, rollout_batch.starts
+        options = self.options
+        seed, names, index = rollout_batch.seed, rollout_batch.names, rollout_batch.index
         if rollout_batch.has_own_streams:
-            seed_policies(
-                self.opponents,
-                rollout_batch.seed,
-                "comparator",
-                *rollout_batch.names,
-                index=rollout_batch.index,
-            )
-            self._rng = stream(
-                rollout_batch.seed, "comparator handoff", *rollout_batch.names, rollout_batch.index
-            )
-            seed_noise(
-                self.env,
-                rollout_batch.seed,
-                "comparator",
-                *rollout_batch.names,
-                rollout_batch.index,
-            )
-        size, rng = options.group_size, self._rng
+            seed_policies(self.opponents, seed, "comparator", *names, index=index)
+            self._rng = stream(seed, "comparator handoff", *names, index)
+            seed_noise(self.env, seed, "comparator", *names, index)
         rollout_options: RolloutOptions = options
         if options.plan != "tree":
-            # Pairs are made of the first group, so nothing is played after it.
+            # Pairs are made of the first group, and this threshold ends every rollout after it.
             rollout_options = RolloutOptions(
                 joint_mode=options.joint_mode,
                 num_partners=options.num_partners,
-                early_termination_threshold=-sys.float_info.max,
+                early_termination_threshold=-float(np.finfo(np.float64).max),
             )
         others = collect_rollouts(
-            self.env, self.opponents, starts, rollout_options, group_size=size, rng=rng, timer=timer
+            self.env,
+            self.opponents,
+            rollout_batch.starts,
+            rollout_options,
+            group_size=options.group_size,
+            rng=self._rng,
+            timer=timer,
         )
         return [
             replace(rollout, comparator=self._retokenize(other))

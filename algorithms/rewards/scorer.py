@@ -151,8 +151,8 @@ class ScoredSource(SourceWrapper):
         """Sample the rollouts, and add scores to their rewards."""
         batch = self.source.sample(request, timer)
         with timer("judging"):
-            parts = [self.scorer.add_scores(rollouts) for rollouts in batch.parts]
-        return TrainBatch(parts, [parts])
+            shard = [self.scorer.add_scores(rollouts) for rollouts in batch.shard]
+        return TrainBatch(shard, [shard])
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Compare scores with rewards."""

@@ -1,16 +1,15 @@
-"""A fixed lag: updates learn from what the weights of some updates before have sampled.
+"""Asynchronous rollouts with a fixed lag: updates learn from rollouts of earlier weights.
 
-With a lag k update u learns from rollouts of its own starts, which the weights after update max(0, u - 1 - k)
-have sampled: always, and not "whatever has arrived". Sampling and learning may then go on at the same time, and a
-run still is a function of its options and its seed. What it learns from is no longer the present policy's own,
-which `losses.importance_weights` is for.
+With a lag k update u learns from rollouts of its own starts that the weights after update max(0, u - 1 - k) have
+sampled. The lag never depends on speed, so sampling and learning may overlap, and a run still is a function of its
+options and its seed. The rollouts are off-policy, which `losses.importance_weights` is for.
 
 Before update u learns, the weights that it changes sample for update u + k, so that k batches wait between two
 updates. They are part of a checkpoint.
 
-Degenerate cases: the first k + 1 updates all learn from what the first weights have sampled. The last k updates
-sample nothing. If a finished run is to go on for longer, the first updates after the old end have no batch
-waiting, and learn from what the present weights sample; `lag` in their rows says so.
+Degenerate cases: the first k + 1 updates all learn from rollouts of the first weights. The last k updates sample
+nothing. If a finished run continues for longer, no batch waits for the first updates after the old end. They learn
+from rollouts of the present weights, and `lag` in their rows is 0.
 """
 
 from __future__ import annotations
@@ -72,20 +71,21 @@ class AsyncSource(SourceWrapper):
         self._begun: tuple[UpdateRequest, int] | None = None  # and the version that samples for it
         if learner.options.correction == "none" and learner.uses_sampling_probabilities:
             logger.warning(
-                "with lag=%d updates learn from what earlier weights have sampled, as if the present ones had: "
-                "set correction=truncate",
+                "with lag=%d updates learn from rollouts of earlier weights as if the present ones had sampled "
+                "them: set correction=truncate",
                 lag,
             )
 
     def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of an update, and let the present weights sample for a later one.
 
-        The timer is given the seconds that were spent on what is returned.
+        The timer adds up the seconds that were spent on the rollouts that are returned.
         """
         update, version = request.update, request.update - 1
         newest = min(update + self.lag, len(self.batches))
         self._waiting = {of: batch for of, batch in self._waiting.items() if of >= update}
-        for earlier in range(update, newest):  # none but in the first update and after an old end
+        # Only in the first update, and after the old end of a run that continues for longer.
+        for earlier in range(update, newest):
             self._sample(self._request(earlier, request.size), version)
         last = self._request(newest, request.size)
         self._begun = (last, version)
@@ -102,11 +102,11 @@ class AsyncSource(SourceWrapper):
         return make_request(update, self.batches[update - 1], size)
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
-        """Return what was measured when the batch was sampled, and how old its weights are."""
+        """Return the metrics from the time of sampling, and the age of the weights."""
         return batch.metrics
 
     def finish(self) -> None:
-        """Sample what was begun to its end, with the weights that have begun it."""
+        """Complete the batch that was begun, with the weights that have begun it."""
         if self._begun is not None:
             self._sample(*self._begun)
             self._begun = None
@@ -127,20 +127,14 @@ class AsyncSource(SourceWrapper):
 
         Before the first update nothing waits: a run that goes on from there samples it again.
         """
-        update = self.learner.updates
-        last = min(update + self.lag, len(self.batches)) if update else 0
-        return {"batches": [self._row(of) for of in range(update + 1, last + 1)]}
-
-    def _row(self, update: int) -> dict[str, Any]:
-        batch, version, seconds = self._waiting[update]
-        return {
-            "update": update,
-            "version": version,
-            "seconds": seconds,
-            "metrics": batch.metrics,
-            "texts": list(map(to_text, batch.rollouts)),
-            "shares": [list(share) for share in batch.shares],
-        }
+        done, rows = self.learner.updates, []
+        last = min(done + self.lag, len(self.batches)) if done else 0
+        for update in range(done + 1, last + 1):
+            batch, version, seconds = self._waiting[update]
+            row = {"update": update, "version": version, "seconds": seconds}
+            row |= {"metrics": batch.metrics, "texts": list(map(to_text, batch.rollouts))}
+            rows.append({**row, "shares": [list(shard) for shard in batch.shards]})
+        return {"batches": rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value.
@@ -151,10 +145,10 @@ class AsyncSource(SourceWrapper):
         rank, size = processes.rank(), processes.world_size()
         self._begun, self._waiting = None, {}
         for row in state["batches"]:
-            shares = row["shares"]
-            if len(shares) != size:
+            shards = row["shares"]
+            if len(shards) != size:
                 raise ValueError(
-                    f"the batches that wait (lag={self.lag}) are those of {len(shares)} processes, and there are "
+                    f"the batches that wait (lag={self.lag}) are those of {len(shards)} processes, and there are "
                     f"{size}: go on in as many"
                 )
             if "texts" not in row:
@@ -163,7 +157,7 @@ class AsyncSource(SourceWrapper):
                     "that one, or begin anew"
                 )
             rollouts = list(map(from_text, row["texts"]))
-            batch = TrainBatch([[rollouts[place] for place in shares[rank]]])
+            batch = TrainBatch([[rollouts[place] for place in shards[rank]]])
             if rank == 0:
-                batch.rollouts, batch.shares, batch.metrics = rollouts, shares, row["metrics"]
+                batch.rollouts, batch.shards, batch.metrics = rollouts, shards, row["metrics"]
             self._waiting[row["update"]] = Waiting(batch, row["version"], row["seconds"])

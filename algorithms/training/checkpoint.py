@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from llm_decpomdp.policy import Team
+
 logger = logging.getLogger(__name__)
 
 ADDED_KEYS: Mapping[str, Mapping[str, Any]] = {
@@ -72,6 +74,25 @@ def load(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
     state = torch.load(checkpoint / "state.pt", map_location="cpu", weights_only=True)
     return read_counters(checkpoint), state
+
+
+def restore_policies(team: Team, checkpoint: Path) -> None:
+    """Give the policies of a team that can be trained the weights of a checkpoint.
+
+    Raises:
+        ValueError: If the checkpoint has other policies.
+    """
+    from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
+
+    _, state = load(checkpoint)
+    policies = trainable_policies(team)
+    if set(policies) != set(state["policies"]):
+        raise ValueError(
+            f"{checkpoint} has the policies {', '.join(state['policies'])}, and the configuration has "
+            f"{', '.join(policies)}"
+        )
+    for name, policy in policies.items():
+        policy.load_state_dict(state["policies"][name])
 
 
 def read_counters(checkpoint: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where the rollouts of an update come from: sources that wrap each other.
+"""The rollouts of updates, from sources that wrap each other, and the episodes of evaluations.
 
 `SampledSource` samples the starts of an update, and each wrapper adds one thing: opponents (`opponents.py`),
 scores of a reward model (`algorithms/rewards/scorer.py`), dynamic sampling (`dynamic_sampling.py`), a curriculum
@@ -42,21 +42,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class UpdateRequest:
-    """Starts of an update, of which each is to be rolled out once."""
+    """Starts of an update, each of which is sampled once."""
 
     update: int
     """Counted from 1."""
     starts: Sequence[Start]
-    """Those of all processes."""
-    parts: Sequence[Sequence[Start]]
-    """Those of this process, by bundle; a part may be empty."""
+    """The starts of all processes."""
+    shard: Sequence[Sequence[Start]]
+    """The starts of this process, by rollout batch; a rollout batch may be empty."""
     size: int | None = None
-    """Most starts of a bundle; `None` for one bundle of each process."""
+    """Largest number of starts of a rollout batch; `None` for one rollout batch of each process."""
     round: int = 0
     """Round of dynamic sampling; 0 for the starts that an update begins with."""
 
     def rollout_batches(self, options: TrainerOptions, views: bool = False) -> list[UpdateBatch]:
-        """Return the bundles of this process that are not empty.
+        """Return the rollout batches of this process that are not empty.
 
         Args:
             options: How to sample.
@@ -65,6 +65,7 @@ class UpdateRequest:
         return [
             UpdateBatch(
                 seed=options.seed,
+                # The index among the batches of all processes: it names the random streams.
                 index=processes.rank() + place * processes.world_size(),
                 starts=tuple(starts),
                 update=self.update,
@@ -73,13 +74,13 @@ class UpdateRequest:
                 views=views,
                 round=self.round,
             )
-            for place, starts in enumerate(self.parts)
+            for place, starts in enumerate(self.shard)
             if starts
         ]
 
 
 def make_request(update: int, starts: Sequence[Start], size: int | None) -> UpdateRequest:
-    """Split the starts of an update into bundles of at most `size`, or one a process, and share them out."""
+    """Split the starts of an update into rollout batches of at most `size`, and these between the processes."""
     return UpdateRequest(update, starts, processes.shard(split_into_batches(starts, size)), size)
 
 
@@ -87,29 +88,29 @@ def make_request(update: int, starts: Sequence[Start], size: int | None) -> Upda
 class TrainBatch:
     """The rollouts of an update."""
 
-    parts: list[list[Rollout]]
-    """Those that this process learns from, by bundle."""
+    shard: list[list[Rollout]]
+    """The rollouts that this process learns from, by rollout batch."""
     rounds: list[list[list[Rollout]]] = field(default_factory=list)
-    """All that this process has sampled, by round and bundle, until `gather` collects it."""
+    """Everything that this process has sampled, by round and rollout batch, until `gather` collects it."""
     rollouts: list[Rollout] = field(default_factory=list)
-    """All that was sampled, of all processes, in the first one: the first round, then what later rounds added."""
+    """Everything that all processes have sampled, in the first process: the first round, then later rounds."""
     num_resampled: int = 0
-    """Number of those that later rounds added, in the first process."""
-    shares: Sequence[Sequence[int]] = ()
-    """Positions in `rollouts` of what each process learns from, in the first one."""
+    """Number of the rollouts of later rounds, in the first process."""
+    shards: Sequence[Sequence[int]] = ()
+    """Positions in `rollouts` of what each process learns from, in the first process."""
     metrics: dict[str, float] = field(default_factory=dict)
     """What a source has measured while it sampled."""
 
     @property
     def train_rollouts(self) -> list[Rollout]:
         """The rollouts that this process learns from."""
-        return list(chain.from_iterable(self.parts))
+        return list(chain.from_iterable(self.shard))
 
     def gather(self, size: int | None) -> None:
         """Collect what all processes have sampled in the first one; all processes call this once.
 
         Args:
-            size: Starts of a bundle, as of `make_request`.
+            size: As for `make_request`.
         """
         if not self.rounds:  # stored, or collected before
             return
@@ -117,19 +118,19 @@ class TrainBatch:
         places = {id(rollout): place for place, rollout in enumerate(self.train_rollouts)}
         collected = [
             gather_to_rank0(
-                [[(rollout, rank, places.get(id(rollout))) for rollout in part] for part in parts],
+                [[(rollout, rank, places.get(id(rollout))) for rollout in of] for of in sampled],
                 size,
             )
-            for parts in self.rounds
+            for sampled in self.rounds
         ]
-        sampled = list(chain.from_iterable(collected))
-        self.rollouts = [rollout for rollout, _, _ in sampled]
+        everything = list(chain.from_iterable(collected))
+        self.rollouts = [rollout for rollout, _, _ in everything]
         self.num_resampled = sum(map(len, collected[1:]))
-        shares: list[dict[int, int]] = [{} for _ in range(processes.world_size())]
-        for position, (_, process, place) in enumerate(sampled):
+        shards: list[dict[int, int]] = [{} for _ in range(processes.world_size())]
+        for position, (_, process, place) in enumerate(everything):
             if place is not None:
-                shares[process][place] = position
-        self.shares = [[share[place] for place in sorted(share)] for share in shares]
+                shards[process][place] = position
+        self.shards = [[shard[place] for place in sorted(shard)] for shard in shards]
         self.rounds = []
 
 
@@ -165,13 +166,13 @@ class RolloutSource(TrainerCallback, ABC):
         return list(rollouts)
 
     def prefetch(self, request: UpdateRequest) -> None:
-        """Begin with a request that `sample` is asked for next, as far as nobody waits for it; or do nothing."""
+        """Optionally start sampling the next request in the background."""
 
     def finish(self) -> None:
         """Complete what was begun for later updates: the weights are about to change."""
 
     def close(self) -> None:
-        """End what was started; a further request starts it again."""
+        """End processes and servers that were started; the next request starts them again."""
 
 
 class StoredSource(RolloutSource):
@@ -199,15 +200,15 @@ class SampledSource(RolloutSource):
     Args:
         env: The environment.
         team: A policy for each agent.
-        workers: Samples, in bundles with random streams of their own.
+        workers: Samples rollout batches.
         learner: Says whether a critic reads the states.
         options: How to sample.
         batches: Starts of each update.
         problems: Further starts that a wrapper may ask for.
 
     Raises:
-        ValueError: If a batch is empty, a rollout would be absurdly large, the bundles cannot be sampled in any
-            order, or a first prompt is too long for its policy.
+        ValueError: If a batch is empty, a rollout would be absurdly large, rollout batches cannot be sampled in
+            any order, or a first prompt is too long for its policy.
     """
 
     def __init__(
@@ -233,24 +234,24 @@ class SampledSource(RolloutSource):
         self.cost = run_cost(env, env, options, options.group_size, batches, episodes=0)
         check_rollout_worker(workers.rollout_worker, size, team, self.starts)
         require_short(env, team, self.starts)
-        parts = -(-max(map(len, batches)) // (size or 1))
-        processes.warn_of_idle(parts, "bundles" if size else "starts")
+        number = -(-max(map(len, batches)) // (size or 1))
+        processes.warn_of_idle(number, "rollout batches" if size else "starts")
 
     def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of this process."""
-        sampled = iter(self.workers.sample(self._bundles(request), timer))
-        parts = [next(sampled) if starts else [] for starts in request.parts]
-        return TrainBatch(parts, [parts])
+        sampled = iter(self.workers.sample(self._rollout_batches(request), timer))
+        shard = [next(sampled) if starts else [] for starts in request.shard]
+        return TrainBatch(shard, [shard])
 
     def prefetch(self, request: UpdateRequest) -> None:
         """Let the workers begin with a request."""
-        self.workers.prefetch(self._bundles(request))
+        self.workers.prefetch(self._rollout_batches(request))
 
-    def _bundles(self, request: UpdateRequest) -> list[UpdateBatch]:
+    def _rollout_batches(self, request: UpdateRequest) -> list[UpdateBatch]:
         return request.rollout_batches(self.options, views=self.learner.critic is not None)
 
     def on_resume(self, trainer: Trainer) -> None:
-        """Give the workers the weights of the checkpoint, whatever they had before."""
+        """Give the workers the weights of the checkpoint."""
         self.workers.reload()
 
     def close(self) -> None:
@@ -352,19 +353,32 @@ class PeriodicEvaluation(TrainerCallback):
             self._evaluate_if_due(trainer)
 
     def _evaluate_if_due(self, trainer: Trainer) -> None:
-        if trainer.options.evaluates(trainer.learner.updates, len(trainer.source.batches)):
+        if trainer.options.evaluates(trainer.learner.updates, trainer.total):
             self.evaluate(trainer)
 
     def evaluate(self, trainer: Trainer, kind: str = "eval") -> dict[str, Any]:
-        """Play the episodes, write them down, and return the metrics.
+        """Play the episodes, log them, and return the metrics.
 
         Args:
             trainer: The trainer.
-            kind: Of any other kind than `eval` no episodes are kept, and the team is none of the best.
+            kind: Kind of the row. Only `eval` stores episodes and can update the best checkpoint.
         """
         if not self.starts:
             return {}
-        episodes, row = self.play(trainer.options.seed)
+        timer, indexed = Timer(), enumerate(split_into_batches(self.starts, self.size))
+        rollout_batches = [
+            EvaluationBatch(trainer.options.seed, index, starts, self.at_a_time)
+            for index, starts in processes.shard(list(indexed))
+            if starts
+        ]
+        episodes = gather_to_rank0(self.workers.sample(rollout_batches, timer), self.size)
+        row: dict[str, Any] = processes.compute_on_first(
+            lambda: {
+                **metrics.evaluation_metrics(episodes),
+                "tokens": metrics.count_tokens(episodes),
+                **{f"{activity}_seconds": seconds for activity, seconds in timer.seconds.items()},
+            }
+        )
         # A signal between the row and the best policies would leave a row that no policies belong to.
         with defer_signals():
             trainer.log(kind, row, episodes if kind == "eval" else ())
@@ -372,30 +386,8 @@ class PeriodicEvaluation(TrainerCallback):
                 trainer.notify("on_evaluate", row)
         return row
 
-    def play(self, seed: int) -> tuple[list[Rollout], dict[str, Any]]:
-        """Play an episode from each start.
-
-        Returns:
-            All episodes, in the first process, and their metrics, in all.
-        """
-        timer, indexed = Timer(), enumerate(split_into_batches(self.starts, self.size))
-        rollout_batches = [
-            EvaluationBatch(seed, index, part, self.at_a_time)
-            for index, part in processes.shard(list(indexed))
-            if part
-        ]
-        episodes = gather_to_rank0(self.workers.sample(rollout_batches, timer), self.size)
-        row = processes.compute_on_first(
-            lambda: {
-                **metrics.evaluation_metrics(episodes),
-                "tokens": metrics.count_tokens(episodes),
-                **{f"{activity}_seconds": seconds for activity, seconds in timer.seconds.items()},
-            }
-        )
-        return episodes, row
-
     def on_resume(self, trainer: Trainer) -> None:
-        """Give the workers the weights of the checkpoint, whatever they had before."""
+        """Give the workers the weights of the checkpoint."""
         self.workers.reload()
 
     def on_train_end(self, trainer: Trainer) -> None:

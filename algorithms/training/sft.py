@@ -1,8 +1,8 @@
-"""Warm start: supervised learning of a team's policies before reinforcement.
+"""Warm start: supervised learning (SFT) of a team's policies before reinforcement learning.
 
 The loss of a step is the mean of -log pi over the tokens of its completions, the end of each included, at the
 sampling temperature, for each policy apart (maximum likelihood, as in the first stage of arXiv 2203.02155). It
-assumes that the completions are good ones to the prompts: nothing here looks at a reward.
+assumes that the completions are good answers to the prompts. It ignores rewards.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -26,54 +26,80 @@ from llm_decpomdp.algorithms.training.rollout_source import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample, batches
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
-from llm_decpomdp.policy import (
-    Completion,
-    Team,
-    TrainablePolicy,
-    policy_attribute,
-)
+from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute
 
 logger = logging.getLogger(__name__)
 
 
-class SFTPhase(TrainerCallback, ABC):
-    """Steps of supervised learning before the first update, with the run's log and checkpoints."""
+class EncodedExample(NamedTuple):
+    """An example in the tokens of its agent's policy."""
+
+    agent: str
+    prompt: str
+    completion: Completion
+
+
+class SupervisedTraining(TrainerCallback):
+    """Steps of supervised learning before the first update, with the run's log and checkpoints.
+
+    Args:
+        team: Agent to policy. Examples of agents whose policy is not trained are ignored.
+        demonstrations: What to learn; none are needed to load the state of a phase that is done.
+        options: How to learn.
+        max_grad_norm: Largest norm of a policy's gradient; `None` for no limit.
+        seed: Decides the order of the demonstrations.
+
+    Raises:
+        ValueError: If no example is left: too long, or of agents that do not learn.
+        TypeError: If a policy cannot encode a text that it did not sample.
+    """
 
     state_key = "warm_start"
-    options: WarmStartOptions
 
-    @property
-    @abstractmethod
-    def steps(self) -> int:
+    def __init__(
+        self,
+        team: Team,
+        demonstrations: Sequence[Demonstration],
+        options: WarmStartOptions,
+        *,
+        max_grad_norm: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.options, self.max_grad_norm, self.seed = options, max_grad_norm, seed
+        self.policies = trainable_policies(team)
+        self.policy_names = {
+            agent: name
+            for agent in team
+            for name, policy in self.policies.items()
+            if policy is team[agent]
+        }
+        """The name of the policy of each agent that learns."""
+        self.steps = 0
         """Number of complete steps."""
+        self.begin_round(demonstrations, self.encode(demonstrations), seed)
 
-    @property
-    @abstractmethod
-    def total(self) -> int:
+    def begin_round(
+        self,
+        demonstrations: Sequence[Demonstration],
+        encoded: Sequence[Sequence[EncodedExample]],
+        seed: int,
+    ) -> None:
+        """Prepare the steps that learn these demonstrations; `encoded` is what `encode` makes of them."""
+        self._encoded = [examples for examples in encoded if examples]
+        self._batches = list(batches(len(self._encoded), self.options, seed))
+        self._first = self.steps
+        self.total = self.steps + len(self._batches)
         """Number of all steps that are known of."""
+        # Without `disjoint`, which changes what reinforcement learns and nothing here.
+        about = {key: value for key, value in asdict(self.options).items() if key != "disjoint"}
+        text = repr([demonstrations, about, seed])
+        self._fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        self._optimizers: dict[str, PolicyOptimizer] = {}
 
     @property
-    @abstractmethod
     def done(self) -> bool:
         """True if no step is left."""
-
-    def announce(self) -> None:
-        """Log the cost of the phase before it begins, if it has any beside its steps."""
-
-    def prepare(self, timer: Timer) -> None:
-        """Do what comes before a step; the timer is given the seconds of each activity."""
-
-    @abstractmethod
-    def accumulate(self) -> dict[str, float]:
-        """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
-
-        Raises:
-            FloatingPointError: If the loss or a gradient isn't finite.
-        """
-
-    @abstractmethod
-    def step(self) -> None:
-        """Step along the gradient."""
+        return self.steps >= self.total
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -106,9 +132,9 @@ class SFTPhase(TrainerCallback, ABC):
                 trainer.num_sft_steps = self.steps
                 trainer.log(WARM_START, row)
             if processes.rank() == 0:
-                losses = [f"{key} {row[key]:.3f}" for key in row if key.startswith("nll/")]
-                values = row["step"], self.total, ", ".join(losses)
-                logger.info("warm start, step %d of %d: %s", *values)
+                losses = ", ".join(f"{k} {row[k]:.3f}" for k in row if k.startswith("nll/"))
+                step = int(row["step"])
+                logger.info("warm start, step %d of %d: %s", step, self.total, losses)
             trainer.notify("on_step_end")
         # The learner's optimizers may hold copies of the weights in higher precision.
         trainer.learner.reload_master_weights()
@@ -117,88 +143,11 @@ class SFTPhase(TrainerCallback, ABC):
                 if isinstance(callback, CheckpointManager):
                     callback.save()
 
+    def announce(self) -> None:
+        """Log the cost of the phase before it begins, if it has any beside its steps."""
 
-class Encoded(NamedTuple):
-    """An example in the tokens of its agent's policy."""
-
-    agent: str
-    prompt: str
-    completion: Completion
-
-
-class SupervisedTraining(SFTPhase):
-    """Steps of supervised learning, of all policies of a team that can be trained.
-
-    Args:
-        team: Agent to policy. Examples of agents whose policy is not trained are ignored.
-        lessons: What to learn; none are needed to load the state of one that is done.
-        options: How to learn.
-        max_grad_norm: Largest norm of a policy's gradient; `None` shortens none.
-        seed: Decides the order of the lessons.
-
-    Raises:
-        ValueError: If no example is left: too long, or of agents that do not learn.
-        TypeError: If a policy cannot encode a text that it did not sample.
-    """
-
-    def __init__(
-        self,
-        team: Team,
-        lessons: Sequence[Demonstration],
-        options: WarmStartOptions,
-        *,
-        max_grad_norm: float | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.options = options
-        self.max_grad_norm = max_grad_norm
-        self.policies = trainable_policies(team)
-        self._steps = 0
-        trained = {
-            agent: policy for agent in team if (policy := _find_trained(self.policies, team[agent]))
-        }
-        encoded = [_encode(lesson, trained) for lesson in lessons]
-        self._lessons = [lesson for lesson in encoded if lesson]
-        self._agents: dict[str, TrainablePolicy] = trained
-        self._batches = list(batches(len(self._lessons), options, seed))
-        self._total = len(self._batches)
-        about = {
-            key: v for key, v in asdict(options).items() if key != "disjoint"
-        }  # about what follows
-        self._fingerprint = hashlib.sha256(repr([lessons, about, seed]).encode()).hexdigest()
-        self._optimizers: dict[str, PolicyOptimizer] = {}
-        if lessons:
-            self._check(lessons)
-
-    def _check(self, lessons: Sequence[Demonstration]) -> None:
-        examples = sum(example.agent in self._agents for lesson in lessons for example in lesson)
-        kept = sum(map(len, self._lessons))
-        if not kept:
-            raise ValueError(
-                f"no lesson of the warm start can be learned: {examples} of its examples are of agents that "
-                "learn, and each is too long: raise max_new_tokens"
-            )
-        if kept < examples:
-            logger.warning(
-                "%d of %d examples of the warm start are left out, as they are longer than max_new_tokens or "
-                "their prompts are too long",
-                *(examples - kept, examples),
-            )
-
-    @property
-    def steps(self) -> int:
-        """Number of complete steps."""
-        return self._steps
-
-    @property
-    def total(self) -> int:
-        """Number of all steps."""
-        return self._total
-
-    @property
-    def done(self) -> bool:
-        """True if no step is left."""
-        return self.steps >= self.total
+    def prepare(self, timer: Timer) -> None:
+        """Do what comes before a step; the timer adds up the seconds of each activity."""
 
     def accumulate(self) -> dict[str, float]:
         """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
@@ -206,41 +155,37 @@ class SupervisedTraining(SFTPhase):
         Raises:
             FloatingPointError: If the loss or a gradient isn't finite.
         """
-        if not self._optimizers:
-            self._optimizers = self._new_optimizers()
-        self._clear()
-        batch = [self._lessons[position] for position in self._batches[self.steps]]
-        tokens = {
-            name: sum(
-                len(e.completion.tokens) for e in _flat(batch) if self._agents[e.agent] is policy
-            )
-            for name, policy in self.policies.items()
-        }
-        sums: dict[str, list[float]] = {agent: [0.0, 0.0] for agent in self._agents}
-        for (agent, prompt), completions in _group_by_prompt(processes.shard(batch)).items():
-            policy = self._agents[agent]
-            name = next(name for name, one in self.policies.items() if one is policy)
-            log_probs, mask = policy.log_probs(prompt, completions)  # (G, T)
+        self._optimizers = self._optimizers or self._make_optimizers()
+        self._clear_gradients()
+        batch = [self._encoded[position] for position in self._batches[self.steps - self._first]]
+        tokens: Counter[str] = Counter()
+        for example in (example for examples in batch for example in examples):
+            tokens[self.policy_names[example.agent]] += len(example.completion.tokens)
+        # Completions of equal prompts are scored in one batch.
+        by_prompt: dict[tuple[str, str], list[Completion]] = {}
+        for example in (example for examples in processes.shard(batch) for example in examples):
+            by_prompt.setdefault((example.agent, example.prompt), []).append(example.completion)
+        sums = {agent: [0.0, 0.0] for agent in self.policy_names}
+        for (agent, prompt), completions in by_prompt.items():
+            name = self.policy_names[agent]
+            log_probs, mask = self.policies[name].log_probs(prompt, completions)  # (G, T)
             loss = -(log_probs * mask).sum()
             (loss / tokens[name]).backward()  # type: ignore[no-untyped-call]
             sums[agent][0] += float(loss.detach())
             sums[agent][1] += float(mask.sum())
-        return self._row(sums, len(batch))
-
-    def _row(self, sums: Mapping[str, Sequence[float]], lessons: int) -> dict[str, float]:
-        row: dict[str, float] = {"step": self.steps + 1, "lessons": lessons}
+        row: dict[str, float] = {"step": self.steps + 1, "lessons": len(batch)}
         row["completion_tokens"] = 0.0
-        for agent, (loss, count) in sums.items():
-            tokens = processes.total(count)
-            row["completion_tokens"] += tokens
-            if tokens:
-                row[f"nll/{agent}"] = processes.total(loss) / tokens
+        for agent, (total_loss, number) in sums.items():
+            number_of_all = processes.total(number)
+            row["completion_tokens"] += number_of_all
+            if number_of_all:
+                row[f"nll/{agent}"] = processes.total(total_loss) / number_of_all
         for name, optimizer in self._optimizers.items():
             processes.sum_gradients(optimizer.parameters)
             row[f"grad_norm/{name}"] = optimizer.clip(self.max_grad_norm)
         for key, value in row.items():
             if not math.isfinite(value):
-                self._clear()
+                self._clear_gradients()
                 raise FloatingPointError(
                     f"step {self.steps + 1} of the warm start: {key} is {value}; no weight was changed by it. "
                     "Lower warm_start.learning_rate, or set max_grad_norm"
@@ -251,75 +196,87 @@ class SupervisedTraining(SFTPhase):
         """Step along the gradient; the last step frees the optimizers' memory."""
         for optimizer in self._optimizers.values():
             optimizer.step()
-        self._steps += 1
-        if self.done:
+        self.steps += 1
+        if self.steps >= self.total:
             self._optimizers = {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of steps and the optimizers' state; the policies keep their own."""
-        optimizers = {name: one.state_dict() for name, one in self._optimizers.items()}
         return {
-            "steps": self.steps,
-            "total": self.total,
+            "steps": self.steps - self._first,
+            "total": self.total - self._first,
             "fingerprint": self._fingerprint,
-            "optimizers": optimizers,
+            "optimizers": {name: one.state_dict() for name, one in self._optimizers.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value, after the policies' weights were loaded.
 
         Raises:
-            ValueError: If it is not done, and the lessons or their order were others.
+            ValueError: If it is not done, and the demonstrations or their order were others.
         """
-        self._steps, total = state["steps"], state["total"]
-        if self.steps >= total:
-            self._total = total
-            return
-        if state["fingerprint"] != self._fingerprint:
+        steps, total = state["steps"], state["total"]
+        if steps < total and state["fingerprint"] != self._fingerprint:
             raise ValueError(
-                f"the warm start was stopped after {self.steps} of {total} steps, and its lessons are others now: "
-                "restore them, or begin a new run"
+                f"the warm start was stopped after {steps} of {total} steps, and its demonstrations are others "
+                "now: restore them, or begin a new run"
             )
+        self.steps, self.total = self._first + steps, self._first + total
         if state["optimizers"]:
-            self._optimizers = self._new_optimizers()
+            self._optimizers = self._make_optimizers()
             for name, optimizer in self._optimizers.items():
                 optimizer.load_state_dict(state["optimizers"][name])
 
-    def _new_optimizers(self) -> dict[str, PolicyOptimizer]:
+    def _make_optimizers(self) -> dict[str, PolicyOptimizer]:
+        rate = self.options.learning_rate
         return {
-            name: PolicyOptimizer(
-                [p for p in policy.parameters() if p.requires_grad], self.options.learning_rate, 0.0
-            )
+            name: PolicyOptimizer([p for p in policy.parameters() if p.requires_grad], rate, 0.0)
             for name, policy in self.policies.items()
         }
 
-    def _clear(self) -> None:
+    def _clear_gradients(self) -> None:
         for optimizer in self._optimizers.values():
             optimizer.clear()
 
+    def encode(self, demonstrations: Sequence[Demonstration]) -> list[list[EncodedExample]]:
+        """Encode the examples of agents that learn, without those that their policies could not write.
 
-def _find_trained(policies: Mapping[str, TrainablePolicy], policy: Any) -> TrainablePolicy | None:
-    return next((one for one in policies.values() if one is policy), None)
+        Raises:
+            ValueError: If there are examples and none is left, or a prompt is too long for a policy that neither
+                skips nor cuts it.
+            TypeError: If a policy cannot encode a text that it did not sample.
+        """
+        encoded: list[list[EncodedExample]] = []
+        number = kept = 0
+        for examples in demonstrations:
+            encoded.append([])
+            for example in examples:
+                if (name := self.policy_names.get(example.agent)) is None:
+                    continue
+                number += 1
+                if (completion := _encode_completion(example, self.policies[name])) is not None:
+                    kept += 1
+                    encoded[-1].append(EncodedExample(example.agent, example.prompt, completion))
+        if demonstrations and not kept:
+            raise ValueError(
+                f"no demonstration of the warm start can be learned: {number} of its examples are of agents that "
+                "learn, and each is too long: raise max_new_tokens"
+            )
+        if kept < number:
+            logger.warning(
+                "%d of %d examples of the warm start are left out, as they are longer than max_new_tokens or "
+                "their prompts are too long",
+                number - kept,
+                number,
+            )
+        return encoded
 
 
-def _encode(lesson: Demonstration, trained: Mapping[str, TrainablePolicy]) -> list[Encoded]:
-    """Encode the examples of agents that learn; those that their policies could not write are left out."""
-    return [
-        Encoded(example.agent, example.prompt, completion)
-        for example in lesson
-        if example.agent in trained
-        and (completion := _completion(example, trained[example.agent])) is not None
-    ]
-
-
-def _completion(example: SFTExample, policy: TrainablePolicy) -> Completion | None:
-    """Encode a completion; `None` where it or its prompt is too long. A sampled one keeps its tokens.
-
-    Raises:
-        ValueError: If the prompt is too long, and its policy neither skips nor cuts such ones.
-    """
-    if isinstance(example.completion, Completion) and example.completion.tokens:
-        return None if example.completion.truncated else example.completion
+def _encode_completion(example: SFTExample, policy: TrainablePolicy) -> Completion | None:
+    """Encode a completion; `None` if it or its prompt is too long. A sampled completion keeps its tokens."""
+    completion = example.completion
+    if isinstance(completion, Completion) and completion.tokens:
+        return None if completion.truncated else completion
     encode_completion = policy_attribute(policy, "encode_completion")
     if encode_completion is None:
         raise TypeError(
@@ -336,20 +293,5 @@ def _completion(example: SFTExample, policy: TrainablePolicy) -> Completion | No
                 f"a prompt of {example.agent!r} in the warm start has {over[0]} tokens, and {over[1]} fit: "
                 "leave it out, or set on_long_prompt to skip or truncate_left"
             )
-    text = example.completion
-    completion: Completion = encode_completion(text if isinstance(text, str) else text.text)
-    return None if completion.truncated else completion
-
-
-def _flat(lessons: Sequence[Sequence[Encoded]]) -> list[Encoded]:
-    return [example for lesson in lessons for example in lesson]
-
-
-def _group_by_prompt(
-    lessons: Sequence[Sequence[Encoded]],
-) -> dict[tuple[str, str], list[Completion]]:
-    """Collect the completions of equal prompts, which are scored together."""
-    groups: dict[tuple[str, str], list[Completion]] = {}
-    for example in _flat(lessons):
-        groups.setdefault((example.agent, example.prompt), []).append(example.completion)
-    return groups
+    encoded: Completion = encode_completion(getattr(completion, "text", completion))
+    return None if encoded.truncated else encoded

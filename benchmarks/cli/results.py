@@ -145,6 +145,7 @@ def crossplay(
     )
     from llm_decpomdp.benchmarks.evaluation.teams import locate_team, run_names
     from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
+    from llm_decpomdp.benchmarks.runs.manifest import warn_of_other_data
 
     if len(runs) < 2:
         raise ConfigError("cross-play needs the folders of two runs at least")
@@ -166,7 +167,7 @@ def crossplay(
         starts = setting.starts(tasks)
         paths = {name: locate_team(run, checkpoint) for name, run in zip(names, runs, strict=True)}
         for run in runs:
-            kept_teams.warn_of_other_data(run, setting.env)
+            warn_of_other_data(run, setting.env)
         result = cross_play(
             setting.env,
             _teams(paths, setting, greedy),

@@ -13,6 +13,7 @@ import typer
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, Overrides, first_process
 
 if TYPE_CHECKING:
+    from llm_decpomdp.benchmarks.config.schema import Config
     from llm_decpomdp.benchmarks.runs.train import Result
 
 NEXT = {
@@ -139,8 +140,7 @@ def train_(
         path = find_config(str(config))
         settings, name = read_config(path, override or (), flags), path.stem
     if dry_run:
-        for line in run.dry_run(settings, name):
-            print(line)
+        print("\n".join(describe_cost(settings, name)))
     elif from_ is not None:
         conclude(from_run.train_initial_team(from_, settings, name))
     else:
@@ -167,18 +167,43 @@ def reward_model(
     ] = 4000,
 ) -> None:
     """Learn to score joint answers from pairs; train --override algorithm.reward_model=FILE learns by it."""
-    from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
+    from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions, read_comparisons
+    from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
+    from llm_decpomdp.algorithms.rewards.scorer import readers
+    from llm_decpomdp.benchmarks.config import teams
+    from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
     from llm_decpomdp.benchmarks.config.inputs import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.runs.build import train_reward_model
+    from llm_decpomdp.benchmarks.runs.setup import resolve
 
+    settings = read_config(find_config(config), override or ())
+    path = output / "reward_model.pt"
+    if path.exists():
+        raise ConfigError(f"{path} is there already: name another --output")
     try:
-        options = RewardModelOptions(held_out=held_out, penalty=penalty, part_length=part_length)
+        options = RewardModelOptions(
+            held_out=held_out, penalty=penalty, part_length=part_length, seed=settings.seed
+        )
+        # The configuration may name the reward model that is trained here, which does not exist yet.
+        run = resolve(replace(settings, algorithm=replace(settings.algorithm, reward_model=None)))
+        agents = run.train_env.possible_agents
+        comparisons = read_comparisons(pairs, agents, run.config.env.id)
+    except ConfigError:
+        raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    settings = read_config(find_config(config), override or ())
-    path, report = train_reward_model(settings, pairs, output, options)
+    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
+    features = next(readers(team), None)
+    if features is None:
+        raise RunError("no model of the team gives features: a reward model reads with one")
+    try:
+        model = fit_reward_model(comparisons, agents, features, options)
+    except ValueError as error:
+        raise RunError(str(error)) from error
+    with writing(output):
+        output.mkdir(parents=True, exist_ok=True)
+        model.save(path)
+    report = model.report
     print(f"pairs: {report['pairs']}, of which held out: {report['held_out_pairs']}")
     for part, prefix in (("training", "train_"), ("held-out", "")):
         print(
@@ -187,6 +212,62 @@ def reward_model(
             f"{report[f'{prefix}calibration_error']:.3f}"
         )
     print(path)
+
+
+def describe_cost(config: Config, name: str) -> Iterator[str]:
+    """Check a configuration, and yield lines about the cost of its run; no model is loaded.
+
+    Args:
+        config: The configuration.
+        name: Its name.
+
+    Raises:
+        ConfigError: If the folder holds another run, no policy can be trained, or this machine lacks a device;
+            and as `resolve`.
+        RunError: If the data cannot be loaded.
+    """
+    from llm_decpomdp.benchmarks.config.load import start_cost
+    from llm_decpomdp.benchmarks.runs.setup import resolve
+    from llm_decpomdp.benchmarks.runs.train import check_machine, new_folder
+
+    run = resolve(config)
+    config = run.config
+    check_machine(run)
+    folder = new_folder(config, name)
+    updates, demonstrations = len(run.batches), run.demonstrations()
+    starts = (1 + config.algorithm.rollout.refill) * sum(map(len, run.batches))
+    training = start_cost(config).times(0 if run.pairs else starts)
+    evaluations = run.trainer.evaluations(updates) + (demonstrations is not None)
+    episodes = len(run.eval_starts) * evaluations
+    players = [run.team.policies[policy] for policy in run.team.agents.values()]
+    tokens = sum(spec.max_new_tokens for spec in players if spec.name)
+    data = []
+    for env in (run.train_env, run.eval_env):
+        about = env.metadata["data"]
+        stand_in = ", a stand-in" if about["stand_in"] else ""
+        where = f"{about['name']} {about['split']} ({about['source']}){stand_in}"
+        data.append(f"{about['rows']} problems of {where}")
+    yield f"{config.algorithm.name}, {config.algorithm.rollout.plan}, on {config.env.id}: {run.team.models}"
+    yield f"training: {f'{len(run.pairs):,} stored pairs' if run.pairs else data[0]}"
+    yield f"evaluations: {data[1]}"
+    warm = config.warm_start
+    if demonstrations:
+        yield f"warm start: {len(demonstrations):,} demonstrations of {warm.source}, {warm.epochs} times"
+    elif demonstrations is not None:
+        problems = len(run.sampled_problems)
+        sampled = problems * warm.samples * warm.rounds
+        yield (
+            f"warm start: {problems:,} problems, {warm.samples} episodes of each in each of {warm.rounds} rounds: "
+            f"{sampled:,} episodes, {sampled * config.horizon * tokens:,} tokens; those that pass are learned "
+            f"{warm.epochs} times"
+        )
+    yield (
+        f"{updates:,} updates: {training.joint_samples:,} joint samples, {training.completions * tokens:,} "
+        f"tokens; {episodes:,} episodes of evaluations, {episodes * config.horizon * tokens:,} tokens"
+    )
+    yield "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon."
+    yield f"run folder: {folder}"
+    yield "Models were not loaded, and nothing was written."
 
 
 def conclude(result: Result) -> None:

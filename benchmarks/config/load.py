@@ -207,7 +207,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
     workers = config.cluster.rollout_workers
     if workers and config.algorithm.rollout.starts_per_bundle is None:
         raise ConfigError(
-            f"cluster.rollout_workers={workers}: workers share the bundles of an update, and without "
+            f"cluster.rollout_workers={workers}: workers share the rollout batches of an update, and without "
             "algorithm.rollout.rollout_batch_size there is one: set it, or drop cluster.rollout_workers"
         )
     team = team_spec(config, env.possible_agents)

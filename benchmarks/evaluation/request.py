@@ -24,6 +24,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 from llm_decpomdp.benchmarks.evaluation.run import evaluate, refuse_run
 from llm_decpomdp.benchmarks.evaluation.teams import RemoteModel
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
+from llm_decpomdp.benchmarks.runs.manifest import warn_of_other_data
 from llm_decpomdp.utils.storage import read_json_lines
 
 OF_THE_TEAM = ("model", "team", "policies")
@@ -110,7 +111,7 @@ def evaluate_team(request: EvalRequest) -> EvaluationResult:
             starts = setting.starts(request.tasks)
             entry = baseline.load() if baseline else _entry(request, setting)
             if request.team is not None:
-                kept_teams.warn_of_other_data(request.team, setting.env)
+                warn_of_other_data(request.team, setting.env)
             if request.greedy:
                 eval_teams.make_greedy(entry.team)
         with _resumable(path, len(starts) * request.samples), raise_run_errors():

@@ -7,7 +7,6 @@ Weights and adapters are all that goes over: optimizers, schedules, counters and
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -20,36 +19,16 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder, writing
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
+from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config, validate
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.manifest import change_of_data, pin_commit
-from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, resolve
+from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, final_folder, new_folder, start
-from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
 from llm_decpomdp.validation import unknown
 
-logger = logging.getLogger(__name__)
-
 CHECKPOINTS = ("final", "best", "last")
 """Teams of a run that can be evaluated: its final one, its best evaluation's, its newest checkpoint's."""
-
-
-def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
-    """Say so if the problems of a run's evaluations are played, and are not what they were then."""
-    place, now = RunFolder(folder), env.tasks.describe()
-    data = place.read_manifest().get("data", {}) if place.manifest.is_file() else {}
-    before = data.get("eval", {})
-    if any(before.get(key) != now[key] for key in ("name", "split")):
-        return  # others were asked for
-    change = change_of_data("eval", before, now)
-    if change is not None:
-        commit = pin_commit(data, "eval")
-        remedy = f": dataset.source={commit} takes what it was" if commit else ""
-        logger.warning(
-            "%s; what is measured cannot be compared with that of %s%s", change, folder, remedy
-        )
 
 
 def locate(folder: Path, checkpoint: str | None, config: Config) -> Path:
@@ -121,18 +100,12 @@ def restore(team: Team, path: Path) -> None:
     Raises:
         ConfigError: If the checkpoint has other policies.
     """
-    from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
     from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 
-    _, state = checkpoints.load(path)
-    policies = trainable_policies(team)
-    if set(policies) != set(state["policies"]):
-        raise ConfigError(
-            f"{path} has the policies {', '.join(state['policies'])}, and the configuration has "
-            f"{', '.join(policies)}"
-        )
-    for name, policy in policies.items():
-        policy.load_state_dict(state["policies"][name])
+    try:
+        checkpoints.restore_policies(team, path)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 WITHOUT_WARM_START = [
@@ -197,28 +170,26 @@ def train_initial_team(source: Path, config: Config, name: str) -> Result:
     """
     file = source / "config.yaml"
     team = locate(source, None, read_config(file) if file.is_file() else config)
-    run = resolve(config)
     if not (team / MANIFEST).is_file():
-        before = load_stored_config(file)
-        run, team = _export_checkpoint(team, before, run, name)
-    return start(use_initial_team(team, run), name, identify_team(team))
+        config, team = _export_checkpoint(team, load_stored_config(file), config, name)
+    run = resolve(config, edit=lambda config, agents: use_initial_team(team, config, agents))
+    return start(run, name, identify_team(team))
 
 
-def use_initial_team(team: Path, run: ResolvedRun) -> ResolvedRun:
-    """Return the run whose models are those of a saved team; whatever else plays in it stays as it is.
+def use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Config:
+    """Return the configuration with the models of a saved team; its other policies stay.
 
     Raises:
         ConfigError: If the agents are others, or some that share a policy have different ones in the saved team.
     """
     names, specs = declaration(team.resolve())
-    agents = run.train_env.possible_agents
     if set(names) != set(agents):
         raise ConfigError(
-            f"the team in {team} plays {', '.join(names)}, and {run.config.env.id} has {', '.join(agents)}"
+            f"the team in {team} plays {', '.join(names)}, and {config.env.id} has {', '.join(agents)}"
         )
-    policies = dict(run.config.policies)
-    for name, spec in run.team.policies.items():
-        sources = {names[agent] for agent in agents if run.team.agents[agent] == name}
+    policies, declared = dict(config.policies), teams.team_spec(config, agents)
+    for name, spec in declared.policies.items():
+        sources = {names[agent] for agent in agents if declared.agents[agent] == name}
         if spec.kind != "model":
             continue
         if len(sources) > 1:
@@ -231,18 +202,19 @@ def use_initial_team(team: Path, run: ResolvedRun) -> ResolvedRun:
             policies[name] = {**(policies.get(name) or {}), "name": trained.name}
             if saved_adapter(str(trained.name)) is not None:
                 policies[name]["lora"] = None
-    return run.replace_policies(policies)
+    return replace(config, policies=policies)
 
 
 def _export_checkpoint(
-    checkpoint: Path, before: Config, run: ResolvedRun, name: str
-) -> tuple[ResolvedRun, Path]:
-    """Save the team of a checkpoint in the new run's folder; return the run there, and the team's folder."""
+    checkpoint: Path, before: Config, config: Config, name: str
+) -> tuple[Config, Path]:
+    """Save the team of a checkpoint in the new run's folder; return the new configuration and its folder."""
     from llm_decpomdp.algorithms.learning import distributed as processes
 
     processes.initialize()
-    place = processes.broadcast(new_folder(run.config, name))
-    output = replace(run.config.output, base_dir=str(place.parent), name=place.name)
+    config = validate(config)  # before models are loaded
+    place = processes.broadcast(new_folder(config, name))
+    output = replace(config.output, base_dir=str(place.parent), name=place.name)
     target = place / "initial_model"
     if processes.rank() == 0:
         env = before.make_env(before.dataset.train_split)
@@ -251,5 +223,5 @@ def _export_checkpoint(
         restore(team, checkpoint)
         with open_folder(place), writing(target):
             save_team(team, target, spec.agents)
-    processes.broadcast(None)  # nobody goes on before it is saved
-    return replace(run, config=replace(run.config, output=output)), target
+    processes.broadcast(None)  # the others wait until it is saved
+    return replace(config, output=output), target

@@ -1,4 +1,4 @@
-"""The data of a run, loaded again as they were, and its manifest: versions, machine, seed, data and commit."""
+"""The manifest of a run: versions, machine, seed, data and commit; and comparisons with an earlier manifest."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ import logging
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.benchmarks.config.errors import RunError
-from llm_decpomdp.benchmarks.config.load import build_env
+from llm_decpomdp.algorithms.rollouts.environment import reset_branch
+from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.plugins import origins
-from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
-from llm_decpomdp.interfaces import TaskSet
-from llm_decpomdp.registry import accepts_argument
+from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.extras import installed
+from llm_decpomdp.utils.storage import RunFolder
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
@@ -32,89 +29,6 @@ logger = logging.getLogger(__name__)
 
 Manifest = Mapping[str, Mapping[str, Any]]
 """`TaskSet.describe` of the parts `train` and `eval`, as a run's manifest holds it."""
-
-
-def load_envs(config: Config, before: Manifest | None = None) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
-    """Build the environments of training and evaluation, and load their data from the same source.
-
-    Args:
-        config: The configuration.
-        before: The data in the run's manifest, if there is a run: the hub's are those of its commit.
-
-    Raises:
-        ConfigError: If an environment refuses its arguments.
-        RunError: If the data cannot be loaded.
-    """
-    train_env = build_train_env(config, before)
-    return train_env, load_eval_env(config, train_env, before)
-
-
-def build_train_env(config: Config, before: Manifest | None = None) -> DecPOMDPEnv:
-    """Build the environment of training without its data; arguments and errors as of `load_envs`."""
-    return build_env(partial(config.make_train_env, pin_commit(before, "train")))
-
-
-def load_eval_env(
-    config: Config, train_env: DecPOMDPEnv, before: Manifest | None = None
-) -> DecPOMDPEnv:
-    """Load the data of training, and build the environment of evaluation with data from the same source.
-
-    Args:
-        config: The configuration.
-        train_env: As `build_train_env` returns it.
-        before: As of `load_envs`.
-
-    Raises:
-        ConfigError: If the environment refuses its arguments.
-        RunError: If data cannot be loaded, or one `task_id` names two problems.
-    """
-    train = _load(config, train_env, "train")
-    source = pin_commit(before, "eval") or same_source(config, train_env)
-    eval_env = build_env(partial(config.make_eval_env, source))
-    held_out = _load(config, eval_env, "eval")
-    _check_ids(train, held_out)
-    if common := len(train.positions.keys() & held_out.positions.keys()):
-        remedy = (
-            f"let dataset.train_split={train.split} and dataset.eval_split={held_out.split} be slices that do not "
-            "overlap, such as [20%:] and [:20%]"
-        )
-        if not accepts_argument(config.env.id, "split"):
-            remedy = f"{config.env.id} takes no split; a family of your own does with an argument `split`"
-        logger.warning(
-            "%d of the %d held-out tasks are trained on too, so that what is measured on them says little of "
-            "others: %s",
-            *(common, len(held_out), remedy),
-        )
-    return eval_env
-
-
-def _load(config: Config, env: DecPOMDPEnv, part: str) -> TaskSet:
-    try:
-        return env.tasks
-    except (ValueError, OSError) as error:
-        split = getattr(config.dataset, f"{part}_split")
-        data = f"the data of {config.env.id} (dataset.{part}_split={split})"
-        raise RunError(f"cannot load {data}: {error}") from error
-
-
-def _check_ids(train: TaskSet, held_out: TaskSet) -> None:
-    """Raise a `RunError` if an id means one problem in training and another in evaluation, as in two files."""
-    for task_id in train.positions.keys() & held_out.positions.keys():
-        first, second = (replace(tasks.find(task_id), index=0) for tasks in (train, held_out))
-        if first != second:
-            raise RunError(
-                f"the task {task_id!r} of {train.source} is another problem than that of {held_out.source}: give "
-                "every problem a task_id of its own"
-            )
-
-
-def same_source(config: Config, env: DecPOMDPEnv) -> str | None:
-    """Return the `source` that loads another split from where the data of this environment was found.
-
-    `None` where a configuration has two sources, one for each split.
-    """
-    sources = config.dataset.train_source, config.dataset.eval_source
-    return find_source(env.tasks.describe()) if sources == (None, None) else None
 
 
 def find_source(data: Mapping[str, Any]) -> str:
@@ -150,6 +64,22 @@ def _describe_data(data: Mapping[str, Any]) -> str:
     where = [data.get("source"), data.get("revision"), data.get("split")]
     about = f"{data.get('rows', '?')} rows of {data.get('name', '?')}"
     return f"{about} ({', '.join(filter(None, where))}; fingerprint {data['fingerprint']})"
+
+
+def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
+    """Warn if an evaluation of a run's team would use other data than the run's evaluations did."""
+    run, now = RunFolder(folder), env.tasks.describe()
+    data = run.read_manifest().get("data", {}) if run.manifest.is_file() else {}
+    before = data.get("eval", {})
+    if any(before.get(key) != now[key] for key in ("name", "split")):
+        return  # the user has asked for other data
+    change = change_of_data("eval", before, now)
+    if change is not None:
+        commit = pin_commit(data, "eval")
+        remedy = f": dataset.source={commit} takes what it was" if commit else ""
+        logger.warning(
+            "%s; what is measured cannot be compared with that of %s%s", change, folder, remedy
+        )
 
 
 PACKAGES = (
@@ -200,6 +130,24 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "git": commit_of_package(),
     }
+
+
+def first_prompts(env: DecPOMDPEnv, team: Team, start: Start) -> dict[str, dict[str, Any]]:
+    """Return the first prompt of each agent with a local model, as the model sees it: its `text` and `tokens`.
+
+    One that is too long, and not cut, is left out.
+    """
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
+
+    encoded = {}
+    _, prompts = reset_branch(env, start)
+    for agent, policy in team.items():
+        if isinstance(policy, CausalLM) and (
+            policy.on_long_prompt == "truncate_left" or policy.overflow(prompts[agent]) is None
+        ):
+            ids = policy.encode(prompts[agent])
+            encoded[agent] = {"text": policy.tokenizer.decode(ids), "tokens": len(ids)}
+    return encoded
 
 
 def describe_pairs(run: ResolvedRun) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import (
     ConfigError,
     differences,
@@ -19,7 +18,7 @@ from llm_decpomdp.benchmarks.config.errors import (
 )
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
-from llm_decpomdp.benchmarks.runs.build import make_training
+from llm_decpomdp.benchmarks.runs.build import load_team, make_training
 from llm_decpomdp.benchmarks.runs.manifest import (
     Manifest,
     change_of_data,
@@ -33,14 +32,12 @@ from llm_decpomdp.benchmarks.runs.setup import (
     plan_batches,
     resolve,
     schedule,
-    skip_long_prompts,
 )
 from llm_decpomdp.benchmarks.runs.train import (
     Result,
     check_machine,
     finish,
     has_results,
-    shard,
 )
 from llm_decpomdp.options import fields_by_key
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
@@ -115,15 +112,13 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         if record and run.pairs and describe_pairs(run) != record["pairs"]:
             raise ConfigError(f"{path} cannot go on: {config.algorithm.pairs_source} has changed")
         check_machine(run)
-        team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
-        run = skip_long_prompts(run, team)
+        run, team = load_team(run)
         updates = checkpoint.read_counters(newest)["update"]
         _check_budget(before, run, record.get("left_out", run.skipped), updates)
         warm = run.config.warm_start.source is not None
-        # After an update none are left to learn.
-        lessons = [] if warm and updates else run.lessons()
-        shard(run.config, team)
-        training = make_training(run, team, folder, lessons)
+        # After the first update no demonstrations are left to learn.
+        demonstrations = [] if warm and updates else run.demonstrations()
+        training = make_training(run, team, folder, demonstrations)
         with raise_run_errors():
             done_before = training.trainer.resume()
         logger.info("continuing after update %d of %d", done_before, len(run.batches))

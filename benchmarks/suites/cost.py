@@ -17,8 +17,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, find_baseline, is_baseline
-from llm_decpomdp.benchmarks.runs.manifest import same_source
-from llm_decpomdp.benchmarks.runs.setup import schedule, trainer_options
+from llm_decpomdp.benchmarks.runs.setup import same_source, schedule, trainer_options
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.benchmarks.suites.suite import Suite
 from llm_decpomdp.env import DecPOMDPEnv

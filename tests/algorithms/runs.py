@@ -32,14 +32,9 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.sources import make_source
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
-from llm_decpomdp.algorithms.training.rollout_source import (
-    PeriodicEvaluation,
-    RolloutSource,
-    SampledSource,
-    StoredSource,
-)
+from llm_decpomdp.algorithms.training.rollout_source import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.run_log import RunLog
-from llm_decpomdp.algorithms.training.sft import SFTPhase
+from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
@@ -84,7 +79,7 @@ class Run(Trainer):
         algorithm: str = "magrpo",
         eval_env: Any = None,
         eval_starts: Sequence[Start] = EVAL_STARTS,
-        warm_start: SFTPhase | None = None,
+        warm_start: SupervisedTraining | None = None,
         problems: Sequence[Start] = (),
         comparator: Any = None,
         rollout_worker: Any = None,
@@ -100,18 +95,14 @@ class Run(Trainer):
             learns.policies,
             version,
         )
-        drawn = problems if options.refill or options.curriculum else ()
-        source: RolloutSource = (
-            StoredSource(stored)
-            if stored
-            else SampledSource(env, team, workers, learns, options, batches, drawn)
-        )
         source = make_source(
-            source,
             env,
             team,
+            workers,
             learns,
             options,
+            batches,
+            stored=stored,
             problems=problems,
             opponents=comparator,
             can_prefetch=rollout_worker is not None,

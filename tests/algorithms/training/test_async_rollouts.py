@@ -416,7 +416,7 @@ def test_a_lag_without_a_correction_brings_one_warning(
     lagged(tmp_path, team={"x": lexical(1), "y": lexical(2)}, algorithm="madpo", learner={})
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert record.levelno == logging.WARNING
-    assert "with lag=2 updates learn from what earlier weights" in record.message
+    assert "with lag=2 updates learn from rollouts of earlier weights" in record.message
 
 
 def test_stored_rollouts_do_not_lag(tmp_path: Path) -> None:

@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.dynamic_sampling import draw_replacements, resample
+from llm_decpomdp.algorithms.training import dynamic_sampling
+from llm_decpomdp.algorithms.training.dynamic_sampling import (
+    DynamicSamplingSource,
+    draw_replacements,
+)
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    TrainBatch,
+    UpdateRequest,
+    make_request,
+)
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import build, require_equal
@@ -40,12 +50,32 @@ def play(starts: Sequence[Start]) -> list[Any]:
     return [SimpleNamespace(start=start) for start in starts]
 
 
-def play_round(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Any]]:
-    return [play(part) for part in parts]
+class PlayedSource(RolloutSource):
+    """Plays every start, and notes the requests."""
+
+    batches = BATCHES
+
+    def __init__(self) -> None:
+        self.requests: list[UpdateRequest] = []
+
+    def sample(self, request: UpdateRequest, timer: Any) -> TrainBatch:
+        self.requests.append(request)
+        shard = [play(starts) for starts in request.shard]
+        return TrainBatch(shard, [shard])
 
 
-def has_learning_signal(rollout: Any) -> bool:
-    return bool(rollout.start.seed % 2)
+def resample(
+    monkeypatch: pytest.MonkeyPatch, starts: Any, rounds: int, fresh: Any, size: int | None = None
+) -> tuple[list[list[int]], list[list[int]], list[UpdateRequest]]:
+    """The seeds of what is kept and of what was sampled further, by rollout batch, and the requests for it."""
+    monkeypatch.setattr(dynamic_sampling, "draw_replacements", lambda *_: [*map(iter, fresh)])
+    learner: Any = SimpleNamespace(has_learning_signal=lambda rollout: rollout.start.seed % 2)
+    source = PlayedSource()
+    sampling = DynamicSamplingSource(source, learner, PROBLEMS, rounds, 0)
+    batch = sampling.sample(make_request(1, starts, size), None)  # type: ignore[arg-type]
+    first, further = batch.rounds
+    assert [seeds(of) for of in first] == [seeds(play(of)) for of in source.requests[0].shard]
+    return [seeds(of) for of in batch.shard], [seeds(of) for of in further], source.requests[1:]
 
 
 def seeds(rollouts: Sequence[Any]) -> list[int]:
@@ -62,43 +92,35 @@ def seeds(rollouts: Sequence[Any]) -> list[int]:
         (9, [7, 1, 5], [4, 5, 6, 7]),
     ],
 )
-def test_what_teaches_nothing_is_replaced_round_by_round(
-    rounds: int, kept: list[int], further: list[int]
+def test_starts_without_a_signal_are_replaced_round_by_round(
+    rounds: int, kept: list[int], further: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = resample(
-        [play(PROBLEMS[:3])], rounds, [iter(PROBLEMS[4:])], has_learning_signal, play_round
-    )
-    assert [seeds(rollouts) for (rollouts,) in found] == [kept, further]
+    found = resample(monkeypatch, PROBLEMS[:3], rounds, [PROBLEMS[4:]])
+    assert found[:2] == ([kept], [further])
 
 
-def test_where_no_problem_is_left_the_rest_stays() -> None:
-    (kept,), (further,) = resample(
-        [play(PROBLEMS[:5])], 5, [iter([Start(seed=7)])], has_learning_signal, play_round
-    )
-    assert (seeds(kept), seeds(further)) == ([7, 1, 2, 3, 4], [7])
+def test_where_no_problem_is_left_the_rest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = resample(monkeypatch, PROBLEMS[:5], 5, [[Start(seed=7)]])
+    assert found[:2] == ([[7, 1, 2, 3, 4]], [[7]])
 
 
-def test_each_bundle_is_refilled_with_its_own_starts_in_rounds_of_all() -> None:
-    rounds: list[list[list[Start]]] = []
-
-    def play_and_note(number: int, parts: Sequence[Sequence[Start]]) -> list[list[Any]]:
-        assert number == len(rounds) + 1
-        rounds.append([list(part) for part in parts])
-        return play_round(number, parts)
-
-    fresh = [iter(PROBLEMS[4:8:2]), iter(PROBLEMS[5:8:2])]
-    rolled = [play(PROBLEMS[:2]), play(PROBLEMS[2:4])]
-    kept, further = resample(rolled, 2, fresh, has_learning_signal, play_and_note)
-    assert rounds == [[[Start(seed=4)], [Start(seed=5)]], [[Start(seed=6)], []]]
-    assert [seeds(of) for of in kept] == [[6, 1], [5, 3]]
-    assert [seeds(of) for of in further] == [[4, 6], [5]]
+def test_each_rollout_batch_has_its_own_replacements_in_common_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fresh = [PROBLEMS[4:8:2], PROBLEMS[5:8:2]]
+    kept, further, requests = resample(monkeypatch, PROBLEMS[:4], 2, fresh, size=2)
+    assert [(request.round, request.shard) for request in requests] == [
+        (1, [[Start(seed=4)], [Start(seed=5)]]),
+        (2, [[Start(seed=6)], []]),
+    ]
+    assert kept == [[6, 1], [5, 3]] and further == [[4, 6], [5]]
 
 
-def test_bundles_draw_different_problems_that_the_batch_lacks() -> None:
+def test_rollout_batches_draw_different_problems_that_the_batch_lacks() -> None:
     fresh = draw_replacements(PROBLEMS, BATCHES[0], np.random.default_rng(0), 2)
-    draw_share = [list(of_bundle) for of_bundle in fresh]
-    assert len(draw_share[0]) == 5 and not set(draw_share[0]) & set(draw_share[1])
-    assert set(draw_share[0]) | set(draw_share[1]) == set(PROBLEMS) - set(BATCHES[0])
+    first, second = map(list, fresh)
+    assert len(first) == 5 and not set(first) & set(second)
+    assert {*first, *second} == set(PROBLEMS) - set(BATCHES[0])
 
 
 def test_a_run_replaces_silent_starts_and_tells_the_cost(tmp_path: Path) -> None:

@@ -56,20 +56,20 @@ def test_all_turns_of_passing_episodes_are_lessons_by_their_sampled_tokens() -> 
                 ]
                 key = (rollout.start.task_id, *((a, p, c.text) for a, p, c in lesson))
                 expected.setdefault(key, lesson)
-    assert [[(e.agent, e.prompt, e.completion) for e in one] for one in found.lessons] == list(
-        expected.values()
-    )
-    assert found.passed == total > len(found.lessons) > 3 and found.episodes == 120
-    completion = found.lessons[0][0].completion
+    assert [
+        [(e.agent, e.prompt, e.completion) for e in one] for one in found.demonstrations
+    ] == list(expected.values())
+    assert found.passed == total > len(found.demonstrations) > 3 and found.episodes == 120
+    completion = found.demonstrations[0][0].completion
     assert isinstance(completion, Completion) and completion.tokens
     alone = passes(rollouts, ["y"], min_reward=2.0)
-    assert {example.agent for lesson in alone.lessons for example in lesson} == {"y"}
+    assert {example.agent for lesson in alone.demonstrations for example in lesson} == {"y"}
 
 
 def test_solved_decides_where_no_reward_is_named_and_the_environment_tells_it() -> None:
     rollouts = collect_rollouts(EchoEnv(2), pupils(), PROBLEMS, EPISODES, group_size=30)
     ends = passes(rollouts, ["x", "y"])  # EchoEnv is solved where both say nothing
-    last = [[one.completion.text for one in lesson[:2]] for lesson in ends.lessons]  # type: ignore[union-attr]
+    last = [[one.completion.text for one in lesson[:2]] for lesson in ends.demonstrations]  # type: ignore[union-attr]
     assert last and all(texts == ["", ""] for texts in last)
     for info in (info for r in rollouts for group in r.groups for info in group.infos):
         del info["solved"]
@@ -94,9 +94,8 @@ def test_a_truncated_completion_is_no_lesson_and_a_sampled_one_keeps_its_tokens(
     team = pupils()
     expert = iteration(team, samples=40)
     expert.prepare(Timer())
-    assert expert._learning is not None and expert._passes is not None
-    learned = [e.completion for lesson in expert._learning._lessons for e in lesson]
-    sampled = [e.completion for lesson in expert._passes.lessons for e in lesson]
+    learned = [e.completion for lesson in expert._encoded for e in lesson]
+    sampled = [e.completion for lesson in expert._passes.demonstrations for e in lesson]
     kept = [one for one in sampled if isinstance(one, Completion) and not one.truncated]
     assert learned == kept and len(kept) < len(sampled)
     assert all(one.tokens[-1] == 0 for one in learned)  # the end
@@ -172,7 +171,7 @@ def test_a_run_stopped_in_it_goes_on_as_if_it_had_not(
     if moment == "sampling":
         expert._sample = on_call(call, expert._sample, lambda *_: interrupt())  # type: ignore[method-assign]
     elif moment == "beginning":
-        expert._make_round = on_call(call, expert._make_round, lambda *_: interrupt())  # type: ignore[method-assign]
+        expert.encode = on_call(call, expert.encode, lambda *_: interrupt())  # type: ignore[method-assign]
     else:
         expert.accumulate = on_call(call, expert.accumulate, interrupt)  # type: ignore[method-assign]
     with pytest.raises(Interrupted):

@@ -271,7 +271,9 @@ def test_other_lessons_and_runs_without_any_are_refused_on_resuming(tmp_path: Pa
     )
     with pytest.raises(Interrupted):
         stopped.run_updates()
-    with pytest.raises(ValueError, match="stopped after 1 of 4 steps, and its lessons are others"):
+    with pytest.raises(
+        ValueError, match="stopped after 1 of 4 steps, and its demonstrations are others"
+    ):
         warm(tmp_path, lessons=LESSONS[:2]).resume()
     with pytest.raises(ValueError, match=r"warm_start was .*, not None"):
         build(tmp_path, team=pupils(), checkpoint_every=1).resume()

@@ -86,13 +86,13 @@ def test_the_best_policies_are_kept_beside_the_checkpoints_and_can_be_loaded(
         learner={"learning_rate": 0.5},
     )
     seen: list[list[torch.Tensor]] = []
-    play = trainer.evaluation.play
+    evaluate = trainer.evaluation.evaluate
 
-    def look_and_play(seed: int) -> Any:
+    def look_and_evaluate(*given: Any) -> Any:
         seen.append([weight.clone() for weight in weights(trainer)])
-        return play(seed)
+        return evaluate(*given)
 
-    trainer.evaluation.play = look_and_play  # type: ignore[method-assign]
+    trainer.evaluation.evaluate = look_and_evaluate  # type: ignore[method-assign]
     trainer.run_updates()
     evaluated = [
         r["reward_mean"] for r in read_json_lines(tmp_path / "metrics.jsonl") if r["kind"] == "eval"

@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import learner_options, load_config, start_cost
 from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.benchmarks.runs.manifest import load_envs
+from llm_decpomdp.benchmarks.runs.setup import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.probes.known import PROBES
 

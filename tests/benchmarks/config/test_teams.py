@@ -9,7 +9,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
 from llm_decpomdp.benchmarks.config.teams import agents_of, check_lora, load, policies_of, team_spec
-from llm_decpomdp.benchmarks.runs.manifest import load_envs
+from llm_decpomdp.benchmarks.runs.setup import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Policy, TrainablePolicy
 

@@ -13,8 +13,8 @@ from llm_decpomdp.benchmarks.analysis.replay import open_episodes, regrade
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team
-from llm_decpomdp.benchmarks.runs.manifest import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.setup import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.datasets import loading as sources
 from llm_decpomdp.utils.storage import RunFolder

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.cli.main import main
+from llm_decpomdp.benchmarks.cli.train import describe_cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config, read_config
 from llm_decpomdp.benchmarks.runs.setup import resolve
-from llm_decpomdp.benchmarks.runs.train import dry_run, train
+from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 
 Counts = Counter[str]
@@ -91,7 +92,7 @@ def test_a_run_refuses_what_its_configuration_is_refused_for(
     demo = find_config("demo")
     with pytest.raises(ConfigError, match=words) as refusal:
         load_config(demo, more)
-    for start in (train, lambda config, name: list(dry_run(config, name))):
+    for start in (train, lambda config, name: list(describe_cost(config, name))):
         with pytest.raises(ConfigError) as error:
             start(read_config(demo, more), "demo")  # type: ignore[operator]
         assert str(error.value) == str(refusal.value)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import EvaluationBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.teams import TeamSpec, team_spec
-from llm_decpomdp.benchmarks.runs import build
-from llm_decpomdp.benchmarks.runs.build import make_rollout_worker, make_worker_state
+from llm_decpomdp.benchmarks.config.teams import TeamSpec
+from llm_decpomdp.benchmarks.runs import workers as worker_module
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
+from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker, make_worker_state
 from llm_decpomdp.utils.storage import read_json_lines
 
 BUNDLES = ["algorithm.prompts_per_update=4", "algorithm.starts_per_bundle=2"]
@@ -68,7 +70,7 @@ def test_workers_that_have_nothing_to_do_are_told(
     )
     with caplog.at_level(logging.WARNING):
         rollout_worker = make_rollout_worker(resolve(config), {})
-    assert "3 rollout workers share updates of 2 bundles" in caplog.text
+    assert "3 rollout workers share updates of 2 rollout batches" in caplog.text
     assert isinstance(rollout_worker, ProcessRolloutWorkers)
     assert (rollout_worker.number, rollout_worker.max_retries) == (3, 0)
     assert make_rollout_worker(resolve(load_config(None, quick)), {}) is None
@@ -80,27 +82,26 @@ def test_a_worker_has_its_policies_on_the_gpus_that_sample(
     workers = [*BUNDLES, "cluster.rollout_workers=1", "policies.aux_0.sample_on=[1]"]
     run = resolve(load_config(None, [*quick, *workers]))
     loaded: list[TeamSpec] = []
-    monkeypatch.setattr(build.teams, "load", lambda *given: loaded.append(given[-1]))
-    make_worker_state(run.config, run.train_env, run.eval_env, run.team)
+    monkeypatch.setattr(worker_module.teams, "load", lambda *given: loaded.append(given[-1]))
+    make_worker_state(run)
     devices = {name: spec.device for name, spec in loaded[0].policies.items()}
     assert devices == {"aux_0": "cuda:1", "main_0": "auto"}
     assert run.team.policies["aux_0"].device == "auto"  # where it learns
 
 
-def test_workers_without_bundles_are_refused(quick: list[str]) -> None:
-    with pytest.raises(ConfigError, match="rollout_workers=2: workers share the bundles"):
+def test_workers_without_rollout_batches_are_refused(quick: list[str]) -> None:
+    with pytest.raises(ConfigError, match="rollout_workers=2: workers share the rollout batches"):
         load_config(None, [*quick, "cluster.rollout_workers=2"])
     with pytest.raises(ConfigError, match="must be at least 1, got 0"):
         load_config(None, [*quick, "algorithm.starts_per_bundle=0"])
 
 
-def test_a_worker_runs_programs_in_a_sandbox_of_its_own() -> None:
-    gold = ["policies={aux_0: {kind: gold}, main_0: {kind: gold}}", "dataset.source=bundled"]
-    config = load_config(None, ["env.id=coophumaneval-v0", *gold])
-    env = config.make_eval_env()
-    starts = tuple(Start(task_id=task.task_id) for task in env.tasks.tasks[:3])
-    build = partial(make_worker_state, config, env, env, team_spec(config, env.possible_agents))
-    rollout_worker = ProcessRolloutWorkers(build, 1)
+def test_a_worker_runs_programs_in_a_sandbox_of_its_own(quick: list[str]) -> None:
+    run = resolve(load_config(None, quick))
+    gold = dict.fromkeys(run.team.policies, PolicySpec("gold"))
+    run = replace(run, team=TeamSpec(run.team.agents, gold))
+    starts = tuple(Start(task_id=task.task_id) for task in run.eval_env.tasks.tasks[:3])
+    rollout_worker = ProcessRolloutWorkers(partial(make_worker_state, run), 1)
     try:
         (rollouts,) = rollout_worker.sample([EvaluationBatch(0, 0, starts, 3)], Timer())
     finally:

@@ -21,10 +21,10 @@ from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.runs.build import attach_samplers, make_worker_state
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
+from llm_decpomdp.benchmarks.runs.workers import attach_samplers, make_worker_state
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.support.fake_vllm import FakeVllm
 from tests.support.processes import ROOT
@@ -175,7 +175,7 @@ def test_a_worker_has_no_weights_of_what_servers_sample(quick: list[str]) -> Non
     values = [*quick, "model.top_p=1", "sampler.engine=vllm", "sampler.python=/a/python"]
     frozen = ["policies.aux_0.trainable=false", "model.attn_implementation=flash_attention_2"]
     run = resolve(load_config(None, [*values, *frozen, "policies.aux_0.attn_implementation=eager"]))
-    team = make_worker_state(run.config, run.train_env, run.eval_env, run.team).team
+    team = make_worker_state(run).team
     aux, main = team["aux_0"], team["main_0"]
     assert isinstance(aux, CausalLM) and isinstance(main, CausalLM)
     assert (aux.model.device.type, main.model.device.type) == ("cpu", "meta")

@@ -92,7 +92,7 @@ def test_a_dry_run_counts_its_lessons(quick: list[str], capsys: pytest.CaptureFi
     override = [*quick, "warm_start.share=0.5", "warm_start.epochs=2"]
     assert train("--warm-start", "gold", "--dry-run", override=override) == 0
     line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("warm start"))
-    assert line.endswith("lessons of gold, 2 times")
+    assert line.endswith("demonstrations of gold, 2 times")
 
 
 def test_a_team_learns_from_its_own_passes(
