@@ -5,15 +5,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llm_decpomdp.benchmarks.cli.console import Overrides
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.doctor.memory_plan import (
+    ASSUMED,
+    CHANGES,
+    GPUS,
+    MemoryPlan,
+    plan_memory,
+)
+from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.config.schema import Config
-    from llm_decpomdp.benchmarks.doctor.memory_plan import MemoryPlan
 
 
 def plan(
@@ -35,7 +44,6 @@ def plan(
     parameters: Annotated[
         float | None, typer.Option(min=1, help="Weights of a model of unknown size, such as 7.6e9.")
     ] = None,
-    lag: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,
 ) -> None:
     """Estimate the memory that a run needs on each device; exit with 2 if it cannot fit."""
     from llm_decpomdp.benchmarks.config.inputs import find_config
@@ -60,27 +68,22 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
         ConfigError: If the run does not fit; says what is missing and what would fit. Or if it cuts weights over
             devices, or places policies on devices that are not there.
     """
-    from dataclasses import replace
-
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
-    from llm_decpomdp.benchmarks.doctor.memory_plan import ASSUMED, CHANGES, plan_memory
-
-    count, kind = read_devices(gpus)
+    count, kind = _read_devices(gpus)
     if config.learner.shards > 1:
         raise ConfigError(
             f"plan covers runs that hold whole models, and learner.fsdp_size={config.learner.shards} cuts them: "
             "give --override learner.fsdp_size=1 for the memory of whole models"
         )
-    assumed = {**ASSUMED, "memory": device_memory(kind), **numbers}
-    dtype, usable = compute_dtype(kind), assumed["memory"] * assumed["usable_memory"]
+    assumed = {**ASSUMED, "memory": _device_memory(kind), **numbers}
+    dtype, usable = _compute_dtype(kind), assumed["memory"] * assumed["usable_memory"]
     counted = plan_memory(config, assumed, dtype, 0 if kind == "cpu" else count)
     parts = counted.parts(count)
     need, devices = sum(parts.values()) / 1e9, kind if kind == "cpu" else f"{count}x{kind}"
     if need <= usable:
         return [
             f"{config.algorithm.name}, {config.algorithm.rollout.plan}, on {config.env.id}, on {devices}",
-            *count_lines(counted),
-            *(f"left out: {text}" for text in left_out(config)),
+            *_count_lines(counted),
+            *(f"left out: {text}" for text in _left_out(config)),
             f"gigabytes of each device, of {usable:.1f} that may be used:",
             *(f"  {part:<14} {size / 1e9:8.2f}" for part, size in parts.items() if size),
             f"  {'in all':<14} {need:8.2f}",
@@ -88,6 +91,7 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
             "compared with runs on a CPU; no GPU has confirmed it",
         ]
     largest = sorted(parts.items(), key=lambda item: -item[1])
+    # Parts below 0.05 GB would be printed as 0.0.
     sizes = ", ".join(f"{name} {size / 1e9:.1f}" for name, size in largest if size > 5e7)
     lines = [
         f"it does not fit on {devices}: a device needs {need:.1f} GB of the {usable:.1f} that may be used "
@@ -103,7 +107,7 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
     raise ConfigError("\n".join(lines))
 
 
-def count_lines(plan: MemoryPlan) -> Iterable[str]:
+def _count_lines(plan: MemoryPlan) -> Iterable[str]:
     """Yield the models of a run and the upper bounds of an update, as lines."""
     for model in plan.models:
         kind = "all weights trained" if model.full else "frozen"
@@ -119,29 +123,21 @@ def count_lines(plan: MemoryPlan) -> Iterable[str]:
     )
 
 
-def left_out(config: Config) -> Iterable[str]:
+def _left_out(config: Config) -> Iterable[str]:
     """Yield what a configuration loads besides the team and its learning."""
-    algorithm, workers = config.algorithm.update_options, config.cluster.rollout_workers
+    workers, comparator = config.cluster.rollout_workers, config.algorithm.named_comparator
     if config.sampler.engine == "vllm":
         yield "servers of vLLM, which hold keys and values instead of this process"
-    if (folder := config.algorithm.named_comparator) is not None:
-        yield f"the comparator, another team in {folder}"
+    if comparator is not None:
+        yield f"the comparator, another team in {comparator}"
     if workers:
         yield f"{workers} cop{'y' if workers == 1 else 'ies'} of the team in rollout workers"
-    if algorithm.critic_trunk != "frozen":
+    if config.algorithm.update_options.critic_trunk != "frozen":
         yield "passes with gradients of the critic's adapter"
 
 
-def read_devices(text: str) -> tuple[int, str]:
-    """Read a number and a kind of devices, such as `8xh100` or `cpu`.
-
-    Raises:
-        ConfigError: If the kind is unknown, or the number is 0.
-    """
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
-    from llm_decpomdp.benchmarks.doctor.memory_plan import GPUS
-    from llm_decpomdp.validation import unknown
-
+def _read_devices(text: str) -> tuple[int, str]:
+    """Read a number and a kind of devices, such as `8xh100` or `cpu`."""
     match = re.fullmatch(r"(?:(\d+)x)?(\d*[a-z]\w*|\d+)", text.lower())
     if match is None or match[1] == "0" or (match[2] == "cpu" and match[1]):
         raise ConfigError(
@@ -157,15 +153,7 @@ def read_devices(text: str) -> tuple[int, str]:
 
 
 def read_assumptions(items: Sequence[str]) -> dict[str, float]:
-    """Read `name=value` pairs.
-
-    Raises:
-        ConfigError: If a name is unknown, or a value is no number above 0.
-    """
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
-    from llm_decpomdp.benchmarks.doctor.memory_plan import ASSUMED
-    from llm_decpomdp.validation import unknown
-
+    """Read `name=value` pairs; raise a `ConfigError` for an unknown name, or a value that is no number above 0."""
     valid, values = sorted([*ASSUMED, "memory", "prompt"]), {}
     for item in items:
         name, _, text = item.partition("=")
@@ -180,15 +168,14 @@ def read_assumptions(items: Sequence[str]) -> dict[str, float]:
     return values
 
 
-def device_memory(kind: str) -> float:
+def _device_memory(kind: str) -> float:
     """Return the gigabytes of a device, or of this machine."""
     from llm_decpomdp.benchmarks.doctor import memory
-    from llm_decpomdp.benchmarks.doctor.memory_plan import GPUS
 
     return memory.total() * memory.GIB / 1e9 if kind == "cpu" else GPUS[kind]
 
 
-def compute_dtype(kind: str) -> str:
+def _compute_dtype(kind: str) -> str:
     """Return the format in which models compute on a device by default."""
     if kind != "cpu":
         return "bfloat16"

@@ -186,7 +186,7 @@ def test_the_command_prints_the_plan_with_all_that_it_assumes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     line = ["plan", GPU, "--gpus", "64xh100", "--override", "dataset.source=bundled", LORA]
-    assert call(*line, "--assume", "prompt=300", "--assume", "memory=70", "--lag", "2") == 0
+    assert call(*line, "--assume", "prompt=300", "--assume", "memory=70") == 0
     text = capsys.readouterr().out
     assert (
         "4 joint samples, 2,048 tokens, 4 programs" in text and "of 63.0 that may be used" in text
