@@ -327,7 +327,7 @@ PREFIXES = ("./", "../", "~/", "/")
 """Beginnings of texts that only paths have."""
 
 
-def placed(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def make_paths_absolute(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the dotted keys of a layer, with absolute paths.
 
     Args:

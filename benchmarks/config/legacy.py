@@ -18,12 +18,12 @@ Where a file gives the sampling twice, in `model` and in the algorithm's section
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.schema import OWNERS, SECTIONS
+from llm_decpomdp.benchmarks.config.schema import KEYS, OPTIONAL, OWNERS, SECTIONS, SWITCHES
 from llm_decpomdp.validation import LISTED, unknown
 
 ALGORITHM_SECTIONS = {
@@ -68,13 +68,6 @@ ROOT_KEYS = {
     "agent_model.torch_dtype": "model.compute_dtype",
 }
 """Other keys, by their whole names."""
-
-SWITCHES = {
-    section: key
-    for key, (owner, name) in OWNERS.items()
-    if (section := key.rpartition(".")[0]) and owner.switch == name
-} | {"algorithm.kl": "algorithm.kl.placement"}
-"""Keys that the bare values of sections set, as in `objective: gspo`; `kl: reward` is of earlier versions."""
 
 FLAT_KEYS = {
     **{
@@ -164,29 +157,28 @@ GONE = {
 """Keys of older files that have no meaning here, and the advice in their errors."""
 
 
-def canonical(
-    tree: Mapping[str, Any], keys: Sequence[str], current: str | None = None
-) -> dict[str, Any]:
+def canonical(tree: Mapping[str, Any], current: str | None = None) -> dict[str, Any]:
     """Translate a tree in any spelling to dotted keys of the schema and their values.
 
     Args:
         tree: A nested mapping in any spelling.
-        keys: All dotted keys of the schema.
         current: The algorithm that is set already, where `tree` holds overrides.
 
     Raises:
         ConfigError: If keys are unknown (the text names all of them, each with the nearest), a data set has
             no environment, or an algorithm's section does not belong to the algorithm.
     """
-    flat = dict(_flatten({k: v for k, v in tree.items() if k != "wandb"}, keys))
+    flat = dict(_flatten({k: v for k, v in tree.items() if k != "wandb"}))
     values: dict[str, Any] = {}
     problems: dict[str, None] = {}  # a set in order
     for spelled in sorted(flat, key=_is_algorithm_key):
         key = renamed(spelled, flat[spelled])
-        if key in keys or (key in SECTIONS and flat[spelled] is None):
-            values[key] = _value(key, flat[spelled])
+        if key in KEYS or (key in OPTIONAL and flat[spelled] is None):
+            values[key] = flat[spelled]
+            if isinstance(values[key], str):
+                values[key] = VALUES.get((key, values[key]), values[key])
         elif key not in DATASET_KEYS and not (key in ALGORITHM_SECTIONS and flat[key] is None):
-            problems[_unknown_key(spelled, key, keys)] = None
+            problems[_unknown_key(spelled, key)] = None
     if problems:
         raise ConfigError("; and ".join(problems))
     if tree.get("wandb") is not None:
@@ -198,11 +190,6 @@ def canonical(
     if datasets:
         values.setdefault("env.id", environment_of(str(datasets[0])))
     return {**_algorithm(flat, values, current), **values}
-
-
-def older_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of a file: `OLDER_DEFAULTS` if it has an algorithm's section."""
-    return OLDER_DEFAULTS if any(section in tree for section in ALGORITHM_SECTIONS) else {}
 
 
 def environment_of(dataset: str) -> str:
@@ -223,22 +210,17 @@ def environment_of(dataset: str) -> str:
     )
 
 
-def _flatten(
-    tree: Mapping[str, Any], keys: Sequence[str], prefix: str = ""
-) -> Iterator[tuple[str, Any]]:
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield leaves by dotted keys; a mapping that is a value, such as `model.lora`, is a leaf."""
     for name, value in tree.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and renamed(key, None) not in keys:
+        here = renamed(key, None)
+        if isinstance(value, Mapping) and here not in KEYS:
             if key in ALGORITHM_SECTIONS:
                 yield key, None  # the section itself says something
-            yield from _flatten(value, keys, f"{key}.")
-        elif value is not None or not _is_section(key, keys):
+            yield from _flatten(value, f"{key}.")
+        elif value is not None or here in OPTIONAL or here not in SECTIONS:
             yield key, value
-
-
-def _is_section(key: str, keys: Sequence[str]) -> bool:
-    return any(name.startswith(f"{key}.") for name in keys)
 
 
 def _is_algorithm_key(spelled: str) -> bool:
@@ -250,15 +232,10 @@ def renamed(spelled: str, value: Any = "") -> str:
     section, _, rest = spelled.partition(".")
     if section in ALGORITHM_SECTIONS and rest and spelled not in GONE:
         spelled = SECTION_KEYS.get(rest, f"algorithm.{rest}")
-    key = ROOT_KEYS.get(spelled, spelled)
-    if key == "sampler" or key in SECTIONS:
-        key = "inference" if key == "sampler" else key
-        return key if value is None or key not in SWITCHES else SWITCHES[key]
+    key = "inference" if spelled == "sampler" else ROOT_KEYS.get(spelled, spelled)
+    if key in SECTIONS:
+        return key if value is None else SWITCHES.get(key, key)
     return FLAT_KEYS.get(key, key)
-
-
-def _value(key: str, value: Any) -> Any:
-    return VALUES.get((key, value), value) if isinstance(value, str) else value
 
 
 def _algorithm(
@@ -281,32 +258,32 @@ def _algorithm(
     return {"algorithm.name": algorithm, **alone, **plan}
 
 
-def _unknown_key(spelled: str, key: str, keys: Sequence[str]) -> str:
+def _unknown_key(spelled: str, key: str) -> str:
     for obsolete, advice in GONE.items():
         if key == obsolete or key.startswith(f"{obsolete}."):
             return f"unknown configuration key {(spelled if key == obsolete else obsolete)!r}: {advice}"
     section, _, name = key.rpartition(".")
-    siblings = [candidate for candidate in keys if candidate.startswith(f"{section or key}.")]
+    siblings = [candidate for candidate in KEYS if candidate.startswith(f"{section or key}.")]
     if siblings and not section:
         more = f" and {len(siblings) - LISTED} more ({LISTING})" if len(siblings) > LISTED else ""
         return f"{spelled!r} is a section: set {', '.join(siblings[:LISTED])}{more}"
     key_here = KEY_OF.get(name.lower())
     if key_here is not None:
         there = f"{section}.{key_here.rpartition('.')[2]}"
-        return f"unknown configuration key {spelled!r}; did you mean {(there if there in keys else key_here)!r}?"
-    elsewhere = [candidate for candidate in keys if candidate.rpartition(".")[2] == name]
+        return f"unknown configuration key {spelled!r}; did you mean {(there if there in KEYS else key_here)!r}?"
+    elsewhere = [candidate for candidate in KEYS if candidate.rpartition(".")[2] == name]
     if elsewhere:
         depth = min(candidate.count(".") for candidate in elsewhere)
         elsewhere = [candidate for candidate in elsewhere if candidate.count(".") == depth]
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
-    near = get_close_matches(key, [*keys, *FLAT_KEYS], n=1, cutoff=0.8)
-    if near and siblings:  # a long section makes all of its keys alike: compare the last parts too
+    near = get_close_matches(key, [*KEYS, *FLAT_KEYS], n=1, cutoff=0.8)
+    if near and siblings:  # a long section makes all of its KEYS alike: compare the last parts too
         near = [k for k in near if get_close_matches(name, [k.rpartition(".")[2]], cutoff=0.6)]
     if near and near[0] in FLAT_KEYS:
         return f"unknown configuration key {spelled!r}; did you mean {FLAT_KEYS[near[0]]!r}?"
     prefix = f"{spelled}: " if spelled != key else ""
     if not siblings:
-        return prefix + unknown("configuration key", key, keys, LISTING)
+        return prefix + unknown("configuration key", key, KEYS, LISTING)
     names = [candidate.rpartition(".")[2] for candidate in siblings]  # all alike with their section
     text = unknown("key", name, names, LISTING).removeprefix(f"unknown key {name!r}")
     text = text.replace("did you mean '", f"did you mean '{section}.")

@@ -19,16 +19,23 @@ from llm_decpomdp.algorithms.training.trainer_options import check_credit
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import (
     load_yaml,
+    make_paths_absolute,
     merged,
     parse_overrides,
-    placed,
     resolve_references,
 )
-from llm_decpomdp.benchmarks.config.legacy import canonical, older_defaults, renamed
+from llm_decpomdp.benchmarks.config.legacy import (
+    ALGORITHM_SECTIONS,
+    OLDER_DEFAULTS,
+    VALUES,
+    canonical,
+    renamed,
+)
 from llm_decpomdp.benchmarks.config.placement import check_placement, check_shards
 from llm_decpomdp.benchmarks.config.plugins import require_origins
 from llm_decpomdp.benchmarks.config.schema import (
     KEYS,
+    OPTIONAL,
     OWNERS,
     SECTIONS,
     SIZES,
@@ -36,6 +43,7 @@ from llm_decpomdp.benchmarks.config.schema import (
     EnvConfig,
     ScheduleConfig,
     by_key,
+    flatten,
     holds_text,
     type_of,
 )
@@ -94,20 +102,40 @@ def read_config(
     """
     if path:
         require_origins(path.with_name("manifest.json"))
-    replaced = {renamed(key, value): value for key, value in (defaults or {}).items()}
-    base = {"algorithm.name": ScheduleConfig.name, **replaced}
+    base = {"algorithm.name": ScheduleConfig.name, **_rename_keys(defaults or {})}
     folder = folder or Path.cwd()
-    tree = _read(path) if path else {}
-    file = placed(canonical(tree, KEYS), _start_of_paths(path) if path else folder)
-    items = parse_overrides(overrides, lambda key: holds_text(renamed(key)))
-    items = placed(canonical(items, KEYS, {**base, **file}["algorithm.name"]), folder)
-    options = {renamed(key, value): value for key, value in (flags or {}).items()}
-    layers = [base, older_defaults(tree), file, items, placed(options, folder)]
-    return _build(_merge(above_defaults(layers)))
+    tree = _read_tree(path) if path else {}
+    older = OLDER_DEFAULTS if ALGORITHM_SECTIONS.keys() & tree.keys() else {}
+    file = make_paths_absolute(_translate(tree), _start_of_paths(path) if path else folder)
+    items = parse_overrides(overrides, lambda key: holds_text(_rename_key(key)))
+    items = _translate(items, {**base, **file}["algorithm.name"])
+    given = [make_paths_absolute(layer, folder) for layer in (items, _rename_keys(flags or {}))]
+    merged_layers = _merge(add_env_defaults([base, older, file, *given]))
+    try:
+        return from_text(Config, resolve_references(merged_layers, by_key(Config())))
+    except ValueError as error:
+        raise ConfigError(str(error).splitlines()[0]) from None
+
+
+def _translate(tree: Mapping[str, Any], algorithm: str | None = None) -> dict[str, Any]:
+    """Return the values of a tree by dotted keys, from the spellings of earlier versions where it has some."""
+    values = dict(flatten(tree))
+    has_old_value = any(values.get(key) == old for key, old in VALUES)
+    if has_old_value or not values.keys() <= {*KEYS, *OPTIONAL}:
+        return canonical(tree, algorithm)  # which also names unknown keys
+    return values
+
+
+def _rename_key(key: str, value: Any = "") -> str:
+    return key if key in KEYS else renamed(key, value)
+
+
+def _rename_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {_rename_key(key, value): value for key, value in values.items()}
 
 
 def _start_of_paths(path: Path) -> Path:
-    """Return the start of relative paths in a file: its folder; older versions stored those of a run as typed."""
+    """Return the start of relative paths: the folder of a file. Older versions stored those of a run as typed."""
     of_run = path.with_name("manifest.json").is_file()
     return Path.cwd() if of_run else path.absolute().parent
 
@@ -123,11 +151,11 @@ def load_stored_config(path: Path) -> Config:
 
 def asks_outside(path: Path) -> bool:
     """Check whether another model wrote prompts of a run: those cannot be written again."""
-    external = _read(path).get("external")
+    external = _read_tree(path).get("external")
     return isinstance(external, Mapping) and external.get("mode") == ASKS_OUTSIDE
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_tree(path: Path) -> dict[str, Any]:
     tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, got a {type(tree).__name__}")
@@ -150,14 +178,6 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             # A section of null is off: it holds no keys, unless a later layer sets some.
             node[last] = {} if value is None and key in SECTIONS else merged(node.get(last), value)
     return tree
-
-
-def _build(tree: Mapping[str, Any]) -> Config:
-    """Check the values, and make the sections of them."""
-    try:
-        return from_text(Config, resolve_references(tree, by_key(Config())))
-    except ValueError as error:
-        raise ConfigError(str(error).splitlines()[0]) from None
 
 
 def validate(config: Config) -> Config:
@@ -294,22 +314,7 @@ ARGUMENTS = {
 """Keys that are arguments of the environment, and the arguments."""
 
 
-def own_defaults(env_id: str) -> dict[str, Any]:
-    """Return the defaults of an environment's arguments, by the keys of a configuration that can hold them.
-
-    Raises:
-        ImportError: If the module of the id cannot be imported.
-        KeyError: If there is no such environment.
-    """
-    values = arguments_of(env_id)
-    return {
-        key: values[name]
-        for key, name in ARGUMENTS.items()
-        if name in values and (values[name] is not None or type_of(key).endswith("or null"))
-    }
-
-
-def above_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def add_env_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Put layers above the defaults of their environment, which the last layer with an `env.id` names.
 
     Values for another environment or another source are dropped: sizes below that layer, where the environment
@@ -322,13 +327,19 @@ def above_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
     Raises:
         ConfigError: If there is no such environment.
     """
-    ids = [layer["env.id"] for layer in layers if "env.id" in layer] or [EnvConfig.id]
-    if not isinstance(ids[-1], str):
-        return [*layers]  # which `_merge` refuses
+    env_id = next((x["env.id"] for x in reversed(layers) if "env.id" in x), EnvConfig.id)
+    if not isinstance(env_id, str):
+        return [*layers]  # the check of values refuses it
     try:
-        values = own_defaults(ids[-1])
+        arguments = arguments_of(env_id)
     except (KeyError, ImportError) as error:
         raise ConfigError(str(error.args[0])) from None
+    values = {
+        key: arguments[name]
+        for key, name in ARGUMENTS.items()
+        # Keys that cannot be null keep their own default where the environment's is None.
+        if name in arguments and (arguments[name] is not None or type_of(key).endswith("or null"))
+    }
     sizes = [key for key in map("env.{}".format, SIZES) if key not in values]
     layers = _without_below("env.id", layers, sizes)
     for part in ("train", "eval"):

@@ -6,7 +6,7 @@ them over and add those of a run. An option that is declared there is a key here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field as DataclassField
 from dataclasses import asdict, field, fields
 from types import SimpleNamespace
@@ -397,6 +397,33 @@ KEYS = tuple(FIELDS)
 
 SECTIONS = tuple(dict.fromkeys(key.rpartition(".")[0] for key in KEYS if "." in key))
 """Dotted names of all sections."""
+
+
+OPTIONAL = tuple(
+    f"algorithm.{key_of(declared)}"
+    for declared in fields(AlgorithmConfig)
+    if declared.default is None and sections_of(AlgorithmConfig, declared.name)
+)
+"""Sections of features, which null turns off."""
+
+SWITCHES = {
+    section: key
+    for key, (owner, name) in OWNERS.items()
+    if (section := key.rpartition(".")[0]) and owner.switch == name
+} | {"algorithm.kl": "algorithm.kl.placement"}
+"""Keys that the bare values of sections set, as in `objective: gspo`; `kl: reward` is of earlier versions."""
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings by dotted keys; the bare value of a section is that of its switch."""
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if key in SECTIONS and isinstance(value, Mapping):
+            yield from flatten(value, f"{key}.")
+        elif value is not None:
+            yield SWITCHES.get(key, key), value
+        elif key in OPTIONAL or key not in SECTIONS:  # an empty section of a file says nothing
+            yield key, None
 
 
 def by_key(options: Options) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, differences, in_s
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.legacy import canonical
 from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.schema import KEYS, Config
+from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.suites.suite import Arm, Suite, is_algorithm
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 from llm_decpomdp.validation import unknown
@@ -104,7 +104,7 @@ def read_job(folder: Path) -> Job:
     content = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     arm = content["cell"]
     tuples = {key: tuple(arm[key]) for key in ("override", "seeds")}
-    config = load_config(flags=canonical(content["config"], KEYS))
+    config = load_config(flags=canonical(content["config"]))
     return Job(Arm(**{**arm, **tuples}), content["seed"], config, folder)
 
 

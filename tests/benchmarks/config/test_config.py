@@ -92,6 +92,13 @@ def test_null_clears_an_optional_value(write: Callable[[str], Path]) -> None:
     assert load_config(path, ["model.lora=null"]).model.lora is None
 
 
+def test_null_turns_a_section_off(write: Callable[[str], Path]) -> None:
+    path = write("algorithm: {critic: joint, objective: }\nmodel:")
+    assert load_config(path).algorithm.critic is not None
+    for null in ("algorithm.critic=null", "magrpo.critic=null"):
+        assert load_config(path, [null]).algorithm.critic is None
+
+
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
