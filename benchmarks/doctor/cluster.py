@@ -8,13 +8,12 @@ from platform import python_version
 from typing import Any
 
 from llm_decpomdp.algorithms.rollout_workers.ray_workers import connect
-from llm_decpomdp.benchmarks.doctor.finding import Finding
+from llm_decpomdp.benchmarks.doctor.sandbox import Finding
 from llm_decpomdp.benchmarks.runs.manifest import versions
 from llm_decpomdp.envs.sandbox import Sandbox, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import REQUIRED
 
-PATIENCE = 120.0
-"""Seconds that a node has to answer."""
+PATIENCE = 120.0  # seconds that a node has to answer
 
 
 def examine_cluster(address: str | None, *, trusted_network: bool = False) -> Iterator[Finding]:
@@ -70,16 +69,14 @@ def versions_here() -> dict[str, str | None]:
 def _compare_node(
     where: str, answer: dict[str, Any], local: dict[str, str | None]
 ) -> Iterator[Finding]:
-    differences = {
-        name: version for name, version in answer["versions"].items() if version != local.get(name)
-    }
+    differences = [
+        f"{name} {version} (here {local.get(name)})"
+        for name, version in answer["versions"].items()
+        if version != local.get(name)
+    ]
     if differences:
-        listed = ", ".join(
-            f"{name} {version} (here {local.get(name)})" for name, version in differences.items()
-        )
-        yield Finding(
-            False, f"{where}: {listed}", "install the same versions on all nodes", core=True
-        )
+        remedy = "install the same versions on all nodes"
+        yield Finding(False, f"{where}: {', '.join(differences)}", remedy, core=True)
     gaps = {name: reason for name, reason in answer["layers"].items() if reason}
     if not gaps:
         yield Finding(True, f"{where}: all layers of the sandbox are on")

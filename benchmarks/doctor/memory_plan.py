@@ -62,12 +62,10 @@ class Shape:
     heads: int
     kv_heads: int
     vocabulary: int
-    tied: bool = False
-    """Whether embeddings and head share their weights."""
-    head_size: int | None = None
-    """Width of a head; `None` is hidden / heads."""
+    tied: bool = False  # embeddings and head share their weights
+    head_size: int | None = None  # width of a head; `None` is hidden / heads
+    # Number of all weights; `None` adds up the matrices, without norms and biases (about 1 in 10,000).
     total: int | None = None
-    """Number of all weights; `None` adds up the matrices, without norms and biases (about 1 in 10,000)."""
 
     @property
     def head_dim(self) -> int:
@@ -103,10 +101,7 @@ class Shape:
 
     def adapter(self, lora: Mapping[str, Any]) -> int:
         """Return the weights of a LoRA adapter: r (inputs + outputs) of each adapted matrix (arXiv 2106.09685)."""
-        targets = lora.get("target_modules") or (
-            "q_proj",
-            "v_proj",
-        )  # peft's default for these models
+        targets = lora.get("target_modules") or ("q_proj", "v_proj")  # peft's default for these
         names = {targets} if isinstance(targets, str) else set(targets)
         adapted = names if names <= self.linear.keys() else self.linear.keys()  # such as all-linear
         return self.layers * int(lora.get("r", 8)) * sum(self.linear[name] for name in adapted)
@@ -219,17 +214,15 @@ class PlannedModel:
     name: str
     policies: tuple[str, ...]
     shape: Shape
+    # Tokens of the longest prompt of each agent; a later one repeats the previous completion.
     prompts: tuple[float, ...]
-    """Tokens of the longest prompt of each agent; a later one repeats the previous completion."""
-    lengths: tuple[float, ...]
-    """Tokens of a completion of each agent."""
+    lengths: tuple[float, ...]  # tokens of a completion of each agent
     trained: bool
-    adapters: int = 0
-    """Weights of all adapters; 0 where all weights are trained, or none."""
+    adapters: int = 0  # weights of all adapters; 0 where all weights are trained, or none
     checkpointing: bool = False
     dtype: str = "bfloat16"
+    # True if a second pass computes log-probabilities of the reference, or features for a critic.
     reference: bool = False
-    """Whether a second pass computes log-probabilities of the reference, or features for a critic."""
 
     @property
     def full(self) -> bool:
@@ -277,14 +270,10 @@ class PlannedModel:
 class MemoryPlan:
     """Upper bounds of the counts and of the memory of an update."""
 
-    starts: int
-    """Starts of a round of rollouts."""
-    groups: tuple[int, ...]
-    """Groups of one start, by turn."""
-    group_size: tuple[int, ...]
-    """Completions of each agent in a group, by turn."""
-    completions: int
-    """Completions of each agent, of all rounds."""
+    starts: int  # of a round of rollouts
+    groups: tuple[int, ...]  # of one start, by turn
+    group_size: tuple[int, ...]  # completions of each agent in a group, by turn
+    completions: int  # of each agent, of all rounds
     joint_samples: int
     programs: int
     models: tuple[PlannedModel, ...]
@@ -338,19 +327,15 @@ def plan_memory(
         check_room(run.config, run.team.policies, gpus)
     algorithm, env, size = run.config.algorithm, run.train_env, run.config.algorithm.num_generations
     if run.pairs:
-        raise ConfigError(
-            "with algorithm.preferences.source nothing is sampled, and a plan covers runs that sample"
-        )
+        reason = "nothing is sampled, and a plan covers runs that sample"
+        raise ConfigError(f"with algorithm.preferences.source {reason}")
     evaluated = len(run.eval_starts) * run.trainer.evaluations(len(run.batches))
     costs = run_cost(env, run.eval_env, run.trainer, size, run.batches, evaluated)
     if costs is None:
-        raise ConfigError(
-            f"{config.env.id} does not tell its horizon (num_turns), so nothing can be planned"
-        )
-    joint, turns = (
-        joint_samples(algorithm.rollout, size, len(env.possible_agents)),
-        range(env.num_turns),
-    )
+        reason = "does not tell its horizon (num_turns), so nothing can be planned"
+        raise ConfigError(f"{config.env.id} {reason}")
+    joint = joint_samples(algorithm.rollout, size, len(env.possible_agents))
+    turns = range(env.num_turns)
     episodes, tree = algorithm.rollout.plan == "episodes", algorithm.rollout.plan == "tree"
     return MemoryPlan(
         starts=max(map(len, run.batches)),

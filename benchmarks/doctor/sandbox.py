@@ -11,12 +11,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
-from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, SandboxError, instrument
 from llm_decpomdp.envs.sandbox.sandbox import REQUIRED
 from llm_decpomdp.envs.sandbox.worker.confinement import landlock, seccomp
@@ -26,6 +26,35 @@ CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 GIBIBYTE = 2**30
 
 UPGRADE = "use a newer Linux, or run in a container or virtual machine that holds no credentials"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the examination."""
+
+    ok: bool
+    message: str
+    remedy: str = ""
+    core: bool = False
+    """True if nothing works without it."""
+    demo: bool = False
+    """True if the command `demo` needs it."""
+    optional: bool = False
+    """True if most users do well without it."""
+    need: str = ""
+    """Name under which `--need` requests it."""
+    requested: bool = False
+    """True if the environment requests it by a variable."""
+
+    def is_requested(self, needs: Collection[str]) -> bool:
+        """Check whether `--need` or a variable requests it; `core` is always requested."""
+        by_name = self.need in needs or (self.demo and "demo" in needs)
+        return self.core or self.requested or by_name
+
+    @property
+    def mark(self) -> str:
+        """The state in a word: `ok`, `missing` or `optional`."""
+        return "ok" if self.ok else "optional" if self.optional else "missing"
 
 
 @dataclass(frozen=True)
@@ -78,11 +107,7 @@ LAYERS = {
 
 
 def examine_sandbox(sandbox: Sandbox) -> Iterator[Finding]:
-    """Try out each layer of protection, and judge the whole.
-
-    Args:
-        sandbox: The one to examine; it must not remember verdicts.
-    """
+    """Try out each layer of protection of a sandbox without a cache, and judge the whole."""
     try:
         layers = sandbox.layers()
         probe = run_probes(sandbox)
@@ -92,12 +117,23 @@ def examine_sandbox(sandbox: Sandbox) -> Iterator[Finding]:
         return
     findings = [_layer(name, reason, probe) for name, reason in layers.items()]
     yield from findings
-    yield _surroundings(probe)
+    names, descriptors = str(probe.facts["variables"]), probe.facts["descriptors"]
+    message = f"sandbox: a program sees {descriptors} open descriptors and the variables {names or '(none)'}"
+    yield Finding(not names, message, core=True)
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         yield _root(layers, probe)
-    yield _reward_safe(fooled)
+    # Programs must not forge the results of tests, whatever layers are on.
+    if fooled:
+        remedy = "train with no reward from here, and report this: see docs/security.md"
+        message = f"sandbox: reward-safe: no ({'; '.join(fooled)})"
+        yield Finding(False, message, remedy, core=True)
+    else:
+        message = "sandbox: reward-safe: yes (the tests run in a process of their own)"
+        yield Finding(True, message)
     yield _host_safe(layers, broken=any(finding.core for finding in findings))
-    yield _load(sandbox)
+    gibibytes = sandbox.limits.memory_bytes / GIBIBYTE
+    message = f"{sandbox.workers} workers x {gibibytes:g} GiB = {sandbox.workers * gibibytes:g} GiB"
+    yield Finding(True, f"sandbox: programs use at most {message} of memory at a time")
     yield _cgroup()
     yield _speed(sandbox)
 
@@ -110,33 +146,20 @@ def _layer(name: str, reason: str, probe: ProbeResults) -> Finding:
     if reason:
         message = f"sandbox: {name}: {reason}. Lost: {layer.loss}. Tried: {results}"
         return Finding(False, message, layer.remedy)
-    open_ways = [attempt for attempt in layer.stops if not probe.attempts[attempt].refused]
+    open_ways = ", ".join(way for way in layer.stops if not probe.attempts[way].refused)
     if open_ways:
-        message = (
-            f"sandbox: {name} seems to be on, but a program succeeded at {', '.join(open_ways)}"
-        )
+        message = f"sandbox: {name} seems to be on, but a program succeeded at {open_ways}"
         remedy = "run no program that you do not trust here, and report this: see docs/security.md"
         return Finding(False, message, remedy, core=True)
-    return Finding(True, f"sandbox: {name}{_detail(name, probe)}: {results}")
-
-
-def _detail(name: str, probe: ProbeResults) -> str:
-    if name == "landlock":
-        return f" (ABI {landlock.abi()})"
-    if name == "seccomp":
-        writable = not probe.attempts["writing in its folder"].refused
-        calls = seccomp.allowed_calls("candidate", writable, os.uname().machine)
-        return f" ({len(calls)} system calls allowed)"
-    if name == "namespaces":
-        return f" (user {probe.facts['user']}, process number {probe.facts['process']})"
-    return f" ({probe.facts['folder']})" if name == "private folder" else ""
-
-
-def _surroundings(probe: ProbeResults) -> Finding:
-    names = str(probe.facts["variables"])
-    descriptors = probe.facts["descriptors"]
-    message = f"sandbox: a program sees {descriptors} open descriptors and the variables {names or '(none)'}"
-    return Finding(not names, message, core=True)
+    writable = not probe.attempts["writing in its folder"].refused
+    calls = seccomp.allowed_calls("candidate", writable, os.uname().machine)
+    details = {
+        "landlock": f" (ABI {landlock.abi()})",
+        "seccomp": f" ({len(calls)} system calls allowed)",
+        "namespaces": f" (user {probe.facts['user']}, process number {probe.facts['process']})",
+        "private folder": f" ({probe.facts['folder']})",
+    }
+    return Finding(True, f"sandbox: {name}{details.get(name, '')}: {results}")
 
 
 def _root(layers: Mapping[str, str], probe: ProbeResults) -> Finding:
@@ -148,20 +171,11 @@ def _root(layers: Mapping[str, str], probe: ProbeResults) -> Finding:
         message += ", but every file of root, keys and /etc/shadow included, is open to them"
         return Finding(False, message + ": Landlock is off", remedy)
     if layers["namespaces"]:
-        message += (
-            " without root's capabilities: Landlock and seccomp alone keep them from your files"
-        )
+        message += " without root's capabilities: "
+        message += "Landlock and seccomp alone keep them from your files"
         return Finding(False, message, remedy)
     message += " and have none of your rights; to files they still are root's, so only Landlock keeps them out"
     return Finding(True, message)
-
-
-def _reward_safe(fooled: list[str]) -> Finding:
-    """Judge whether programs can forge the results of tests, for which no layer is needed."""
-    if fooled:
-        remedy = "train with no reward from here, and report this: see docs/security.md"
-        return Finding(False, f"sandbox: reward-safe: no ({'; '.join(fooled)})", remedy, core=True)
-    return Finding(True, "sandbox: reward-safe: yes (the tests run in a process of their own)")
 
 
 def _host_safe(layers: Mapping[str, str], broken: bool) -> Finding:
@@ -170,25 +184,16 @@ def _host_safe(layers: Mapping[str, str], broken: bool) -> Finding:
     if not missing and not broken:
         return Finding(True, f"sandbox: host-safe: yes ({', '.join(REQUIRED)})")
     reason = f"without {', '.join(missing)}" if missing else "a layer does not hold"
-    remedy = (
-        "run models that you do not trust in a container or virtual machine without credentials"
-    )
+    remedy = "run models that you do not trust in a container or virtual machine "
+    remedy += "without credentials"
     return Finding(False, f"sandbox: host-safe: no ({reason})", remedy, need="host-safe")
-
-
-def _load(sandbox: Sandbox) -> Finding:
-    gibibytes = sandbox.limits.memory_bytes / GIBIBYTE
-    message = f"{sandbox.workers} workers x {gibibytes:g} GiB = {sandbox.workers * gibibytes:g} GiB"
-    return Finding(True, f"sandbox: programs use at most {message} of memory at a time")
 
 
 def _cgroup() -> Finding:
     limit = memory_limit()
     if limit is not None:
-        message = (
-            f"sandbox: cgroup v2 limits this process and its children to {limit / GIBIBYTE:.1f} GiB"
-        )
-        return Finding(True, message)
+        size = f"{limit / GIBIBYTE:.1f} GiB"
+        return Finding(True, f"sandbox: cgroup v2 limits this process and its children to {size}")
     remedy = "systemd-run --user --scope -p MemoryMax=8G llm-decpomdp train ..."
     if shutil.which("systemd-run") is None:
         remedy = "a limit of the container, as in docker run --memory 8g"
@@ -215,12 +220,9 @@ def memory_limit(membership: Path = Path("/proc/self/cgroup")) -> int | None:
 def _speed(sandbox: Sandbox) -> Finding:
     """Measure the number of trivial programs that are graded in a second."""
     tests = instrument(TEST, "square")
-    jobs = [
-        (Program((("main_0", f"{HONEST}# {number}\n"),), "square"), tests)
-        for number in range(SPEED_PROGRAMS)
-    ]
+    codes = [f"{HONEST}# {number}\n" for number in range(SPEED_PROGRAMS)]
     begin = time.monotonic()
-    sandbox.run_batch(jobs)
+    sandbox.run_batch([(Program((("main_0", code),), "square"), tests) for code in codes])
     rate = SPEED_PROGRAMS / (time.monotonic() - begin)
     message = f"{rate:.0f} programs/s (a batch of {SPEED_PROGRAMS} trivial ones, measured just now)"
     return Finding(True, f"sandbox: {message}")
@@ -228,8 +230,7 @@ def _speed(sandbox: Sandbox) -> Finding:
 
 # What a program can do
 
-MAX_REPORT = 2**16
-"""Longest report of the program, in bytes."""
+MAX_REPORT = 2**16  # longest report of the program, in bytes
 
 PROBES = """
 import errno, json, os, socket
@@ -337,8 +338,7 @@ def square(x):
 """Programs without the answer; where they share an interpreter with the tests, the first and the last pass."""
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """The result of an attempt of a program."""
 
     refused: bool
@@ -346,44 +346,33 @@ class Attempt:
     """Name of the error, "works", or the value that the attempt returned."""
 
 
-@dataclass(frozen=True)
-class ProbeResults:
+class ProbeResults(NamedTuple):
     """The report of the program in the sandbox."""
 
-    attempts: Mapping[str, Attempt]
+    attempts: dict[str, Attempt]
     facts: Mapping[str, int | str]
     """Names of `variables` of the environment, number of open `descriptors`, `user`, number of the `process`, and
     `folder`."""
 
 
 def run_probes(sandbox: Sandbox) -> ProbeResults:
-    """Run the program that tries what programs must not be able to do.
-
-    Raises:
-        RuntimeError: If it did not come to its end.
-        SandboxError: If the sandbox does not work.
-    """
+    """Run the program that tries forbidden actions; raises `RuntimeError` if it did not come to its end."""
     package = find_spec("rich")
     assert package is not None and package.origin is not None
-    with tempfile.NamedTemporaryFile(dir=_own_folder(), prefix=".llm-decpomdp-doctor-") as file:
+    # A folder that the user may write, and that programs do not see replaced by a private one.
+    folders = [Path(os.path.expanduser("~")), Path("/var/tmp"), Path(tempfile.gettempdir())]
+    own = next(folder for folder in folders if os.access(folder, os.W_OK | os.X_OK))
+    with tempfile.NamedTemporaryFile(dir=own, prefix=".llm-decpomdp-doctor-") as file:
         file.write(b"secret")
         file.flush()
         arguments = {"pid": os.getpid(), "own file": file.name, "package": package.origin}
-        tests = instrument(
-            f"def check(candidate):\n    assert candidate({arguments!r}) is None", "probe"
-        )
+        tests = instrument(f"assert probe({arguments!r}) is None", "probe")
         limits = replace(sandbox.limits, output_bytes=MAX_REPORT)
         execution = sandbox.run(Program((("probe", PROBES),), "probe"), tests, limits)
     if not execution.tests[0].passed:
         raise RuntimeError(f"the program that tries things failed: {execution.tests[0].message}")
     attempts, facts = json.loads(execution.output)
     return ProbeResults({name: Attempt(*result) for name, result in attempts.items()}, facts)
-
-
-def _own_folder() -> Path:
-    """Return a folder that the user may write, and that programs do not see replaced by a private one."""
-    folders = [Path(os.path.expanduser("~")), Path("/var/tmp"), Path(tempfile.gettempdir())]
-    return next(folder for folder in folders if os.access(folder, os.W_OK | os.X_OK))
 
 
 def forgeries(sandbox: Sandbox, split: bool = True) -> list[str]:

@@ -88,7 +88,7 @@ class RepairReward:
         # The sandbox remembers the verdicts of the program as it was: asking for every turn costs little.
         before = self.runner.run_unmodified(task).tests
         execution = self.runner.run(task, work)
-        warn_about_endless_tests(task, completions, execution)
+        warn_about_endless_tests(task.task_id, task.test, completions, execution)
         pairs = list(zip(before, execution.tests, strict=True))
         fixed = _share([new.passed for old, new in pairs if not old.passed])
         points["fixed"] = FIXED * fixed

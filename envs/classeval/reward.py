@@ -108,7 +108,7 @@ class ClassReward:
         # impossible.
         split = not self.allow_forgeable or self.is_split(task)
         execution = self._run(task, merged_class.code, split)
-        warn_about_endless_tests(task, completions, execution)
+        warn_about_endless_tests(task.task_id, task.test, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = TEST_POINTS * passed / len(execution.tests)
         tests = tuple(_attribute_line(test, merged_class) for test in execution.tests)

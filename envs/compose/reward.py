@@ -99,7 +99,7 @@ class ComposeReward:
         segments = tuple((agent, reading.code) for agent, reading in parts.items())
         program = Program(segments, ENTRY_POINT, helpers=tuple(functions.items()))
         execution = self.sandbox.run(program, task.tests)
-        warn_about_endless_tests(task, completions, execution)
+        warn_about_endless_tests(task.task_id, task.test, completions, execution)
         share = sum(test.passed for test in execution.tests) / len(execution.tests)
         points["tests"] = TESTS * share
         uses = _uses(execution, functions) if share else {}

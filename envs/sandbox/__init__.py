@@ -1,4 +1,4 @@
-"""Run untrusted programs against tests that they cannot see, and return a verdict on each test.
+"""Run untrusted programs against tests that they cannot see, and return the outcome of each test.
 
 The test runs in a process of its own, the evaluator, which holds the expected values. The program runs in another
 process, the candidate, which is confined by the kernel and only answers calls with values. `README.md` in this

@@ -16,12 +16,9 @@ from llm_decpomdp.envs.sandbox.instrument import names, parse, receivers
 SEEDS = ("random.seed", "random.setstate", "numpy.random.seed")
 
 PROCESS_STATE = frozenset(
-    (
-        *("os.environ.update", "os.environ.setdefault", "os.environ.pop", "os.putenv", "os.chdir"),
-        *("sys.setrecursionlimit", "decimal.setcontext", "decimal.localcontext", "signal.signal"),
-        *("warnings.catch_warnings", "warnings.simplefilter", "warnings.filterwarnings"),
-        *("contextlib.redirect_stderr", "threading.setprofile", "sys.settrace", "gc.collect"),
-    )
+    "os.environ.update os.environ.setdefault os.environ.pop os.putenv os.chdir sys.setrecursionlimit sys.settrace "
+    "decimal.setcontext decimal.localcontext signal.signal warnings.catch_warnings warnings.simplefilter "
+    "warnings.filterwarnings contextlib.redirect_stderr threading.setprofile gc.collect".split()
 )
 """Functions that change or watch the state of the process in which they are called."""
 
@@ -31,17 +28,7 @@ WATCHERS = frozenset({"assertLogs", "assertNoLogs", "assertWarns", "assertWarnsR
 PATCHES = ("patch", "patch.object", "patch.dict", "patch.multiple")
 
 INTERNALS = frozenset(
-    (
-        *(
-            "__code__",
-            "__defaults__",
-            "__kwdefaults__",
-            "__globals__",
-            "__closure__",
-            "__wrapped__",
-        ),
-        *("gi_frame", "gi_running", "cr_frame"),
-    )
+    "__code__ __defaults__ __kwdefaults__ __globals__ __closure__ __wrapped__ gi_frame gi_running cr_frame".split()
 )
 """Attributes of functions and generators that the program does not send."""
 
@@ -56,13 +43,7 @@ UNCATCHABLE = frozenset(
 UNAVAILABLE = frozenset({"multiprocessing", "subprocess", "socket", "ctypes", "ssl"})
 """Modules of the standard library that need more than the sandbox allows."""
 
-STREAMS = (
-    "open",
-    "io.StringIO",
-    "io.BytesIO",
-    "tempfile.NamedTemporaryFile",
-    "tempfile.TemporaryFile",
-)
+STREAMS = "open io.StringIO io.BytesIO tempfile.NamedTemporaryFile tempfile.TemporaryFile".split()
 """Functions that open a file or a stream."""
 
 PLAIN_BASES = ("TestCase", "Exception", "Error", "Warning")
@@ -89,9 +70,8 @@ def differences(test: str, entry_point: str, preamble: str = "") -> tuple[str, .
 
 class _DifferenceFinder:
     def __init__(self, test: ast.Module, preamble: ast.Module, entry_point: str) -> None:
-        self.test = test
-        self.preamble = preamble
         self.nodes = [*ast.walk(test)]
+        self.every = [*self.nodes, *ast.walk(preamble)]
         checks = [
             node
             for node in test.body
@@ -100,9 +80,9 @@ class _DifferenceFinder:
         self.functions = {entry_point, *(node.args.args[0].arg for node in checks)}
         flat = [part for node in test.body for part in (node.body if node in checks else [node])]
         self.results = receivers(ast.Module(flat, []), self.functions)
-        self.modules: dict[str, str] = {}
-        """Dotted name that each imported name stands for."""
-        for node in (*self.nodes, *ast.walk(preamble)):
+        self.modules: dict[str, str] = {}  # dotted name that each imported name stands for
+        self.classes = {node.name: node for node in self.every if isinstance(node, ast.ClassDef)}
+        for node in self.every:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     top = alias.name.partition(".")[0]
@@ -110,13 +90,12 @@ class _DifferenceFinder:
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     self.modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-        self.classes = {
-            node.name: node
-            for node in (*self.nodes, *ast.walk(preamble))
-            if isinstance(node, ast.ClassDef)
-        }
-
-        self.files = self._files()
+        self.files: set[str] = set()  # names of open files and streams
+        for node in self.nodes:
+            if isinstance(node, ast.Assign) and self._opens(node.value):
+                self.files |= {name for target in node.targets for name in names(target)}
+            elif isinstance(node, ast.withitem) and self._opens(node.context_expr):
+                self.files |= names(node.optional_vars) if node.optional_vars is not None else set()
 
     def reasons(self) -> Iterator[str]:
         yield from self._imports()
@@ -165,37 +144,18 @@ class _DifferenceFinder:
 
     def _free_names(self) -> Iterator[str]:
         """Yield names that only the program could define."""
-        every = (*self.nodes, *ast.walk(self.preamble))
-        if any(isinstance(node, ast.alias) and node.name == "*" for node in every):
+        if any(isinstance(node, ast.alias) and node.name == "*" for node in self.every):
             return
         bound = {*dir(builtins), *self.functions, *self.modules, *self.classes, "__name__"}
-        mentions: dict[str, None] = {}
-        for node in every:
+        for node in self.every:
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 bound.add(node.id)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                bound.add(node.name)
-            elif isinstance(node, ast.arg):
-                bound.add(node.arg)
-            elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-                bound.add(node.name)
-            elif isinstance(node, ast.MatchMapping) and node.rest:
-                bound.add(node.rest)
+            elif not isinstance(node, ast.Name | ast.alias | ast.keyword | ast.ImportFrom):
+                # Functions, exceptions and patterns have a name, parameters an `arg`, patterns of a dict a `rest`.
+                bound |= {str(getattr(node, field, "")) for field in ("name", "arg", "rest")}
         for node in self.nodes:
             if isinstance(node, ast.Name) and node.id not in bound:
-                mentions[node.id] = None
-        for name in mentions:
-            yield f"it uses the name {name}, which neither the test nor the prompt defines"
-
-    def _files(self) -> set[str]:
-        """Return the names of open files and streams."""
-        streams: set[str] = set()
-        for node in self.nodes:
-            if isinstance(node, ast.Assign) and self._opens(node.value):
-                streams |= {name for target in node.targets for name in names(target)}
-            elif isinstance(node, ast.withitem) and self._opens(node.context_expr):
-                streams |= names(node.optional_vars) if node.optional_vars is not None else set()
-        return streams
+                yield f"it uses the name {node.id}, which neither the test nor the prompt defines"
 
     def _opens(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and self._name(node.func) in STREAMS
@@ -204,16 +164,11 @@ class _DifferenceFinder:
 
     def _random(self) -> Iterator[str]:
         """Yield the seeding of `random`, unless the test draws numbers itself."""
-        mentions = {
-            self._name(node) for node in self.nodes if isinstance(node, ast.Attribute | ast.Name)
-        }
-        draws = {
-            name
-            for name in mentions
-            if name.startswith(("random.", "numpy.random."))
-            and name not in (*SEEDS, "numpy.random")
-        }
-        if not mentions.isdisjoint(SEEDS) and not draws:
+        mentions = {self._name(node) for node in self.nodes}
+        draws = mentions.difference(SEEDS, ["numpy.random"])
+        if not mentions.isdisjoint(SEEDS) and not any(
+            name.startswith(("random.", "numpy.random.")) for name in draws
+        ):
             yield "it seeds random, which has no effect in the process of the program"
 
     def _about_call(self, call: ast.Call) -> Iterator[str]:

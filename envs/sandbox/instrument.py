@@ -21,21 +21,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-MAX_CASE_LENGTH = 500
-"""Longest text of one test that an agent is shown, in characters."""
+MAX_CASE_LENGTH = 500  # longest text of one test that an agent is shown, in characters
 
 CHECKS = ("raises", "warns", "fail")
 """Functions of test frameworks that may fail a test, besides those whose names begin with `assert`."""
 
-
 FILES = frozenset(
-    (
-        *("open", "os", "io", "pathlib", "shutil", "tempfile", "glob", "codecs", "fileinput"),
-        *("sqlite3", "dbm", "shelve", "xml", "configparser", "tomllib", "plistlib", "PIL"),
-        *("zipfile", "tarfile", "gzip", "bz2", "lzma"),
-    )
+    "open os io pathlib shutil tempfile glob codecs fileinput sqlite3 dbm shelve xml configparser tomllib "
+    "plistlib PIL zipfile tarfile gzip bz2 lzma".split()
 )
 """Names by which code reaches files."""
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
 
 _LOCK = threading.Lock()
@@ -57,9 +54,8 @@ def _renew_lock() -> None:
     _LOCK = threading.Lock()
 
 
-if hasattr(
-    os, "register_at_fork"
-):  # a thread that held the lock does not exist in a forked process
+if hasattr(os, "register_at_fork"):
+    # A thread that held the lock does not exist in a forked process.
     os.register_at_fork(after_in_child=_renew_lock)
 
 
@@ -124,27 +120,32 @@ def instrument(test: str, entry_point: str, split: bool = True) -> Tests:
 
 
 def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
-    check = _find_check(module)
-    parameter = _parameters(check)[0].arg if check is not None else entry_point
-    body = check.body if check is not None else module.body
+    checks = [s for s in module.body if isinstance(s, ast.FunctionDef) and s.name == "check"]
+    parameters = [*checks[-1].args.posonlyargs, *checks[-1].args.args] if checks else []
+    # Without a parameter it cannot be the test function: the module itself is the test.
+    check = checks[-1] if parameters else None
+    parameter = parameters[0].arg if parameters else entry_point
+    body = module.body if check is None else check.body
+    others = [] if check is None else [s for s in module.body if s is not check]
     uses = tuple(variables(module, body, parameter))
-    functions = {parameter, entry_point}
-    flat = ast.Module(
-        [*(s for s in module.body if s is not check and check is not None), *body], []
-    )
-    results = receivers(flat, functions)
+    results = receivers(ast.Module([*others, *body], []), {parameter, entry_point})
     writer = _Writer(parameter, entry_point, split, results)
     around: list[ast.stmt] = []
-    stages: list[ast.stmt] = []
-    for statement in module.body if check is not None else ():
+    stages = writer.stages(body) if check is None else []
+    # In the order of the module, which numbers the tests.
+    for statement in () if check is None else module.body:
+        call = statement.value if isinstance(statement, ast.Expr) else None
         if statement is check:
             stages = writer.stages(body)
-        elif not _calls_check(statement):
+        # A call of the test function is left out, as it is called anyway.
+        elif not isinstance(call, ast.Call) or ast.unparse(call.func) != "check":
             around.append(writer.outside(statement))
-    stages = stages if check is not None else writer.stages(body)
     function = parse(f"def __check__({parameter}, __record__, __stage__):\n    pass").body[0]
     assert isinstance(function, ast.FunctionDef)
     function.body = stages or function.body
+    asserts = [isinstance(statement, ast.Assert) for statement in body]
+    nodes = [*ast.walk(module)]
+    asks_for_repr = any(getattr(node, "conversion", -1) == ord("r") for node in nodes)
     return Tests(
         source=ast.unparse(ast.fix_missing_locations(ast.Module([*around, function], []))),
         cases=tuple(t.case for t in writer.tests),
@@ -153,47 +154,21 @@ def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
         num_stages=len(body),
         uses=uses,
         changes=tuple(
-            () if isinstance(statement, ast.Assert) else variables_used
-            for statement, variables_used in zip(body, uses, strict=True)
+            () if only_asserts else used for only_asserts, used in zip(asserts, uses, strict=True)
         ),
         prefetch=not uses_files(module),
-        vary=sum(not test.whole for test in writer.tests)
-        > sum(isinstance(statement, ast.Assert) for statement in body),
+        vary=sum(not test.whole for test in writer.tests) > sum(asserts),
         judges_result=tuple(test.judges_result for test in writer.tests),
         minimum=(1,) * len(writer.tests),
         split=split,
-        methods=frozenset({"__repr__"} if _asks_for_repr(module) else ()),
+        # A test may compare the `repr` of an object.
+        methods=frozenset({"__repr__"} if asks_for_repr or "repr" in names(module) else ()),
     )
-
-
-def _asks_for_repr(module: ast.Module) -> bool:
-    """Check whether a test may compare the `repr` of an object."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.FormattedValue) and node.conversion == ord("r"):
-            return True
-        if isinstance(node, ast.Name) and node.id == "repr":
-            return True
-    return False
-
-
-def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
-    return [*function.args.posonlyargs, *function.args.args]
-
-
-def _find_check(module: ast.Module) -> ast.FunctionDef | None:
-    functions = [s for s in module.body if isinstance(s, ast.FunctionDef) and s.name == "check"]
-    return functions[-1] if functions and _parameters(functions[-1]) else None
-
-
-def _calls_check(statement: ast.stmt) -> bool:
-    """Check whether a statement is `check(...)`: the test function is called anyway."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and ast.unparse(call.func) == "check"
 
 
 def _checks(statement: ast.AST) -> bool:
     """Check whether a statement may raise AssertionError in other words than an assert, when it runs."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
         return False
     if isinstance(statement, ast.Raise):
         raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
@@ -225,8 +200,7 @@ class _Writer(ast.NodeTransformer):
         self.entry_point = entry_point
         self.tests: list[_Test] = []
         self.number = 0
-        self.results = results
-        """Names through which a test may see what a call returned."""
+        self.results = results  # names through which a test may see what a call returned
         self.top_level = False
 
     def outside(self, statement: ast.stmt) -> ast.stmt:
@@ -265,7 +239,8 @@ class _Writer(ast.NodeTransformer):
             return ast.Pass()
         index = len(self.tests)
         judges = not self.top_level or not self.results.isdisjoint(names(node.test))
-        self.tests.append(_Test(self._case(node), constant, self.number, judges))
+        case = self._text(ast.unparse(ast.Assert(node.test, None)))
+        self.tests.append(_Test(case, constant, self.number, judges))
         report = parse(
             f"try:\n    __record__({index}, True if 0 else False)\n"
             f"except BaseException as __error__:\n    __record__({index}, __error__)"
@@ -276,9 +251,8 @@ class _Writer(ast.NodeTransformer):
         outcome = call.value.args[1]
         assert isinstance(outcome, ast.IfExp)
         outcome.test = node.test
-        if node.msg is not None and not isinstance(node.msg, ast.Constant):
-            return report  # a computed message may itself fail; the case's text says enough
-        if node.msg is not None:
+        # A computed message may itself fail; the case's text says enough.
+        if isinstance(node.msg, ast.Constant):
             call.value.args.append(node.msg)
         return report
 
@@ -289,9 +263,6 @@ class _Writer(ast.NodeTransformer):
             if call.func.id == self.parameter:
                 call.func = ast.Attribute(call.func, "__call_in_place__", ast.Load())
         return self.generic_visit(node)
-
-    def _case(self, node: ast.Assert) -> str:
-        return self._text(ast.unparse(ast.Assert(node.test, None)))
 
     def _text(self, case: str) -> str:
         text = ast.unparse(_Rename(self.parameter, self.entry_point).visit(parse(case)))
@@ -315,7 +286,7 @@ def variables(module: ast.Module, body: list[ast.stmt], function: str) -> Iterat
     """Yield the names in each stage that may stand for data: not functions, classes, modules, builtins."""
     fixed = {function, *dir(builtins)}
     for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             fixed.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             fixed |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
@@ -327,29 +298,20 @@ def variables(module: ast.Module, body: list[ast.stmt], function: str) -> Iterat
 def methods(code: str) -> frozenset[str]:
     """Return the names of the methods of all classes in code; none where it does not parse."""
     try:
-        nodes = [*ast.walk(parse(code))]
+        classes = [node for node in ast.walk(parse(code)) if isinstance(node, ast.ClassDef)]
     except (SyntaxError, ValueError, RecursionError):
         return frozenset()
-    bodies = [
-        statement for node in nodes if isinstance(node, ast.ClassDef) for statement in node.body
-    ]
-    return frozenset(
-        statement.name
-        for statement in bodies
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
+    return frozenset(s.name for node in classes for s in node.body if isinstance(s, FUNCTIONS))
 
 
 def uses_files(module: ast.Module) -> bool:
     """Check whether a test may read or write files, which prefetched calls would find in another state."""
-    nodes = [*ast.walk(module)]
-    imported = {
-        alias.name.partition(".")[0]
-        for node in nodes
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in [*node.names, ast.alias(getattr(node, "module", None) or "")]
-    }
-    return not FILES.isdisjoint(imported | names(module))
+    used = names(module)
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imported = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+            used |= {name.partition(".")[0] for name in imported}
+    return not FILES.isdisjoint(used)
 
 
 def names(tree: ast.AST) -> set[str]:
@@ -379,40 +341,29 @@ def _receives(node: ast.AST, receiving: set[str], functions: set[str]) -> set[st
     def sees(part: ast.AST | None) -> bool:
         return part is not None and not receiving.isdisjoint(names(part))
 
-    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and sees(
-        node.value
-    ):
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return set().union(*map(names, targets))
-    if isinstance(node, BLOCKS) and sees(node):
-        return _assigned_names(
-            node
-        )  # its assignments may depend on the branch that a result selects
+        return set().union(*map(names, targets)) if sees(node.value) else set()
+    # Its assignments may depend on the branch that a result selects.
+    if isinstance(node, (*BLOCKS, *FUNCTIONS, ast.Lambda)) and sees(node):
+        return _assigned_names(node) | ({node.name} if isinstance(node, FUNCTIONS) else set())
     if isinstance(node, ast.comprehension) and sees(node.iter):
         return names(node.target)
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and sees(node):
-        return _assigned_names(node) | ({node.name} if not isinstance(node, ast.Lambda) else set())
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Name) and node.func.id in functions:
-            return set().union(*map(_called_back, node.args))
+            # A program can call back a method or a function that it is passed.
+            called = [part for part in node.args if isinstance(part, ast.Attribute | ast.Lambda)]
+            return set().union(*map(names, called))
         return names(node) if any(map(sees, node.args)) else set()
     return set()
 
 
 def _assigned_names(tree: ast.AST) -> set[str]:
     """Return the names that code assigns, or of whose objects it calls methods."""
-    assigned = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not _is_read(n)}
-    return assigned | {
-        name for n in ast.walk(tree) if isinstance(n, ast.Attribute) for name in names(n)
-    }
-
-
-def _called_back(argument: ast.AST) -> set[str]:
-    """Return the names that a program can reach by calling an argument: those that a function uses."""
-    if isinstance(argument, ast.Attribute | ast.Lambda):
-        return names(argument)
-    return set()
-
-
-def _is_read(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Load)
+    assigned: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            assigned |= names(node)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            assigned.add(node.id)
+    return assigned

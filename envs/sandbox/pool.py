@@ -1,8 +1,8 @@
 """Pool of workers, and the dispatch of jobs to them.
 
-A caller takes free workers, talks to them from its own thread, and gives them back. The pool itself has no thread,
-so there is nothing to restart in a forked process. Waiting callers get workers in the order of their arrival. If a
-worker dies, its job is tried again; other jobs are not affected.
+A thread takes free workers, talks to them, and gives them back. The pool itself has no thread, so there is
+nothing to restart in a forked process. Waiting threads get workers in the order of their arrival. If a worker
+dies, its job is tried again; other jobs are not affected.
 """
 
 from __future__ import annotations
@@ -24,42 +24,26 @@ from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed
 from llm_decpomdp.envs.sandbox.worker_process import WorkerProcess, WorkerSettings
 
 # Memory that tests leak in the evaluator ends with it; a new worker takes 0.1 s.
-RETIRE_AFTER = 10_000
-"""Programs after which a worker is replaced by a new one."""
+RETIRE_AFTER = 10_000  # programs after which a worker is replaced by a new one
 
 # One crash may be the kernel's memory killer, which hit a bystander.
 MAX_ATTEMPTS = 3
 """Deaths of workers at the same job after which the sandbox itself counts as broken."""
 
-FATAL: dict[int, str] = {
-    number: f"the program's values crashed the interpreter of the test ({number.name})"
-    for number in (
-        signal.SIGSEGV,
-        signal.SIGBUS,
-        signal.SIGABRT,
-        signal.SIGILL,
-        signal.SIGFPE,
-    )
-}
-"""Message for each signal of a crash that the same program causes in each attempt."""
+FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+"""Signals of a crash that the same program causes in each attempt."""
 
 Job = dict[str, Any]
 Result = dict[str, Any]
 
 
 class WorkerPool:
-    """Workers with the same settings. Thread-safe.
-
-    Args:
-        size: Maximum number of workers; they are started when they are first needed.
-        settings: Settings of all of them.
-    """
+    """Up to `size` workers with the same settings, which are started when they are first needed. Thread-safe."""
 
     def __init__(self, size: int, settings: WorkerSettings) -> None:
         self.size = size
         self.settings = settings
-        self.warned = False
-        """True once missing layers have been reported."""
+        self.warned = False  # True once missing layers have been reported
         self._lock = threading.Lock()
         self._all: WeakSet[WorkerProcess] = WeakSet()
         self._free = deque(self._new() for _ in range(size))
@@ -67,13 +51,14 @@ class WorkerPool:
         self._waiters: deque[_Waiter] = deque()
 
     def _new(self) -> WorkerProcess:
+        """Make a worker that is not running yet."""
         worker = WorkerProcess(self.settings)
         self._all.add(worker)
         return worker
 
     @property
     def queue(self) -> int:
-        """Number of callers that wait for a worker."""
+        """Number of threads that wait for a worker."""
         return len(self._waiters)
 
     def run(self, jobs: Sequence[Job]) -> list[Result]:
@@ -123,33 +108,36 @@ class WorkerPool:
             self.give_back(workers)
 
     def take(self, workers: list[WorkerProcess], number: int, wait: bool = True) -> None:
-        """Move free workers to a list, and start those that are not running.
+        """Move up to `number` free workers to a list, and start those that are not running.
 
-        Args:
-            workers: List to add them to; they must be given back, also if this raises.
-            number: Maximum number of workers to take.
-            wait: Wait for at least one worker. Otherwise take only what no waiting caller needs.
+        The workers must be given back, also if this raises. Without `wait`, workers are only taken if no thread
+        waits for them, and it may be none.
 
         Raises:
             SandboxError: If no worker can be started. It is enough if some can.
         """
         size = len(workers)
-        with self._lock:
-            while len(self._all) < self.size:  # an interrupt lost one
-                self._put_back(self._new())
-            self._take_free(workers, number)
-        if wait and len(workers) == size:
-            self._wait(workers)
+        waiter = _Waiter(workers)
+        try:
+            with self._lock:
+                while len(self._all) < self.size:  # an interrupt lost one
+                    self._put_back(self._new())
+                while self._free and not self._waiters and len(workers) < size + number:
+                    workers.append(self._free.pop())
+                if len(workers) > size or not wait:
+                    waiter.ready.release()
+                else:
+                    self._waiters.append(waiter)
+            waiter.ready.acquire()
+        except BaseException:
+            with self._lock:
+                if waiter in self._waiters:  # else it has its worker, which is given back
+                    self._waiters.remove(waiter)
+            raise
         self._start(workers)
 
-    def _take_free(self, workers: list[WorkerProcess], number: int) -> None:
-        """Move free workers to a list, unless a caller waits; needs the lock."""
-        while self._free and not self._waiters and number > 0:
-            workers.append(self._free.pop())
-            number -= 1
-
     def _put_back(self, worker: WorkerProcess) -> None:
-        """Give a worker to the first waiting caller, or to the free ones; needs the lock."""
+        """Give a worker to the first waiting thread, or to the free ones; needs the lock."""
         if self._waiters:
             waiter = self._waiters.popleft()
             waiter.workers.append(worker)
@@ -183,22 +171,6 @@ class WorkerPool:
             workers.remove(worker)
         self.give_back(failed)
 
-    def _wait(self, workers: list[WorkerProcess]) -> None:
-        """Wait for a worker."""
-        waiter = _Waiter(workers)
-        try:
-            with self._lock:
-                self._take_free(workers, 1)
-                if workers:
-                    return
-                self._waiters.append(waiter)
-            waiter.ready.acquire()
-        except BaseException:
-            with self._lock:
-                if waiter in self._waiters:  # else it has its worker, which is given back
-                    self._waiters.remove(waiter)
-            raise
-
     def give_back(self, workers: list[WorkerProcess]) -> None:
         """Return the workers to the pool and empty the list. Workers that still have a job are replaced."""
         retired = []
@@ -226,7 +198,7 @@ class _Dispatcher:
         self.workers: list[WorkerProcess] = []
 
     def run(self, workers: list[WorkerProcess]) -> None:
-        """Grade all jobs. `workers` shrinks and grows as other callers need workers or give them back."""
+        """Grade all jobs. `workers` shrinks and grows as other threads need workers or give them back."""
         self.workers = workers
         with selectors.DefaultSelector() as selector:
             for worker in workers:
@@ -239,7 +211,7 @@ class _Dispatcher:
         """Give idle workers a job, or return them if others wait or no job is left; then take free workers."""
         workers = self.workers
         for worker in [worker for worker in workers if worker.job is None]:
-            # The last one is kept: without a worker this caller would have to queue again.
+            # The last one is kept: without a worker this thread would have to queue again.
             if len(workers) > 1 and (self.pool.queue or not self.queue):
                 selector.unregister(worker.descriptor)
                 workers.remove(worker)
@@ -276,8 +248,7 @@ class _Dispatcher:
                 self._replace(worker, selector)
                 continue
             if index is not None and result is not None:
-                self.results[index] = result
-                self.missing -= 1
+                self._finish(index, result)
         for worker in workers:
             # The worker limits its own time; this only catches one that was stopped or hangs in the kernel.
             if time.monotonic() > worker.deadline:
@@ -285,80 +256,69 @@ class _Dispatcher:
                 self._replace(worker, selector)
 
     def _replace(self, worker: WorkerProcess, selector: selectors.BaseSelector) -> None:
-        """Restart a dead worker. Its job is queued again, or judged by the exit status."""
+        """Restart a dead worker. Its job is queued again, or decided by the exit status."""
         selector.unregister(worker.descriptor)
-        index = worker.job
         status, stderr = worker.reap()
-        if index is not None:
-            self._repeat_or_judge(index, status, stderr, worker.tests_result, worker.seconds_left)
+        if worker.job is not None:
+            self._repeat_or_decide(worker, worker.job, status, stderr)
         worker.start()
         worker.handshake()
         selector.register(worker.descriptor, selectors.EVENT_READ, worker)
 
-    def _repeat_or_judge(
-        self,
-        index: int,
-        status: int,
-        stderr: str,
-        tests_result: Result | None,
-        seconds_left: float,
+    def _repeat_or_decide(
+        self, worker: WorkerProcess, index: int, status: int, stderr: str
     ) -> None:
-        """Queue the job of a dead worker again, or judge it by the exit status.
-
-        The worker may have died in a changed run. Changed runs only decide about helpers, so the outcomes of the
-        tests are used if they have arrived; otherwise the job runs again without changed runs.
-        """
-        job = self.jobs[index]
+        """Queue the job of a dead worker again, or decide its result by the exit status."""
+        job, left = self.jobs[index], worker.seconds_left
         # These two signals are the timers of `limit_time`: the test itself did not end on the program's values.
         endless, fatal = status in (-signal.SIGPROF, -signal.SIGALRM), -status in FATAL
-        if (endless or fatal) and tests_result is not None:
-            self.results[index] = tests_result
-            self.missing -= 1
-            return
-        if (endless or fatal) and job["change"] and seconds_left > 0:
-            limits = {**job["limits"], "job_seconds": seconds_left}
-            again = {"change": False, "limits": limits, "tests_seconds": seconds_left}
-            self.jobs[index] = {**job, **again}
-            self.queue.appendleft(index)
-            return
-        self.attempts[index] += 1
-        if endless:
-            self._judge(index, "timeout", ENDLESS, status == -signal.SIGALRM)
-        elif fatal and self.attempts[index] >= MAX_ATTEMPTS:
-            self._judge(index, "crashed", FATAL[-status])
-        elif self.attempts[index] >= MAX_ATTEMPTS:
-            raise SandboxError(
-                f"the sandbox's worker died {MAX_ATTEMPTS} times at one program "
-                f"(exit status {status}): {stderr or 'without a word'}"
-            )
+        # The worker may have died in a changed run. These only decide about helpers: the outcomes of the tests
+        # count if they have arrived; otherwise the job runs again without changed runs.
+        if (endless or fatal) and worker.tests_result is not None:
+            return self._finish(index, worker.tests_result)
+        if (endless or fatal) and job["change"] and left > 0:
+            limits = {**job["limits"], "job_seconds": left}
+            self.jobs[index] = {**job, "change": False, "limits": limits, "tests_seconds": left}
         else:
-            self.queue.appendleft(index)
+            self.attempts[index] += 1
+            if endless:
+                text = ENDLESS.format(seconds=job["limits"]["test_seconds"])
+                by_clock = status == -signal.SIGALRM
+                return self._finish(index, _failed_result(job, "timeout", text, by_clock))
+            if self.attempts[index] >= MAX_ATTEMPTS:
+                if not fatal:
+                    raise SandboxError(
+                        f"the sandbox's worker died {MAX_ATTEMPTS} times at one program "
+                        f"(exit status {status}): {stderr or 'without a word'}"
+                    )
+                name = signal.Signals(-status).name
+                text = f"the program's values crashed the interpreter of the test ({name})"
+                return self._finish(index, _failed_result(job, "crashed", text, False))
+        self.queue.appendleft(index)
 
-    def _judge(self, index: int, status: str, text: str, by_clock: bool = False) -> None:
-        """Record the verdict on a program whose values crashed or blocked the evaluator."""
-        job = self.jobs[index]
-        seconds = job["limits"]["test_seconds"]
-        message = text.format(seconds=seconds)
+    def _finish(self, index: int, result: Result) -> None:
+        self.results[index] = result
         self.missing -= 1
-        self.results[index] = {
-            "tests": [[False, status, message, "", 0]] * len(job["stages"]),
-            "error": None,
-            "output": "",
-            "helper_calls": [0] * len(job["helpers"]),
-            "helpers_used": [False] * len(job["helpers"]),
-            "helpers_suffice": [False] * len(job["helpers"]),
-            "reached": [0] * len(job["stages"]),
-            "wall_decided": by_clock,
-            "seconds": seconds,
-        }
+
+
+def _failed_result(job: Job, status: str, message: str, wall_decided: bool) -> Result:
+    """Return the result of a program whose values crashed or blocked the evaluator."""
+    helpers = len(job["helpers"])
+    return {
+        "tests": [[False, status, message, "", 0]] * len(job["stages"]),
+        "error": None,
+        "output": "",
+        "helper_calls": [0] * helpers,
+        "helpers_used": [False] * helpers,
+        "helpers_suffice": [False] * helpers,
+        "reached": [0] * len(job["stages"]),
+        "wall_decided": wall_decided,
+        "seconds": job["limits"]["test_seconds"],
+    }
 
 
 class _Waiter:
-    """A caller that waits.
-
-    Args:
-        workers: List that its worker is added to.
-    """
+    """A thread that waits for a worker, which is added to `workers`."""
 
     def __init__(self, workers: list[WorkerProcess]) -> None:
         self.workers = workers

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 
 class SandboxError(RuntimeError):
@@ -33,9 +33,7 @@ class Program:
 
 
 # Larger values do not fit into the fields of timers and of `setrlimit`.
-LARGEST = (10**6, 2**50)
-"""Largest value of limits on time and numbers, and of limits on bytes."""
-
+LARGEST = (10**6, 2**50)  # largest value of limits on time and numbers, and of limits on bytes
 
 # The rest is for the runs that check helpers: if the tests used all of it, every helper would count as used.
 TESTS_SHARE = 0.8
@@ -67,18 +65,17 @@ class Limits:
     """Address space of the process. macOS does not enforce it."""
     file_bytes: int = 16 * 2**20
     """Largest file, in bytes."""
-    # Small, because each cached verdict keeps it: 4096 verdicts hold at most 16 MiB of output.
+    # Small, because each cached result keeps it: 4096 results hold at most 16 MiB of output.
     output_bytes: int = 4 * 2**10
-    """Bytes of the program's output that are kept, also in each cached verdict."""
+    """Bytes of the program's output that are kept, also in each cached result."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
+            most = LARGEST[name.endswith("_bytes")]
             if not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value!r}")
-            if value > LARGEST[name.endswith("_bytes")]:
-                raise ValueError(
-                    f"{name} must be at most {LARGEST[name.endswith('_bytes')]}, got {value!r}"
-                )
+            if value > most:
+                raise ValueError(f"{name} must be at most {most}, got {value!r}")
         if self.wall_factor < 1:
             raise ValueError(f"wall_factor must be at least 1, got {self.wall_factor!r}")
 
@@ -110,7 +107,7 @@ class Execution:
     output: str
     """Beginning of the program's output."""
     seconds: float
-    """Time on the clock that the grading took; of the first run, where the verdict was cached."""
+    """Time on the clock that the grading took; of the first run, where the result was cached."""
     helper_calls: tuple[int, ...] = ()
     """Calls of each of `Program.helpers` while passing tests ran, as far as the program tells the truth. Calls
     from helpers' parts do not count, unless these nowhere name the function: then it was passed as a callback."""
@@ -128,8 +125,7 @@ class Execution:
     """True if a time-out came from the wall clock, or the system killed the program: another run may differ."""
 
 
-INFO_KEYS = ("tests_passed", "tests_total")
-"""Numbers of `details` that infos repeat."""
+INFO_KEYS = ("tests_passed", "tests_total")  # numbers of `details` that infos repeat
 
 
 def not_run(cases: Iterable[str], why: str) -> tuple[Outcome, ...]:
@@ -138,12 +134,7 @@ def not_run(cases: Iterable[str], why: str) -> tuple[Outcome, ...]:
 
 
 def details(tests: Sequence[Outcome], error: Outcome | None = None) -> dict[str, Any]:
-    """Return the details of a verdict.
-
-    Args:
-        tests: The outcomes of all tests of the task, in order.
-        error: Why the joint program could not be loaded at all.
-    """
+    """Return the details of a reward's `Verdict`: the outcomes of all tests, and the failure to load it."""
     return {
         "tests_passed": sum(test.passed for test in tests),
         "tests_total": len(tests),
@@ -166,49 +157,32 @@ def notes(details: Mapping[str, Any]) -> list[str]:
 # Tests that do not end: each new program costs the whole time limit until the row of the data is mended
 
 ENDLESS = "TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
-"""Message of a test whose own code did not end."""
+"""Message of a test whose own code did not end; a program that does not end has another."""
 
 # The values of one program may be absurd; a second program shows that the row of the data is at fault.
-MIN_PROGRAMS = 2
-"""Different programs on whose values a test must not end before its task is named: one may be absurd."""
-
-MARK = ENDLESS.partition("{")[0]
-"""Beginning of the outcome of a test whose own code did not end; a program that does not end has another."""
+MIN_PROGRAMS = 2  # different programs on whose values a test must not end before its task is named
 
 logger = logging.getLogger(__name__)
 
-_PROGRAMS: dict[tuple[str, str], set[int]] = {}
-"""Hashes of the programs so far, by task and test."""
-
-
-class TestedTask(Protocol):
-    """A task with tests."""
-
-    @property
-    def task_id(self) -> str:
-        """The task's id."""
-        ...
-
-    @property
-    def test(self) -> str:
-        """The source of the task's tests."""
-        ...
+_PROGRAMS: dict[tuple[str, str], set[int]] = {}  # hashes of the programs so far, by task and test
 
 
 def warn_about_endless_tests(
-    task: TestedTask, completions: Mapping[str, str], execution: Execution
+    task_id: str, test: str, completions: Mapping[str, str], execution: Execution
 ) -> None:
     """Warn, once for each task, when its tests did not end on the values of `MIN_PROGRAMS` programs.
 
     Args:
-        task: The task.
+        task_id: Id of the task.
+        test: Source of its tests.
         completions: The program, by agent id.
-        execution: The verdict on it.
+        execution: Its result.
     """
-    endless = next((test for test in execution.tests if test.message.startswith(MARK)), None)
+    begin = ENDLESS.partition("{")[0]
+    endless = next((o for o in execution.tests if o.message.startswith(begin)), None)
     if endless is None:
         return
-    programs = _PROGRAMS.setdefault((task.task_id, task.test), set())
+    programs = _PROGRAMS.setdefault((task_id, test), set())
     if len(programs) >= MIN_PROGRAMS:
         return
     programs.add(hash(frozenset(completions.items())))
@@ -217,5 +191,5 @@ def warn_about_endless_tests(
             "task %r: %s, for %d different programs, and each new one will take as long; if the test loops "
             "whatever it is given, mend its row or leave it out: run llm-decpomdp check data, with --source for "
             "a file",
-            *(task.task_id, endless.message.removeprefix("TimeoutError: "), MIN_PROGRAMS),
+            *(task_id, endless.message.removeprefix("TimeoutError: "), MIN_PROGRAMS),
         )

@@ -1,8 +1,9 @@
-"""Interface of the sandbox: programs in, verdicts out. Equal programs are graded once and cached."""
+"""Interface of the sandbox: programs in, results out. Equal programs are graded once and cached."""
 
 from __future__ import annotations
 
 import atexit
+import copy
 import hashlib
 import marshal
 import os
@@ -12,11 +13,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.instrument import Tests, methods
-from llm_decpomdp.envs.sandbox.pool import WorkerPool, close_all, shared_pool
+from llm_decpomdp.envs.sandbox.pool import Result, WorkerPool, close_all, shared_pool
 from llm_decpomdp.envs.sandbox.program import (
     TESTS_SHARE,
     Execution,
@@ -28,11 +28,10 @@ from llm_decpomdp.envs.sandbox.program import (
 from llm_decpomdp.envs.sandbox.worker_process import WorkerSettings, package_paths
 from llm_decpomdp.utils.text import warn
 
-VERSION = 3
-"""Incremented by every change that can change a verdict; part of the key of each cached verdict."""
+VERSION = 4
+"""Incremented by every change that can change a result; part of the key of each cached result."""
 
-LAYERS = ("namespaces", "landlock", "seccomp")
-"""Layers of protection that can be left off."""
+LAYERS = ("namespaces", "landlock", "seccomp")  # layers of protection that can be left off
 
 # Namespaces are not required: in the attack corpus, Landlock and seccomp together stop as much, and many
 # containers forbid user namespaces.
@@ -54,8 +53,8 @@ class Sandbox:
         isolation: `best_effort` warns once about layers of protection that this system lacks. `require` raises
             `SandboxError` if a layer of `REQUIRED` is missing.
         without: Layers of `LAYERS` to leave off, for tests and measurements.
-        cache_size: Maximum number of cached verdicts. 0 runs equal programs again.
-        seed: Seed of string hashes and of `random` in the programs. Two seeds show which verdicts depend on
+        cache_size: Maximum number of cached results. 0 runs equal programs again.
+        seed: Seed of string hashes and of `random` in the programs. Two seeds show which results depend on
             chance.
         packages: Installed top-level modules that programs may import in addition to the standard library, such as
             `numpy`, with their requirements. Their code is trusted.
@@ -86,21 +85,16 @@ class Sandbox:
         self.without = tuple(sorted(set(without)))
         self.cache_size = cache_size
         self.seed = seed
-        # Sorted, so that equal settings share a pool and cached verdicts whatever their order.
+        # Sorted, so that equal settings share a pool and cached results whatever their order.
         self.packages = tuple(sorted(set(packages)))
         package_paths(self.packages)
 
     def copy_with_packages(self, packages: Collection[str]) -> Sandbox:
         """Return a sandbox with the same settings whose programs may import these packages."""
-        return Sandbox(
-            self.limits,
-            self.workers,
-            self.isolation,
-            self.without,
-            self.cache_size,
-            self.seed,
-            packages,
-        )
+        sandbox = copy.copy(self)
+        sandbox.packages = tuple(sorted(set(packages)))
+        package_paths(sandbox.packages)
+        return sandbox
 
     def run(self, program: Program, tests: Tests, limits: Limits | None = None) -> Execution:
         """Run one program against its tests; see `run_batch`."""
@@ -124,11 +118,11 @@ class Sandbox:
         messages = [_job(program, tests, limits) for program, tests in jobs]
         keys = [self._key(message) for message in messages]
         by_key = dict(zip(keys, messages, strict=True))
-
-        def compute(missing: list[str]) -> list[dict[str, Any]]:
-            return self._pool().run([by_key[key] for key in missing])
-
-        results = CACHE.results(keys, self.cache_size, compute)
+        results = CACHE.results(
+            keys,
+            self.cache_size,
+            lambda missing: self._pool().run([by_key[key] for key in missing]),
+        )
         return [_execution(results[key], tests) for key, (_, tests) in zip(keys, jobs, strict=True)]
 
     def layers(self) -> dict[str, str]:
@@ -149,15 +143,23 @@ class Sandbox:
 
     def _pool(self) -> WorkerPool:
         pool = self._shared_pool()
-        # Who leaves layers off on purpose needs no warning.
-        if self.isolation == "best_effort" and not self.without:
-            _warn_once(pool)
+        # Layers that are left off on purpose need no warning.
+        if self.isolation == "best_effort" and not self.without and not pool.warned:
+            pool.warned = True
+            missing = {name: reason for name, reason in pool.layers().items() if reason}
+            if missing and tuple(missing) not in _WARNED:
+                _WARNED.add(tuple(missing))
+                listed = "; ".join(f"{name} ({reason})" for name, reason in missing.items())
+                warn(
+                    f"the sandbox runs without {listed}. See `llm-decpomdp doctor` and docs/security.md; "
+                    "isolation='require' refuses to run like this",
+                    RuntimeWarning,
+                )
         return pool
 
     def _key(self, job: dict[str, Any]) -> str:
         settings = [VERSION, list(self.without), self.isolation, self.seed, list(self.packages)]
-        # Version 0 of marshal writes equal values as equal bytes; later versions also write which objects are
-        # shared.
+        # Version 0 of marshal writes equal values as equal bytes; later ones also write which objects are shared.
         return hashlib.sha256(marshal.dumps([settings, job], 0)).hexdigest()
 
 
@@ -169,7 +171,12 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+TESTS_SENT = "split prefetch shown stages num_stages uses changes judges_result minimum".split()
+"""Fields of `Tests` that a worker gets as they are."""
+
+
 def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
+    """Return the message to a worker, equal for equal arguments."""
     segments = [["prompt", program.preamble]] if program.preamble else []
     return {
         "segments": [*segments, *map(list, program.segments)],
@@ -179,18 +186,10 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "change": bool(program.helpers),
         "substitute": bool(program.helpers) and program.substitute,
         "tests": tests.source,
-        "split": tests.split,
-        "prefetch": tests.prefetch,
+        **{name: getattr(tests, name) for name in TESTS_SENT},
         "methods": sorted(tests.methods | methods(program.preamble)),
-        "shown": tests.shown,
-        "stages": list(tests.stages),
-        "num_stages": tests.num_stages,
-        "uses": [list(names) for names in tests.uses],
-        "changes": [list(names) for names in tests.changes],
         "guards": sorted(tests.guards),
-        "judges_result": list(tests.judges_result),
-        "minimum": list(tests.minimum),
-        "limits": asdict(limits),
+        "limits": vars(limits),
         "tests_seconds": limits.job_seconds * (TESTS_SHARE if program.helpers else 1),
     }
 
@@ -211,35 +210,14 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
     )
 
 
-_WARNED: set[tuple[str, ...]] = set()
-
-
-def _warn_once(pool: WorkerPool) -> None:
-    if pool.warned:
-        return
-    pool.warned = True
-    missing = {name: reason for name, reason in pool.layers().items() if reason}
-    if missing and tuple(missing) not in _WARNED:
-        _WARNED.add(tuple(missing))
-        listed = "; ".join(f"{name} ({reason})" for name, reason in missing.items())
-        warn(
-            f"the sandbox runs without {listed}. See `llm-decpomdp doctor` and docs/security.md; "
-            "isolation='require' refuses to run like this",
-            RuntimeWarning,
-        )
-
-
-Verdict = dict[str, Any]
-
-
 class CacheWaitCancelled(Exception):
-    """The caller that computed this verdict was interrupted, so another caller has to compute it."""
+    """The thread that computed this result was interrupted, so another thread has to compute it."""
 
 
-class VerdictCache:
-    """Verdicts by a hash of everything that they depend on. Thread-safe.
+class ResultCache:
+    """Results by a hash of everything that they depend on. Thread-safe.
 
-    A verdict that another caller is computing is waited for, not computed twice: samples of one prompt are often
+    A result that another thread is computing is waited for, not computed twice: samples of one prompt are often
     equal.
     """
 
@@ -249,85 +227,66 @@ class VerdictCache:
     def reset(self) -> None:
         """Drop all entries and the lock, which another thread may have held when this process was forked."""
         self._lock = threading.Lock()
-        self._futures: OrderedDict[str, Future[Verdict]] = OrderedDict()
+        self._futures: OrderedDict[str, Future[Result]] = OrderedDict()
 
     def results(
-        self, keys: Sequence[str], size: int, compute: Callable[[list[str]], list[Verdict]]
-    ) -> dict[str, Verdict]:
-        """Return verdicts: cached ones, ones that other callers compute, and new ones.
+        self, keys: Sequence[str], size: int, compute: Callable[[list[str]], list[Result]]
+    ) -> dict[str, Result]:
+        """Return results: cached ones, ones that other threads compute, and new ones.
 
         Args:
-            keys: Keys of the verdicts.
-            size: Maximum number of verdicts to cache; 0 to cache and share none.
-            compute: Function that computes the verdicts for a list of keys, in that order.
+            keys: Keys of the results.
+            size: Maximum number of results to cache; 0 to cache and share none.
+            compute: Function that computes the results for a list of keys, in that order.
         """
-        results: dict[str, Verdict] = {}
+        results: dict[str, Result] = {}
         while missing := [key for key in dict.fromkeys(keys) if key not in results]:
-            results |= self._results(missing, size, compute)
+            claimed: dict[str, Future[Result]] = {}
+            failure: Exception = CacheWaitCancelled()
+            try:
+                with self._lock:
+                    futures = {key: self._find(key, size, claimed) for key in missing}
+                computed = compute([*claimed]) if claimed else []
+                for future, result in zip(claimed.values(), computed, strict=True):
+                    future.set_result(result)
+                for key, future in futures.items():
+                    with suppress(CacheWaitCancelled):  # computed in the next round
+                        results[key] = future.result()
+            except SandboxError as error:
+                failure = error
+                raise
+            finally:
+                self._release(claimed, failure, size)
         return results
 
-    def _results(
-        self, keys: list[str], size: int, compute: Callable[[list[str]], list[Verdict]]
-    ) -> dict[str, Verdict]:
-        """Return verdicts, without those whose computation was cancelled by another caller."""
-        claimed: dict[str, Future[Verdict]] = {}
-        error: BaseException | None = None
-        try:
-            futures = self._take(keys, size, claimed)
-            computed = compute([*claimed]) if claimed else []
-            for future, result in zip(claimed.values(), computed, strict=True):
-                future.set_result(result)
-            results = {}
-            for key, future in futures.items():
-                with suppress(CacheWaitCancelled):
-                    results[key] = future.result()
-            return results
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            self._release(claimed, error, size)
+    def _find(self, key: str, size: int, claimed: dict[str, Future[Result]]) -> Future[Result]:
+        """Return the future of a key; a new one is also added to `claimed`, for this thread to compute."""
+        if size and key in self._futures:
+            self._futures.move_to_end(key)
+            return self._futures[key]
+        # `claimed` first: if an interrupt comes between these lines, the claim is still released.
+        future = claimed[key] = Future()
+        if size:
+            self._futures[key] = future
+        return future
 
-    def _take(
-        self, keys: list[str], size: int, claimed: dict[str, Future[Verdict]]
-    ) -> dict[str, Future[Verdict]]:
-        """Return a future for each key; new ones are also added to `claimed`, for this caller to compute."""
-        futures = {}
-        with self._lock:
-            for key in keys:
-                future = self._futures.get(key) if size else None
-                if future is None:
-                    # `claimed` first: if an interrupt comes between these lines, the claim is still released in
-                    # `finally`.
-                    future = claimed[key] = Future()
-                    if size:
-                        self._futures[key] = future
-                else:
-                    self._futures.move_to_end(key)
-                futures[key] = future
-        return futures
-
-    def _release(
-        self, claimed: dict[str, Future[Verdict]], error: BaseException | None, size: int
-    ) -> None:
-        """Fail the claims without a verdict, and drop failed, irreproducible and the oldest verdicts."""
+    def _release(self, claimed: dict[str, Future[Result]], failure: Exception, size: int) -> None:
+        """Fail the claims without a result, and drop failed, irreproducible and the oldest results."""
         with self._lock:
             for key, future in claimed.items():
                 if not future.done():
-                    future.set_exception(
-                        error if isinstance(error, SandboxError) else CacheWaitCancelled()
-                    )
-                # A verdict that depended on the load of the machine may differ next time.
+                    future.set_exception(failure)
+                # A result that depended on the load of the machine may differ next time.
                 if future.exception() is not None or future.result()["wall_decided"]:
                     self._futures.pop(key, None)
             while size and len(self._futures) > size:
                 self._futures.popitem(last=False)
 
 
-CACHE = VerdictCache()
-"""The cache of this process."""
+CACHE = ResultCache()  # the cache of this process
+_WARNED: set[tuple[str, ...]] = set()  # missing layers of which this process has warned
 
-if hasattr(os, "register_at_fork"):  # pending verdicts never arrive in a forked process
+if hasattr(os, "register_at_fork"):  # pending results never arrive in a forked process
     os.register_at_fork(after_in_child=CACHE.reset)
 
 # Workers end with their socket anyway; here they end before the interpreter closes what they need.

@@ -1,4 +1,4 @@
-"""The trainer's side of one worker process, and the paths of installed packages that programs may import."""
+"""The caller's side of one worker process, and the paths of installed packages that programs may import."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import (
-    Distribution,
-    PackageNotFoundError,
-    distribution,
-    packages_distributions,
-)
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -32,18 +26,15 @@ from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed, Reader, pa
 
 SCRIPT = Path(__file__).parent / "worker" / "main.py"
 
-START_SECONDS = 60.0
-"""Seconds that a worker may take to start, also on a busy machine."""
+START_SECONDS = 60.0  # seconds that a worker may take to start, also on a busy machine
 
 # The evaluator enforces the limits; this must not strike first on a busy machine.
-GRACE_SECONDS = 60.0
-"""Seconds beyond the limit on a job after which a silent worker counts as dead."""
+GRACE_SECONDS = 60.0  # seconds beyond the limit on a job after which a silent worker counts as dead
 
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Environment variables that some builds of Python need to find their shared libraries."""
 
-CLOSE_SECONDS = 2.0
-"""Seconds that a worker may take to end."""
+CLOSE_SECONDS = 2.0  # seconds that a worker may take to end
 
 STARTING = threading.RLock()
 """Lock during the start of a worker: a process that is forked meanwhile would inherit its descriptors."""
@@ -77,26 +68,18 @@ class WorkerProcess:
         self.settings = settings
         self.layers: dict[str, str] = {}
         """Reason why each layer of protection is off; empty if it is on."""
-        self.job: int | None = None
-        """Index of the job that it runs, in its batch."""
+        self.job: int | None = None  # index of the job that it runs, in its batch
         self.tests_result: dict[str, Any] | None = None
         """Result of its job without the checks of helpers, available once these begin."""
         self.served = 0
-        self.dead = True
-        """True if it cannot take jobs: before the handshake and after its end."""
+        self.dead = True  # True if it cannot take jobs: before the handshake and after its end
         self.process: subprocess.Popen[bytes] | None = None
-        self._resources = ExitStack()
-        """This end of its socket, and the file of its stderr."""
+        self._resources = ExitStack()  # this end of its socket, and the file of its stderr
 
     def start(self) -> None:
-        """Start a process, without a job.
-
-        Raises:
-            SandboxError: If it cannot be started.
-        """
+        """Start a process, without a job; raises `SandboxError` if it cannot be started."""
         self.end()
         self.process = None
-        self.dead = True
         self.unsent = b""
         self.served = 0
         self.job = None
@@ -105,7 +88,24 @@ class WorkerProcess:
             with STARTING, ExitStack() as stack:
                 self._stderr = stack.enter_context(_anonymous_file())
                 self.socket, worker_end = map(stack.enter_context, socket.socketpair())
-                self.process = self._popen(worker_end.fileno())
+                settings, descriptor = self.settings, worker_end.fileno()
+                lists = json.dumps(settings.without), json.dumps(settings.packages)
+                options = (str(descriptor), lists[0], str(settings.seed), lists[1])
+                self.process = subprocess.Popen(
+                    # No site-packages and no bytecode files: fewer modules, and no code of the user in a worker.
+                    # A new process, not a fork: forking a caller with torch is many times slower, and would copy
+                    # its secrets.
+                    [sys.executable, "-S", "-s", "-B", str(SCRIPT), *options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._stderr,
+                    # No folder of the user's stays in use.
+                    cwd="/",
+                    env=_environment(settings),
+                    pass_fds=(descriptor,),
+                    # Interrupts of the terminal do not reach it, and its whole process group can be killed.
+                    start_new_session=True,
+                )
                 worker_end.close()
                 self._resources = stack.pop_all()
         except OSError as error:
@@ -115,33 +115,8 @@ class WorkerProcess:
         # The evaluator is trusted: any length of four bytes is accepted.
         self._reader = Reader(self.descriptor, 2**32)
 
-    def _popen(self, descriptor: int) -> subprocess.Popen[bytes]:
-        """Spawn the process, in a session of its own, with the socket `descriptor`."""
-        settings = self.settings
-        lists = json.dumps(settings.without), json.dumps(settings.packages)
-        options = (str(descriptor), lists[0], str(settings.seed), lists[1])
-        return subprocess.Popen(
-            # No site-packages and no bytecode files: fewer modules, and nothing of the user's runs in a worker.
-            # A new process, not a fork: forking a trainer with torch is many times slower, and would copy its
-            # secrets.
-            [sys.executable, "-S", "-s", "-B", str(SCRIPT), *options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._stderr,
-            # No folder of the user's stays in use.
-            cwd="/",
-            env=_environment(settings),
-            pass_fds=(descriptor,),
-            # Interrupts of the terminal do not reach it, and its whole process group can be killed.
-            start_new_session=True,
-        )
-
     def handshake(self) -> None:
-        """Wait until the worker reports which layers of protection are on.
-
-        Raises:
-            SandboxError: If it does not start, or a required layer is missing.
-        """
+        """Wait for the report of the layers; raises `SandboxError` if a required one is missing, or none comes."""
         try:
             while (message := self._reader.next_message()) is None:
                 # Not `select`, which cannot wait for descriptors above 1023.
@@ -192,21 +167,17 @@ class WorkerProcess:
             self.unsent = b""  # it has ended: `results` sees it
 
     def result(self) -> dict[str, Any] | None:
-        """Return the result of its job, if it has arrived.
-
-        Raises:
-            Closed: If the worker has ended.
-        """
+        """Return the result of its job, if it has arrived; raises `Closed` if the worker has ended."""
         alive = self._reader.fill()
         while True:
             message = self._reader.next_message()
+            if message is None and not alive:
+                raise Closed("the worker has ended")
             if message is None:
-                if not alive:
-                    raise Closed("the worker has ended")
                 return None
             number, result, final = json.loads(message)
             # An answer to an earlier job, after an interrupt between sending and reading, must not become this
-            # verdict.
+            # result.
             if self.job is None or number != self.served:
                 raise Closed("it has answered another question")
             if final:
@@ -230,9 +201,8 @@ class WorkerProcess:
         """Kill the process and its process group. Its programs end with it."""
         self.dead = True
         if self.process is not None and self.process.returncode is None:
-            with suppress(
-                ProcessLookupError, PermissionError
-            ):  # macOS says the latter of one that has ended
+            # The latter is what macOS raises for a process that has ended.
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def reap(self) -> tuple[int, str]:
@@ -242,7 +212,7 @@ class WorkerProcess:
             return 0, ""
         with self._resources:
             self.socket.close()
-            self._wait(self.process)
+            _wait(self.process)
             self.kill()  # the rest of its group: a zygote that was stopped does not notice the end
             status = self.process.wait()
             if self._stderr.closed:
@@ -251,25 +221,25 @@ class WorkerProcess:
             stderr = self._stderr.read()[-1000:].decode("utf-8", "replace").strip()
         return status, stderr
 
-    @staticmethod
-    def _wait(process: subprocess.Popen[bytes]) -> None:
-        """Wait up to `CLOSE_SECONDS` for the end of a process without reaping it.
-
-        A reaped process frees its id, which is also the id of the group that is killed next.
-        """
-        if not hasattr(os, "waitid"):  # macOS, before Python 3.13
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(CLOSE_SECONDS)
-            return
-        deadline = time.monotonic() + CLOSE_SECONDS
-        options = os.WEXITED | os.WNOWAIT | os.WNOHANG
-        with suppress(ChildProcessError):  # it has been reaped already
-            while os.waitid(os.P_PID, process.pid, options) is None and time.monotonic() < deadline:
-                time.sleep(0.001)
-
     def detach(self) -> None:
         """Close this end without ending the worker."""
         self._resources.close()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    """Wait up to `CLOSE_SECONDS` for the end of a process without reaping it.
+
+    A reaped process frees its id, which is also the id of the group that is killed next.
+    """
+    if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(CLOSE_SECONDS)
+        return
+    deadline = time.monotonic() + CLOSE_SECONDS
+    options = os.WEXITED | os.WNOWAIT | os.WNOHANG
+    with suppress(ChildProcessError):  # it has been reaped already
+        while os.waitid(os.P_PID, process.pid, options) is None and time.monotonic() < deadline:
+            time.sleep(0.001)
 
 
 def _anonymous_file() -> IO[bytes]:
@@ -282,11 +252,10 @@ def _anonymous_file() -> IO[bytes]:
 
 def _environment(settings: WorkerSettings) -> dict[str, str]:
     """Return the environment variables of a worker. Candidates clear them, so programs see none."""
-    libraries = {name: os.environ[name] for name in LIBRARIES if name in os.environ}
     return {
-        **libraries,
+        **{name: os.environ[name] for name in LIBRARIES if name in os.environ},
         "PYTHONUTF8": "1",
-        # The order of sets of strings is then equal in each run, and so are verdicts.
+        # The order of sets of strings is then equal in each run, and so are results.
         "PYTHONHASHSEED": str(settings.seed),
         # One arena of memory for all threads: each further one would reserve 64 MiB of the address space
         # that a program may have.
@@ -319,37 +288,22 @@ def package_paths(modules: tuple[str, ...]) -> tuple[str, ...]:
     unknown = [module for module in modules if module not in owners]
     if unknown:
         raise ValueError(f"no installed package has the modules {unknown}; install them first")
-    packages: dict[str, Distribution] = {}
+    paths: set[str] = set()
+    seen: set[str] = set()
     pending = [name for module in modules for name in owners[module]]
     while pending:
-        name = _normal(pending.pop())
-        if name not in packages and (package := _distribution(name)) is not None:
-            packages[name] = package
-            pending += _requirement_names(package.requires or ())
-    return tuple(sorted({path for package in packages.values() for path in _entries(package)}))
-
-
-def _requirement_names(requirements: Iterable[str]) -> list[str]:
-    """Return the names of the requirements that do not belong to an extra."""
-    plain = [text for text in requirements if "extra" not in text.partition(";")[2]]
-    return [match[0] for text in plain if (match := re.match(r"[\w.-]+", text))]
-
-
-def _distribution(name: str) -> Distribution | None:
-    """Return an installed package, or None if a requirement does not apply to this system."""
-    try:
-        return distribution(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _entries(package: Distribution) -> set[str]:
-    """Return the top-level paths that a package installed: its modules, folders and libraries."""
-    tops = {
-        file.parts[0] for file in package.files or () if file.parts[0] not in ("..", "__pycache__")
-    }
-    return {str(package.locate_file(top)) for top in tops}
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:
+            continue  # a requirement that does not apply to this system
+        tops = {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}
+        paths |= {str(package.locate_file(top)) for top in tops}
+        for requirement in package.requires or ():
+            match = re.match(r"[\w.-]+", requirement)
+            if match and "extra" not in requirement.partition(";")[2]:
+                pending.append(match[0])
+    return tuple(sorted(paths))

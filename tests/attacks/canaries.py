@@ -13,21 +13,12 @@ from pathlib import Path
 
 from llm_decpomdp.envs.sandbox import Execution
 from tests.attacks.files import Files, remove
-from tests.attacks.listeners import Listeners
-from tests.attacks.processes import adopt_orphans, descendants, end
-from tests.attacks.victim import Victim
+from tests.attacks.targets import Listeners, Victim, adopt_orphans, descendants, end
 
-BOAST = "escaped: "
-"""Begin of a line of a program that reached something forbidden where it leaves no trace."""
-
-SETTLE_SECONDS = 5.0
-"""Time that the sandbox may take to clean up behind a program."""
-
-EQUAL_LOOKS = 10
-"""Number of looks in a row, 0.05 s apart, that must agree until the state counts as settled."""
-
-SEGMENT_KEYS = 0x5EC00000
-"""Keys of shared memory that attacks ask for, less the victim's number."""
+BOAST = "escaped: "  # begin of a line of a program that reached something where it leaves no trace
+SETTLE_SECONDS = 5.0  # time that the sandbox may take to clean up behind a program
+EQUAL_LOOKS = 10  # looks in a row, 0.05 s apart, that must agree until the state counts as settled
+SEGMENT_KEYS = 0x5EC00000  # keys of shared memory that attacks ask for, less the victim's number
 
 
 class Canaries:

@@ -24,7 +24,7 @@ TIMES = re.compile(r"@(\d+) TIMES ('(?:[^'\\]|\\.)*')@")
 
 @dataclass(frozen=True)
 class Entry:
-    """One program of the corpus, its test, and the verdict of an honest grader."""
+    """One program of the corpus, its test, and the result of an honest grader."""
 
     category: str
     """Path of its file in the corpus, without the suffix."""
@@ -37,7 +37,7 @@ class Entry:
     stopped_by: frozenset[str] = frozenset()
     """Layers of which one is needed; empty if the process boundary suffices."""
     earns: str = ""
-    """Verdict of this project's reward where it differs from `honest`."""
+    """Label of this project's reward where it differs from `honest`."""
 
     @property
     def tests(self) -> Tests:

@@ -26,16 +26,11 @@ MODES: dict[str, tuple[str, ...]] = {
 }
 """Layers that each mode leaves off, as on systems that do not offer them."""
 
-SLOW = "denial_of_service"
-"""Category in which most programs use up their time limits."""
-
-PATIENCE = 90.0
-"""Seconds until an execution that does not return counts as hung."""
-
+SLOW = "denial_of_service"  # category in which most programs use up their time limits
+PATIENCE = 90.0  # seconds until an execution that does not return counts as hung
+# An execution that takes longer ignores its limits. These are at most two seconds in these runs, several of them
+# one after the other, and some machines are three times as slow as others.
 HUNG_SECONDS = 45.0
-"""An execution that takes longer does not heed its limits: of at most two seconds in these runs, several of them
-one after the other, and of machines some are three times as slow as others."""
-
 HONEST = Entry("benign", "honest", {"main": SQUARE}, "pass")
 
 Judgement = Literal["ok", "fooled", "harmed", "hung", "wrong"]
@@ -43,20 +38,18 @@ Judgement = Literal["ok", "fooled", "harmed", "hung", "wrong"]
 
 @dataclass(frozen=True)
 class Result:
-    """Verdict on one program in one mode."""
+    """Judgement of one program in one mode."""
 
-    entry: str
-    """Category and name."""
+    entry: str  # category and name
     category: str
     judgement: Judgement
-    known: bool
-    """True if it succeeds because this mode lacks every layer that stops it."""
+    known: bool  # True if it succeeds because this mode lacks every layer that stops it
     detail: str
     seconds: float
 
 
 def judge(entry: Entry, execution: Execution | None, harm: list[str]) -> Judgement:
-    """Judge the sandbox's verdict on a program, and the state of its host.
+    """Judge the sandbox's result of a program, and the state of its host.
 
     Args:
         entry: The program.
@@ -86,18 +79,17 @@ def open_sandbox(without: tuple[str, ...], seconds: float) -> Sandbox:
     """Start a sandbox with all layers but these, and its worker; `seconds` for loading and for each call."""
     limits = Limits(load_seconds=seconds, test_seconds=seconds, max_timeouts=1)
     sandbox = Sandbox(limits, workers=1, without=without, cache_size=0)
-    _execute(sandbox, HONEST, SQUARE)
+    sandbox.run(HONEST.program(SQUARE), HONEST.tests)
     return sandbox
 
 
 def lacking(without: tuple[str, ...]) -> str:
-    """Reasons why this machine does not offer a mode; empty if it does."""
+    """Return the reasons why this machine does not offer a mode; empty if it does."""
     sandbox = Sandbox(workers=1, without=without)
     reasons = sandbox.layers()
     sandbox.close()
-    return "; ".join(
-        f"{name}: {reasons[name]}" for name in LAYERS if reasons[name] and name not in without
-    )
+    missing = [name for name in LAYERS if reasons[name] and name not in without]
+    return "; ".join(f"{name}: {reasons[name]}" for name in missing)
 
 
 def run(names: Sequence[str], without: tuple[str, ...], seconds: float) -> list[Result]:
@@ -134,10 +126,6 @@ def run_all(
         return [result for part in parts for result in part.result()]
 
 
-def _execute(sandbox: Sandbox, entry: Entry, code: str) -> Execution:
-    return sandbox.run(entry.program(code), entry.tests)
-
-
 def _run_one(
     sandbox: Sandbox, entry: Entry, canaries: Canaries
 ) -> tuple[Execution | None, list[str]]:
@@ -169,10 +157,9 @@ def _attempt(
 
     def work() -> None:
         try:
-            answers.append(_execute(sandbox, entry, code))
-        except (
-            Exception
-        ) as error:  # whatever a program makes the sandbox raise is to be in the table
+            answers.append(sandbox.run(entry.program(code), entry.tests))
+        # All that a program makes the sandbox raise is to be in the table.
+        except Exception as error:
             answers.append(f"the sandbox raised {type(error).__name__}: {str(error)[:300]}")
 
     thread = threading.Thread(target=work, daemon=True)

@@ -19,24 +19,20 @@ import pytest
 from llm_decpomdp.envs.sandbox import Execution, Outcome
 from tests.attacks.canaries import overhear, provoke
 from tests.attacks.entries import ALL, CORPUS, ENTRIES, TEAM_ENTRIES, Entry, load
-from tests.attacks.processes import adopt_orphans, descendants, end
 from tests.attacks.running import MODES, Result, judge, lacking, run_all
+from tests.attacks.targets import adopt_orphans, descendants, end
 from tests.support.processes import python
 
 JOBS = 2
-SECONDS = 0.3
-"""Limit on loading and on a call; few programs need more than some hundredths."""
-
-HONEST_SECONDS = 5.0
-"""The same for programs that deserve to pass: they end by themselves, also where a machine is slow."""
-
+SECONDS = 0.3  # limit on loading and on a call; few programs need more than some hundredths
+HONEST_SECONDS = 5.0  # the same for programs that deserve to pass: they end, also on a slow machine
 NOBODY = 65534
 CATEGORIES = sorted({entry.category for entry in ENTRIES.values()})
 WITHOUT_ALL = tuple(mode for mode in MODES if mode != "full")
 GRADING = frozenset(
     {"benign", "comparison_tricks", "interpreter_tampering", "result_forging", "test_reading"}
 )
-"""Categories that are about the verdict; in the others, it is the lack of layers that decides."""
+"""Categories that are about the result; in the others, it is the lack of layers that decides."""
 
 
 @cache
@@ -48,9 +44,8 @@ def results_of(mode: str, categories: frozenset[str]) -> list[Result]:
     names = [name for name, entry in ENTRIES.items() if entry.category in categories]
     honest = [name for name in names if ENTRIES[name].honest == "pass"]
     rest = [name for name in names if ENTRIES[name].honest != "pass"]
-    return run_all(rest, MODES[mode], SECONDS, JOBS) + run_all(
-        honest, MODES[mode], HONEST_SECONDS, JOBS
-    )
+    results = run_all(rest, MODES[mode], SECONDS, JOBS)
+    return results + run_all(honest, MODES[mode], HONEST_SECONDS, JOBS)
 
 
 def lines(results: list[Result]) -> str:
@@ -94,7 +89,7 @@ def test_nothing_is_fooled_harmed_hung_or_wrong(mode: str, category: str) -> Non
 @pytest.mark.parametrize(
     "mode", [*(pytest.param(mode, marks=pytest.mark.slow) for mode in WITHOUT_ALL[:-1]), "bare"]
 )
-def test_fewer_layers_leave_the_verdicts_honest(mode: str) -> None:
+def test_fewer_layers_leave_the_results_honest(mode: str) -> None:
     results = [result for result in results_of(mode, GRADING) if not result.known]
     bad = [result for result in results if result.judgement in ("fooled", "hung")]
     assert not bad, lines(bad)
@@ -106,7 +101,6 @@ def test_the_corpus_comes_to_nothing_for_an_unprivileged_user(options: list[str]
         pytest.skip("the tests run as one already")
     with tempfile.TemporaryDirectory(prefix="nobody-") as home:
         os.chown(home, NOBODY, NOBODY)
-
         unprivileged = {
             "env": {"HOME": home, "TMPDIR": home, "PATH": os.defpath},
             **{"user": NOBODY, "group": NOBODY, "extra_groups": []},
@@ -185,12 +179,9 @@ def elsewhere() -> Iterator[ProcessPoolExecutor]:
         ("import os; os.setpriority(os.PRIO_PROCESS, @PID@, 19)", "priority"),
         ("import tempfile; tempfile.mkdtemp()", "temporary files"),
         ("import subprocess; subprocess.Popen(['sleep', '30'])", "processes"),
-        (
-            "import os; os.fork() or (os.fork() or os.execlp('sleep', 'sleep', '9')) and os._exit(0)",
-            "processes",
-        ),
+        ("import os; os.fork() or (os.fork() or os.execlp('sleep', 'sleep', '9')) and os._exit(0)", "processes"),
     ],
-)
+)  # fmt: skip
 def test_canaries_notice(elsewhere: ProcessPoolExecutor, deed: str, words: str) -> None:
     before, after, mended = elsewhere.submit(provoke, deed).result(300)
     assert before == [] and mended == []

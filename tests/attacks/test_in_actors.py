@@ -56,8 +56,8 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     del os.environ["RAY_AUTH_TOKEN_PATH"]
 
 
-def verdict(program: str) -> tuple[bool, str]:
-    """Run a program in a sandbox of this process; tell whether it stayed outside, and the verdict in full."""
+def attack(program: str) -> tuple[bool, str]:
+    """Run a program in a sandbox of this process; tell whether it stayed outside, and the result in full."""
     test = instrument("assert attack() != 'in'", "attack")
     with closing(Sandbox(workers=1)) as sandbox:
         (result,) = sandbox.run_batch([(Program((("main_0", program),), "attack"), test)])
@@ -68,14 +68,14 @@ def test_programs_do_not_reach_the_control_store(ray: Any) -> None:
     host, port = ray.get_runtime_context().gcs_address.split(":")
     socket.create_connection((host, int(port)), timeout=5).close()  # whoever is not confined does
     program = REACHES_STORE.format(host=host, port=port)
-    outside, told = ray.get(ray.remote(verdict).remote(program))
+    outside, told = ray.get(ray.remote(attack).remote(program))
     assert outside, told
 
 
 def test_programs_do_not_read_the_token(ray: Any) -> None:
     path = os.environ["RAY_AUTH_TOKEN_PATH"]
     assert ray.get(ray.remote(lambda: Path(path).read_text()).remote()) == "b" * 64
-    outside, told = ray.get(ray.remote(verdict).remote(READS_TOKEN.format(path=path)))
+    outside, told = ray.get(ray.remote(attack).remote(READS_TOKEN.format(path=path)))
     assert outside, told
 
 

@@ -1,4 +1,4 @@
-"""Programs, sandboxes and trainers for the tests of the sandbox."""
+"""Programs, sandboxes and callers for the tests of the sandbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
 from tests.support.processes import ROOT
-from tests.support.programs import SQUARES
+from tests.support.programs import SQUARE, SQUARES
 
 SHORT = Limits(load_seconds=0.7, test_seconds=0.7)
 CHANNEL = """
@@ -39,6 +39,9 @@ WRONG = {
     "counts": "seen = []\ndef sq(x):\n    seen.append(x)\n    return x * x if len(seen) < 3 else 0",
 }
 """Programs that square all numbers but 3, or not the third one."""
+SLOW = "import time\ndef sq(x):\n    time.sleep(0.2)\n    return x * x"
+TESTS = instrument(SQUARES, "sq")
+PASSED = ["passed", "passed"]
 HANG_ON_TWO = "def sq(x):\n    while x == 2:\n        pass\n    return x * x"
 
 
@@ -53,7 +56,7 @@ def run(
     split: bool = True,
     **settings: Any,
 ) -> Execution:
-    """Run a program; no verdict of another test is remembered."""
+    """Run a program; no result of another test is remembered."""
     sandbox = Sandbox(limits, **{"cache_size": 0, **settings})
     return sandbox.run(program(code), instrument(test, "sq", split))
 
@@ -62,26 +65,38 @@ def statuses(code: str, test: str = SQUARES, limits: Limits = SHORT, **settings:
     return [outcome.status for outcome in run(code, test, limits, **settings).tests]
 
 
+def statuses_in(sandbox: Sandbox, code: str = SQUARE, test: str = SQUARES) -> list[str]:
+    execution = sandbox.run(program(code), instrument(test, "sq"))
+    return [outcome.status for outcome in execution.tests]
+
+
+def start_worker(sandbox: Sandbox) -> int:
+    """Start the only worker of a sandbox anew, and return its process."""
+    sandbox.close()
+    before = workers_of(os.getpid())
+    assert statuses_in(sandbox) == PASSED
+    (worker,) = workers_of(os.getpid()) - before
+    return worker
+
+
 def value_of(expression: str, around: str = "") -> str:
     """Evaluate an expression inside the sandbox; return its `repr`."""
     code = f"{around}\ndef sq(x):\n    raise ValueError(repr({expression}))"
     return run(code).tests[0].message.removeprefix("ValueError: ")
 
 
-# Trainers: processes of their own that use the sandbox, and may come to harm
+# Callers: processes of their own that use the sandbox, and may come to harm
 
 PRELUDE = """
 import os, resource, signal, sys, threading, time, warnings
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
-from tests.envs.sandboxed import HANG_ON_TWO, SHORT, program, workers_of
+from tests.envs.sandboxed import HANG_ON_TWO, PASSED, SHORT, TESTS, program, workers_of
+from tests.envs.sandboxed import statuses_in as statuses
 from tests.support.programs import SQUARE, SQUARES, check
-TESTS = instrument(SQUARES, "sq")
-def statuses(sandbox, code=SQUARE):
-    return [outcome.status for outcome in sandbox.run(program(code), TESTS).tests]
 """
 
 
-def start_trainer(code: str, **environment: str) -> subprocess.Popen[str]:
+def start_caller(code: str, **environment: str) -> subprocess.Popen[str]:
     """Start a process that runs `code`; it is the leader of its own session."""
     return subprocess.Popen(
         [sys.executable, "-c", PRELUDE + code],
@@ -95,9 +110,9 @@ def start_trainer(code: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def trainer(code: str, seconds: float = 40.0, **environment: str) -> str:
+def run_caller(code: str, seconds: float = 40.0, **environment: str) -> str:
     """Return the output of a process that runs `code`; it must end by itself and leave no worker behind."""
-    with start_trainer(code, **environment) as process:
+    with start_caller(code, **environment) as process:
         try:
             output, errors = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -108,7 +123,7 @@ def trainer(code: str, seconds: float = 40.0, **environment: str) -> str:
 
 
 def processes() -> dict[int, tuple[int, int, str]]:
-    """Parent, session and command of every process that lives."""
+    """Return parent, session and command of every process that lives."""
     table = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -147,7 +162,7 @@ def end_within(seconds: float, workers: set[int]) -> bool:
 
 
 TELLS_ITS_RUNS = "import os\ndef sq(x):\n    raise ValueError(os.urandom(8).hex())"
-"""A program whose verdict is another one each time that it runs."""
+"""A program whose result is another one each time that it runs."""
 
 
 def message_of(sandbox: Sandbox, code: str = TELLS_ITS_RUNS, limits: Limits | None = None) -> str:

@@ -4,7 +4,7 @@ The process that is started becomes the evaluator; it forks the zygote first, be
 over the socket whose descriptor is the first argument, as messages of `channel`; results leave over it, one for
 each job, in the same order. The second argument is a JSON list of the layers of protection to leave off, the third
 a seed for the programs' random numbers, the fourth a JSON list of the paths of packages that programs may import.
-The first message to the trainer says which layers are on.
+The first message to the caller says which layers are on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import _signal
 import _socket  # the modules around these would add to what each child has to copy
 import _thread
-import functools
 import gc
 import json
 import os
@@ -26,26 +25,17 @@ PACKAGES = ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox")
 """Packages above this one, replaced by empty modules: importing the real ones would load numpy and more."""
 
 # Modules with shared libraries make each fork slower, so those that few programs need are left out.
-PRELOADED = (
-    "collections",
-    "functools",
-    "itertools",
-    "math",
-    "operator",
-    "re",
-    "typing",
-)
+PRELOADED = ("collections", "functools", "itertools", "math", "operator", "re", "typing")
 """Modules that programs import most. Loaded here, they need not be loaded in each child."""
 
-GO = b"g"
-"""Message to the zygote: its parent is now the evaluator, and it ends with it."""
+GO = b"g"  # message to the zygote: its parent is now the evaluator, and it ends with it
 
 
 def main(descriptor: int, without: list[str], seed: int, packages: list[str]) -> None:
     """Start the zygote, then serve as the evaluator."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     del sys.path[0]  # the folder of this script
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, [])  # the trainer's are inherited
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, [])  # the caller's are inherited
     for number in (_signal.SIGCHLD, _signal.SIGPROF, _signal.SIGALRM, _signal.SIGPIPE):
         _signal.signal(number, _signal.SIG_IGN if number == _signal.SIGPIPE else _signal.SIG_DFL)
     for name in PACKAGES:
@@ -67,7 +57,7 @@ def main(descriptor: int, without: list[str], seed: int, packages: list[str]) ->
     # and because the zygote must not learn the names of the programs' folders. It ends before any program starts.
     launcher = os.fork()
     if launcher == 0:
-        # The socket of the trainer: programs must not inherit it.
+        # The socket of the caller: programs must not inherit it.
         os.close(descriptor)
         confinement.confine_launcher()
         if os.fork() == 0:  # the first process of the new namespace
@@ -96,7 +86,7 @@ def _be_zygote(control: _socket.socket, confinement: Confinement) -> None:
         write(control.fileno(), pack(confinement.layers))
         Zygote(control, confinement.confine_candidate, confinement.folders).serve()
     except BaseException as error:
-        # The trainer shows the end of stderr in its `SandboxError`.
+        # The caller shows the end of stderr in its `SandboxError`.
         os.write(2, f"the zygote: {type(error).__name__}: {error}\n".encode())
         os._exit(1)
     os._exit(0)
@@ -128,24 +118,21 @@ def _be_evaluator(
         jobs = Reader(descriptor, 2**32)
         while True:
             number, job = jobs.receive()
-            send = functools.partial(_send, descriptor, number)
-            send(evaluator.grade(job, send), final=True)
+
+            def send(result: dict[str, Any], final: bool, number: int = number) -> None:
+                write(descriptor, pack([number, result, final]))
+
+            # The result of a slow program is also sent before its helpers are checked, as not `final`.
+            send(evaluator.grade(job, send), True)
             if _thread._count():  # threads of a test: their next call would reach the next program
-                os._exit(0)  # the trainer starts another worker
+                os._exit(0)  # the caller starts another worker
     except Closed:
-        pass  # the trainer has gone: the zygote ends with this process
+        pass  # the caller has gone: the zygote ends with this process
     except BaseException:
         import traceback
 
         traceback.print_exc(file=stderr)
         os._exit(1)
-
-
-def _send(descriptor: int, number: int, result: dict[str, Any], final: bool) -> None:
-    """Send the trainer the result of a job, or its part about the tests (not `final`)."""
-    from llm_decpomdp.envs.sandbox.worker.protocol.channel import pack, write
-
-    write(descriptor, pack([number, result, final]))
 
 
 if __name__ == "__main__":

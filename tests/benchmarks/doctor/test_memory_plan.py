@@ -53,7 +53,7 @@ def lines(gpus: str, *overrides: str, **numbers: float) -> str:
     return "\n".join(plan_lines(config(GPU, *overrides), gpus, numbers))
 
 
-def build(shape: Shape = SHAPE, qwen: bool = False) -> Any:
+def build(shape: Shape = SHAPE, qwen: bool = False, **further: Any) -> Any:
     settings = (Qwen2Config if qwen else LlamaConfig)(
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
@@ -62,6 +62,7 @@ def build(shape: Shape = SHAPE, qwen: bool = False) -> Any:
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,
         tie_word_embeddings=shape.tied,
+        **further,
     )
     return (Qwen2ForCausalLM if qwen else LlamaForCausalLM)(settings)
 
@@ -123,16 +124,9 @@ def test_a_run_on_a_cpu_takes_the_planned_memory_within_a_quarter(
     tokenizer.save_pretrained(folder)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        shape = LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=768,
-            intermediate_size=1536,
-            num_hidden_layers=6,
-            num_attention_heads=8,
-            max_position_embeddings=16384,
-            eos_token_id=tokenizer.eos_token_id,
-        )
-        LlamaForCausalLM(shape).save_pretrained(folder)
+        shape = Shape(6, 768, 1536, 8, 8, len(tokenizer))
+        ends = tokenizer.eos_token_id
+        build(shape, max_position_embeddings=16384, eos_token_id=ends).save_pretrained(folder)
     keys = [f"model.name={folder}", f"model.compute_dtype={overrides[0]}", *overrides[1:]]
     keys += ["model.max_new_tokens=32", "algorithm.num_generations=4", "algorithm.max_updates=2"]
     keys += ["algorithm.prompts_per_update=1", "evaluation.num_tasks=0", "output.report=false"]
@@ -207,30 +201,20 @@ def test_what_a_plan_leaves_out_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "message"),
+    ("read", "text", "message"),
     [
-        ("3xcpu", "cpu for all of this machine's processors"),
-        ("0xh100", "needs a number and a kind"),
-        ("b200", "unknown kind of GPU 'b200'"),
+        (lines, "3xcpu", "cpu for all of this machine's processors"),
+        (lines, "0xh100", "needs a number and a kind"),
+        (lines, "b200", "unknown kind of GPU 'b200'"),
+        (lambda item: read_assumptions([item]), "memry=3", "did you mean 'memory'"),
+        (lambda item: read_assumptions([item]), "memory=x", "got 'x'"),
+        (lambda item: read_assumptions([item]), "memory=0", "above 0"),
+        (lambda item: read_assumptions([item]), "bandwidth=1", "unknown assumption 'bandwidth'"),
     ],
 )
-def test_wrong_devices_are_named(gpus: str, message: str) -> None:
+def test_wrong_devices_and_assumptions_are_named(read: Any, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        lines(gpus)
-
-
-@pytest.mark.parametrize(
-    ("item", "message"),
-    [
-        ("memry=3", "did you mean 'memory'"),
-        ("memory=x", "got 'x'"),
-        ("memory=0", "above 0"),
-        ("bandwidth=1", "unknown assumption 'bandwidth'"),
-    ],
-)
-def test_wrong_assumptions_are_named(item: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        read_assumptions([item])
+        read(text)
 
 
 def test_policies_may_not_be_placed_on_gpus_that_are_not_there() -> None:

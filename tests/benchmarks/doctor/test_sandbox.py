@@ -6,18 +6,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llm_decpomdp.benchmarks.doctor import sandbox as sandbox_doctor
-from llm_decpomdp.benchmarks.doctor.finding import Finding
 from llm_decpomdp.benchmarks.doctor.sandbox import (
     FORGERIES,
     LAYERS,
     Attempt,
+    Finding,
     examine_sandbox,
     forgeries,
     memory_limit,
@@ -66,12 +66,9 @@ def test_every_attempt_that_a_layer_names_is_made() -> None:
 @needs_layers
 def test_with_all_layers_every_attempt_is_refused() -> None:
     found = findings()
-    assert [
-        finding.message for finding in found if not finding.ok and "cgroup" not in finding.message
-    ] == []
-    calls = (
-        "socket() EPERM, connect() EPERM, fork() EPERM, exec() EPERM, chmod() EPERM, kill() EPERM"
-    )
+    assert [f.message for f in found if not f.ok and "cgroup" not in f.message] == []
+    names = ("socket", "connect", "fork", "exec", "chmod", "kill")
+    calls = ", ".join(f"{name}() EPERM" for name in names)
     number = len(seccomp.allowed_calls("candidate", True, os.uname().machine))
     assert about(found, "seccomp").message == (
         f"sandbox: seccomp ({number} system calls allowed): {calls}"
@@ -86,11 +83,7 @@ def test_with_all_layers_every_attempt_is_refused() -> None:
 
 @needs_layers
 @pytest.mark.parametrize(
-    ("off", "attempt"),
-    [
-        ("landlock", "/etc/passwd works"),
-        ("seccomp", "socket() works"),
-    ],
+    ("off", "attempt"), [("landlock", "/etc/passwd works"), ("seccomp", "socket() works")]
 )
 def test_without_a_layer_the_host_is_not_safe_and_the_reward_is(off: str, attempt: str) -> None:
     found = findings((off,))
@@ -128,10 +121,8 @@ def test_the_forgeries_are_real() -> None:
 @needs_layers
 def test_a_layer_that_does_not_hold_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     probe = run_probes(Sandbox(cache_size=0))
-    attempts = {**probe.attempts, "fork()": Attempt(False, "works")}
-    monkeypatch.setattr(
-        sandbox_doctor, "run_probes", lambda sandbox: replace(probe, attempts=attempts)
-    )
+    probe.attempts["fork()"] = Attempt(False, "works")
+    monkeypatch.setattr(sandbox_doctor, "run_probes", lambda sandbox: probe)
     found = list(examine_sandbox(Sandbox(cache_size=0)))
     line = about(found, "seccomp")
     assert line.core and not line.ok
@@ -150,9 +141,8 @@ def test_a_forged_reward_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_root_is_told_what_it_means() -> None:
     assert about(findings(), "you are root; programs run as user 65534").ok
     bare = about(findings(ALL), "you are root; programs run as user 0")
-    assert (
-        not bare.ok and "/etc/shadow" in bare.message and bare.remedy == "run as an ordinary user"
-    )
+    assert not bare.ok and "/etc/shadow" in bare.message
+    assert bare.remedy == "run as an ordinary user"
     assert not about(findings(("namespaces",)), "you are root; programs run as user 0").ok
 
 
@@ -189,17 +179,12 @@ def test_an_unprivileged_user_gets_the_same_judgement(without: tuple[str, ...]) 
         "from llm_decpomdp.benchmarks.doctor.sandbox import *\n"
         f"for f in examine_sandbox(Sandbox(cache_size=0, without={without!r})): print(f.ok, f.message)"
     )
+    command = [sys.executable, "-B", "-c", code]
+    variables = {"HOME": "/nonexistent", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    nobody: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     try:
         done = subprocess.run(
-            [sys.executable, "-B", "-c", code],
-            cwd=ROOT,
-            env={"HOME": "/nonexistent", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
-            user=NOBODY,
-            group=NOBODY,
-            extra_groups=[],
-            capture_output=True,
-            text=True,
-            check=False,
+            command, cwd=ROOT, env=variables, capture_output=True, text=True, **nobody
         )
     except PermissionError as error:
         pytest.skip(f"an unprivileged user cannot read the interpreter: {error}")
@@ -207,7 +192,6 @@ def test_an_unprivileged_user_gets_the_same_judgement(without: tuple[str, ...]) 
         pytest.skip("an unprivileged user cannot read the checkout")
     assert done.returncode == 0, done.stderr
     assert "True sandbox: reward-safe: yes" in done.stdout
-    assert ("sandbox: host-safe: no" in done.stdout) == (
-        not about(findings(without), "host-safe").ok
-    )
+    safe = about(findings(without), "host-safe").ok
+    assert ("sandbox: host-safe: no" in done.stdout) != safe
     assert "you are root" not in done.stdout

@@ -51,6 +51,9 @@ MESSAGES: dict[str, Any] = {
     "changed arguments of another type": ["value", 0, [[{"set": [1]}], [["x", 1]]], [], ""],
     "function": ["value", {"handle": ["function", 10**9, "f"]}, None, [], ""],
     "handle of no form": ["value", {"handle": [1]}, None, [], ""],
+    "numbered containers inside of others": ["value", {"last": [{"new": [{"new": []}]}]}, None, [], ""],
+    "numbered value in a container": ["value", {"last": [{"new": {"last": [{"new": []}]}}] * 2}, None, [], ""],
+    "numbered container alone": ["value", {"new": []}, None, [], ""],
     "tuple of an iterator": ["value", {"tuple": {"handle": ["iterator", 0, "f"]}}, None, [], ""],
 }  # fmt: skip
 RAW = [b"", b"garbage", b"\xff\xfe", b"[" * 5000, b"x" * 2**20, b'{"a": ' * 5000, b"1" * 5000]

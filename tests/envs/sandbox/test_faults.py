@@ -1,4 +1,4 @@
-"""Faults of the machine and of its users: a right verdict or a clear error, no hang, nothing left behind."""
+"""Faults of the machine and of its users: a right result or a clear error, no hang, nothing left behind."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from textwrap import indent
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import Limits, Sandbox, instrument
+from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from tests.envs.sandboxed import (
     HANG_ON_TWO,
+    PASSED,
+    SLOW,
+    TESTS,
     end_within,
     processes,
     program,
-    start_trainer,
-    trainer,
-    workers_of,
+    run_caller,
+    start_caller,
+    start_worker,
+    statuses_in,
     zygote_of,
 )
-from tests.support.programs import SQUARE, SQUARES
+from tests.support.programs import SQUARE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-TESTS = instrument(SQUARES, "sq")
 LIMITS = Limits(load_seconds=5, test_seconds=2)
-SLOW = "import time\ndef sq(x):\n    time.sleep(0.2)\n    return x * x"
-PASSED = ["passed", "passed"]
 
 
 @pytest.fixture
@@ -40,39 +41,18 @@ def own() -> Iterator[Sandbox]:
     sandbox.close()
 
 
-def statuses(sandbox: Sandbox, code: str = SQUARE) -> list[str]:
-    return [outcome.status for outcome in sandbox.run(program(code), TESTS).tests]
-
-
-def worker_of(sandbox: Sandbox) -> int:
-    """The only worker of a sandbox, which is started by this."""
-    sandbox.close()
-    before = workers_of(os.getpid())
-    assert statuses(sandbox) == PASSED
-    (worker,) = workers_of(os.getpid()) - before
-    return worker
-
-
 # Kills
 
 
+@pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("kind", ["evaluator", "zygote"])
-def test_a_worker_that_is_killed_while_idle_is_replaced(own, kind):
-    worker = worker_of(own)
+def test_a_worker_that_is_killed_costs_only_time(own, kind, busy):
+    worker = start_worker(own)
     victim = worker if kind == "evaluator" else zygote_of(worker)
-    os.kill(victim, signal.SIGKILL)
-    while victim in processes():  # until then its child may still answer
-        time.sleep(0.001)
-    assert statuses(own) == PASSED
-    assert end_within(5, {worker})
-
-
-@pytest.mark.parametrize("kind", ["evaluator", "zygote"])
-def test_a_worker_that_is_killed_while_a_program_runs_costs_only_time(own, kind):
-    worker = worker_of(own)
-    victim = worker if kind == "evaluator" else zygote_of(worker)
-    timer = threading.Timer(0.1, os.kill, (victim, signal.SIGKILL))
+    timer = threading.Timer(0.1 * busy, os.kill, (victim, signal.SIGKILL))
     timer.start()
+    while not busy and victim in processes():  # until then its child may still answer
+        time.sleep(0.001)
     jobs = [(program(f"{SLOW}  # {number}"), TESTS) for number in range(4)]
     for execution in own.run_batch(jobs):
         assert [outcome.status for outcome in execution.tests] == PASSED
@@ -90,7 +70,7 @@ BUSY = f"\nCODE = {HANG_ON_TWO!r}" + START
 
 
 def started(code: str):
-    process = start_trainer(code)
+    process = start_caller(code)
     assert process.stdout is not None
     workers = {int(number) for number in process.stdout.readline().split()}
     assert len(workers) == 2
@@ -101,14 +81,14 @@ def started(code: str):
 @pytest.mark.parametrize(
     "then", ["time.sleep(60)", "sandbox.run_batch(jobs)"], ids=["idle", "busy"]
 )
-def test_no_process_outlives_a_trainer_that_is_killed(then):
+def test_no_process_outlives_a_caller_that_is_killed(then):
     process, workers = started(BUSY + then)
     process.kill()
     process.communicate()
     assert end_within(20, workers)
 
 
-def test_a_fork_of_the_trainer_keeps_no_worker_alive():
+def test_a_fork_of_the_caller_keeps_no_worker_alive():
     process, workers = started(
         BUSY
         + """
@@ -132,7 +112,7 @@ time.sleep(60)
     assert ended
 
 
-def test_no_process_outlives_a_trainer_that_ends():
+def test_no_process_outlives_a_caller_that_ends():
     process, workers = started(f"CODE = {SQUARE!r}{START}sandbox.run_batch(jobs)")
     assert process.communicate(timeout=30)[1] == "" and process.returncode == 0
     assert end_within(20, workers)
@@ -164,8 +144,8 @@ def test_an_interrupt_that_nobody_catches_leaves_nothing_behind():
 # Resources
 
 
-def test_without_descriptors_there_is_a_clear_error_and_later_a_right_verdict():
-    output = trainer(
+def test_without_descriptors_there_is_a_clear_error_and_later_a_right_result():
+    output = run_caller(
         """
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 sandbox = Sandbox(SHORT, workers=1, cache_size=0)
@@ -226,16 +206,16 @@ except SandboxError as error:
 
 
 def as_nobody(code: str) -> list[str]:
-    """Return the lines that a trainer prints whose user has no other processes."""
+    """Return the lines that a caller prints whose user has no other processes."""
     if os.getuid() != 0:
         pytest.skip("only root can become a user without other processes")
-    output = trainer(NOBODY + code)
+    output = run_caller(NOBODY + code)
     if output.startswith("no interpreter"):
         pytest.skip(output)
     return output.splitlines()
 
 
-def test_without_processes_there_is_a_clear_error_and_later_a_right_verdict():
+def test_without_processes_there_is_a_clear_error_and_later_a_right_result():
     lines = as_nobody("""
 for processes in (1, 2):
     sandbox.close()
@@ -269,8 +249,8 @@ print(time.monotonic() - begin > 0.3, {worker} == workers_of(os.getpid()))
 
 
 @pytest.mark.parametrize("folder", ["/nonexistent", "/proc"])
-def test_without_a_folder_for_temporary_files_there_is_a_verdict_or_a_clear_error(folder):
-    output = trainer(
+def test_without_a_folder_for_temporary_files_there_is_a_result_or_a_clear_error(folder):
+    output = run_caller(
         """
 import tempfile
 tempfile.tempdir = os.environ["TMPDIR"]  # as if no other folder would do
@@ -286,7 +266,7 @@ except SandboxError as error:
 
 def test_a_clock_that_jumps_does_not_matter(own, monkeypatch):
     real = time.time
-    worker_of(own)
+    start_worker(own)
     for hours in (-1e6, 1e6):
         monkeypatch.setattr(time, "time", lambda jump=hours: real() + 3600 * jump)
         execution = own.run(program(SLOW), TESTS)
@@ -296,8 +276,8 @@ def test_a_clock_that_jumps_does_not_matter(own, monkeypatch):
 
 def test_a_worker_that_stops_is_told_from_a_slow_one_by_its_deadline(own, monkeypatch):
     monkeypatch.setattr("llm_decpomdp.envs.sandbox.worker_process.GRACE_SECONDS", 0.5)
-    worker = worker_of(own)
+    worker = start_worker(own)
     own.limits = Limits(load_seconds=0.1, test_seconds=0.1, program_seconds=0.1)
     os.kill(worker, signal.SIGSTOP)
-    assert statuses(own) == PASSED
+    assert statuses_in(own) == PASSED
     assert end_within(5, {worker})

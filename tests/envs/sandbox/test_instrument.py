@@ -15,43 +15,82 @@ def check(body: str, header: str = "def check(candidate):", around: str = "") ->
     return f"{around}\n{header}\n{lines}"
 
 
-def outcomes(test: str, code: str = SQ, entry_point: str = "sq"):
-    program = Program((("main_0", code),), entry_point)
-    return SANDBOX.run(program, instrument(test, entry_point)).tests
+def outcomes(test: str, code: str = SQ):
+    return SANDBOX.run(Program((("main_0", code),), "sq"), instrument(test, "sq")).tests
 
 
-def passes(test: str, code: str = SQ, entry_point: str = "sq") -> list[bool]:
-    return [outcome.passed for outcome in outcomes(test, code, entry_point)]
+def passes(test: str, code: str = SQ) -> list[bool]:
+    return [outcome.passed for outcome in outcomes(test, code)]
 
 
-def test_t1_an_assert_over_several_lines_is_whole():
-    test = check("assert candidate(1,\n        2) == 3\nassert candidate(2) == 4")
-    code = "def add(a, b=2):\n    return a + b"
-    assert instrument(test, "add").cases == ("assert add(1, 2) == 3", "assert add(2) == 4")
-    assert passes(test, code, "add") == [True, True]
+ADD = "def sq(a, b=2):\n    return a + b"
+TOTAL = "def sq(xs):\n    return sum(xs)"
+WORDS = "def sq(text):\n    return len(text.split()) if 'candidate' in text else -1"
+TAKEN = "data = [1, 2]\nassert candidate(data) == 3\ndata.append(4)\nassert candidate(data) == 7"
+RAISES = "try:\n    candidate(-1)\n    assert False, 'must raise'\nexcept ValueError:\n    pass"
+RAISES += "\nassert candidate(2) == 2"
+REFUSES = "def sq(x):\n    if x < 0:\n        raise {}\n    return x"
+AROUND = "import math\nMETADATA = {'author': 'x'}\nNINE = 9\n"
+OUTER = "def outer(x):\n    return x + 1\n"
+INNER = """assert candidate(1) == 1
+
+def inner(x):
+    return x + 1
+
+assert inner(candidate(1)) == 2
+assert outer(candidate(2)) == 5"""
+SAME = "def same(a, b):\n    assert a == b, 'differ'\n"
+CASES = {
+    "t1 an assert over several lines": (
+        check("assert candidate(1,\n        2) == 3\nassert candidate(2) == 4"), ADD, [True, True]
+    ),
+    "t2 a loop": (check("for i in range(3):\n    assert candidate(i) == i*i"), SQ, [True]),
+    "t3 set-up": (check(TAKEN), TOTAL, [True, True]),
+    "t4 a literal with the parameter": (check("assert candidate('the candidate won') == 3"), WORDS, [True]),
+    "another parameter": (
+        check("assert f(2) == 4\nassert [f(i) for i in (1, 2)] == [1, 4]", "def check(f):"), SQ, [True, True]
+    ),
+    "t6 another name": (check("f = candidate\nassert f(1) == 1\nassert f(1) == 1"), SQ, [True, True]),
+    "t7 an exception": (check(RAISES), REFUSES.format("ValueError"), [True, True]),
+    "t7 no exception": (check(RAISES), "def sq(x):\n    return x", [False, True]),
+    "t7 another exception": (check(RAISES), REFUSES.format("TypeError"), [False, True]),
+    "t8 two asserts on one line": (check("assert candidate(1) == 1; assert candidate(2) == 5"), SQ, [True, False]),
+    "t9 functions before": (check(INNER, around=OUTER), SQ, [True] * 3),
+    "t9 functions after": (check(INNER) + "\n" + OUTER, SQ, [True] * 3),
+    "imports and constants before": (check("assert math.isclose(candidate(3), NINE)", around=AROUND), SQ, [True]),
+    "asserts in a function": (check("same(candidate(2), 4)\nsame(candidate(3), 9)", around=SAME), SQ, [True]),
+    "a call of the test function": (check("assert candidate(2) == 4") + "\ncheck(sq)\n", SQ, [True]),
+    "a call if it is the main module": (
+        check("assert candidate(2) == 4") + "\nif __name__ == '__main__':\n    check(sq)\n", SQ, [True]
+    ),
+    "no test function": ("values = [1, 2]\nassert sq(values[1]) == 4\nassert sq(3) == 8\n", SQ, [True, False]),
+    "asserts of constants": (check("assert True, 'so far'\nassert candidate(2) == 4\nassert 1"), SQ, [True]),
+    "a failing assert": (
+        check("assert candidate(2) == 5\nassert candidate(2) == 4\nassert candidate('a')\nassert True == 1"),
+        SQ, [False, True, False, True],
+    ),
+    "a message that is computed": (check("assert candidate(2) == 4, 1 / 0"), SQ, [True]),
+    "a test that replaces the function": (check("candidate = None\nassert candidate is None"), SQ, [True]),
+}  # fmt: skip
 
 
-def test_t2_a_loop_is_run_and_its_assert_is_one_test():
-    test = check("for i in range(3):\n    assert candidate(i) == i*i")
-    assert passes(test) == [True]
-    (failed,) = outcomes(test, "def sq(x):\n    return x * x if x < 2 else 0")
-    assert not failed.passed and failed.case == "assert sq(i) == i * i"
+@pytest.mark.parametrize(("test", "code", "expected"), CASES.values(), ids=CASES)
+def test_every_assert_is_a_test(test, code, expected):
+    assert passes(test, code) == expected
 
 
-def test_t3_set_up_is_kept():
-    test = check(
-        "data = [1, 2]\nassert candidate(data) == 3\ndata.append(4)\nassert candidate(data) == 7"
-    )
-    assert passes(test, "def total(xs):\n    return sum(xs)", "total") == [True, True]
-
-
-def test_t4_a_literal_that_holds_the_word_candidate_is_untouched():
-    test = check("assert candidate('the candidate won') == 3")
-    code = "def count_words(text):\n    return len(text.split()) if 'candidate' in text else -1"
-    assert instrument(test, "count_words").cases == (
-        "assert count_words('the candidate won') == 3",
-    )
-    assert passes(test, code, "count_words") == [True]
+@pytest.mark.parametrize(
+    ("name", "cases"),
+    [
+        ("t1 an assert over several lines", ("assert sq(1, 2) == 3", "assert sq(2) == 4")),
+        ("t4 a literal with the parameter", ("assert sq('the candidate won') == 3",)),
+        ("another parameter", ("assert sq(2) == 4", "assert [sq(i) for i in (1, 2)] == [1, 4]")),
+        ("no test function", ("assert sq(values[1]) == 4", "assert sq(3) == 8")),
+        ("asserts of constants", ("assert sq(2) == 4",)),
+    ],
+)
+def test_a_case_is_the_text_of_its_assert(name, cases):
+    assert instrument(CASES[name][0], "sq").cases == cases
 
 
 @pytest.mark.parametrize(
@@ -69,81 +108,11 @@ def test_t5_headers_may_be_written_in_any_way(header):
     assert passes(check("assert candidate(2) == 4", header)) == [True]
 
 
-def test_the_parameter_may_have_any_name():
-    test = check("assert f(2) == 4\nassert [f(i) for i in (1, 2)] == [1, 4]", "def check(f):")
-    assert instrument(test, "sq").cases[0] == "assert sq(2) == 4"
-    assert passes(test) == [True, True]
-
-
-def test_t6_another_name_for_the_function_works():
-    assert passes(check("f = candidate\nassert f(1) == 1\nassert f(1) == 1")) == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("def f(x):\n    if x < 0:\n        raise ValueError\n    return x", [True, True]),
-        ("def f(x):\n    return x", [False, True]),
-        ("def f(x):\n    if x < 0:\n        raise TypeError\n    return x", [False, True]),
-    ],
-)
-def test_t7_an_exception_test_is_kept(code, expected):
-    body = "try:\n    candidate(-1)\n    assert False, 'must raise'\nexcept ValueError:\n    pass"
-    assert passes(check(f"{body}\nassert candidate(2) == 2"), code, "f") == expected
-
-
-def test_t8_two_asserts_on_one_line_are_two_tests():
-    assert passes(check("assert candidate(1) == 1; assert candidate(2) == 5")) == [True, False]
-
-
-def test_t9_helper_functions_may_stand_anywhere():
-    body = (
-        "assert candidate(1) == 1\n\ndef inner(x):\n    return x + 1\n\n"
-        "assert inner(candidate(1)) == 2\nassert outer(candidate(2)) == 5"
-    )
-    around = "def outer(x):\n    return x + 1\n"
-    assert passes(check(body, around=around)) == [True] * 3
-    assert passes(check(body) + "\n" + around) == [True] * 3
-
-
-def test_imports_and_constants_before_the_test_function_are_run():
-    around = "import math\nMETADATA = {'author': 'x'}\nNINE = 9\n"
-    test = check("assert math.isclose(candidate(3), NINE)", around=around)
-    assert passes(test) == [True]
-
-
-def test_asserts_in_a_helper_of_the_test_count():
-    around = "def same(a, b):\n    assert a == b, 'differ'\n"
-    test = check("same(candidate(2), 4)\nsame(candidate(3), 9)", around=around)
-    assert passes(test) == [True]
-    (failed,) = outcomes(test, "def sq(x):\n    return 4")
+def test_a_failure_in_a_loop_or_a_function_is_one_of_its_test():
+    (failed,) = outcomes(CASES["t2 a loop"][0], "def sq(x):\n    return x * x if x < 2 else 0")
+    assert not failed.passed and failed.case == "assert sq(i) == i * i"
+    (failed,) = outcomes(CASES["asserts in a function"][0], "def sq(x):\n    return 4")
     assert failed.message == "AssertionError: differ"
-
-
-def test_a_call_of_the_test_function_is_not_a_second_run():
-    test = check("assert candidate(2) == 4") + "\ncheck(sq)\n"
-    assert passes(test) == [True]
-    test = check("assert candidate(2) == 4") + "\nif __name__ == '__main__':\n    check(sq)\n"
-    assert passes(test) == [True]
-
-
-def test_plain_asserts_without_a_test_function_count():
-    test = "values = [1, 2]\nassert sq(values[1]) == 4\nassert sq(3) == 8\n"
-    assert instrument(test, "sq").cases == ("assert sq(values[1]) == 4", "assert sq(3) == 8")
-    assert passes(test) == [True, False]
-
-
-def test_an_assert_about_a_constant_tests_nothing():
-    test = check("assert True, 'so far so good'\nassert candidate(2) == 4\nassert 1")
-    assert instrument(test, "sq").cases == ("assert sq(2) == 4",)
-    assert passes(test) == [True]
-
-
-def test_a_failing_assert_does_not_stop_the_others():
-    test = check(
-        "assert candidate(2) == 5\nassert candidate(2) == 4\nassert candidate('a')\nassert True == 1"
-    )
-    assert passes(test) == [False, True, False, True]
 
 
 def test_an_exception_outside_an_assert_ends_its_statement_only():
@@ -158,15 +127,6 @@ def test_an_exception_outside_an_assert_ends_its_statement_only():
 def test_an_assert_that_is_never_reached_does_not_pass():
     (outcome,) = outcomes(check("for i in []:\n    assert candidate(i) == 1"))
     assert not outcome.passed and outcome.status == "not_run"
-
-
-def test_a_computed_message_cannot_fail_the_test():
-    assert passes(check("assert candidate(2) == 4, 1 / 0")) == [True]
-
-
-def test_a_test_cannot_replace_the_function_for_the_next_one():
-    body = "candidate = None\nassert candidate is None"
-    assert passes(check(body)) == [True]
 
 
 def test_the_text_of_a_test_is_bounded():
@@ -184,9 +144,8 @@ def test_a_test_that_does_not_parse_is_refused(test):
 
 
 def test_equal_tests_are_instrumented_once():
-    assert instrument(check("assert candidate(2) == 4"), "sq") is instrument(
-        check("assert candidate(2) == 4"), "sq"
-    )
+    test = check("assert candidate(2) == 4")
+    assert instrument(test, "sq") is instrument(test, "sq")
 
 
 def test_a_guard_in_a_helper_outside_the_test_function_can_be_passed() -> None:
@@ -195,11 +154,8 @@ def test_a_guard_in_a_helper_outside_the_test_function_can_be_passed() -> None:
         "    assert False\n"
         "def check(candidate, /):\n    must_raise(candidate)\n    assert candidate(2) == 2\n"
     )
-    tests = instrument(test, "f")
-    good = "def f(x):\n    if x < 0:\n        raise ValueError\n    return x"
-    for code, passed in ((good, [True, True]), ("def f(x):\n    return x", [False, True])):
-        results = Sandbox().run(Program((("main_0", code),), "f"), tests).tests
-        assert [outcome.passed for outcome in results] == passed
+    assert passes(test, REFUSES.format("ValueError")) == [True, True]
+    assert passes(test, "def sq(x):\n    return x") == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ import time
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import Sandbox, instrument
+from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER
-from tests.envs.sandboxed import program, run, statuses, value_of
-from tests.support.programs import SQUARE, SQUARES
+from tests.envs.sandboxed import PASSED, run, statuses, statuses_in, value_of
+from tests.support.programs import SQUARE
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a layer of Linux")
 LEAVE_A_FILE = "import os\nos.makedirs('deep/er')\nopen('deep/er/left.txt', 'w').write('x')\n"
@@ -115,18 +115,9 @@ def test_a_program_that_breaks_how_it_answers_breaks_its_own_run_only():
     assert statuses(SQUARE, workers=1) == ["passed", "passed"]
 
 
-@linux
-@pytest.mark.parametrize("start", ["os.fork()", "os.posix_spawn('/bin/true', ['true'], {})"])
-def test_a_program_starts_no_process(start):
-    error = run(f"import os\n{start}\n" + SQUARE).error
-    assert error is not None and error.status == "forbidden"
-
-
 def test_a_program_has_no_descriptors_but_its_own():
-    opened = (
-        "import os\ndef opened(number):\n    try:\n        return bool(os.fstat(number))\n"
-        "    except OSError:\n        return False\n"
-    )
+    opened = "import os\ndef opened(number):\n    try: return bool(os.fstat(number))\n"
+    opened += "    except OSError: return False\n"
     code = f"{opened}def sq(x):\n    raise ValueError([n for n in range(1000) if opened(n)])"
     for _ in range(4):  # neither the worker's first processes nor those that are made after them
         message = run(code, workers=1).tests[0].message
@@ -186,10 +177,7 @@ def test_processes_that_a_program_left_do_not_count_against_the_next_ones(withou
         "        if os.fork() == 0:\n            time.sleep(60)\n    return x * x"
     )
     sandbox = Sandbox(workers=1, cache_size=0, without=without)
-    for _ in range(5):
-        assert all(
-            test.passed for test in sandbox.run(program(code), instrument(SQUARES, "sq")).tests
-        )
+    assert [statuses_in(sandbox, code) for _ in range(5)] == [PASSED] * 5
 
 
 def test_no_file_descriptor_is_left_open():
@@ -217,10 +205,6 @@ def test_hashes_and_random_numbers_are_the_same_every_time(expression, module):
 
 def test_random_numbers_of_tests_inside_the_program_are_the_same_every_time():
     test = "import random\ndef check(candidate):\n    assert candidate(2) == random.random()\n"
-    messages = {
-        run(
-            SQUARE, test.replace("assert", "print(random.random())\n    assert"), split=False
-        ).output
-        for _ in range(3)
-    }
+    test = test.replace("assert", "print(random.random())\n    assert")
+    messages = {run(SQUARE, test, split=False).output for _ in range(3)}
     assert len(messages) == 1 and float(messages.pop()) > 0

@@ -83,9 +83,14 @@ HONEST = [
 ]
 
 
-def outcomes(code, test, preamble="", entry_point="make"):
-    program = Program((("main_0", code),), entry_point, preamble)
-    return SANDBOX.run(program, instrument(test, entry_point)).tests
+def outcomes(code, test, preamble=""):
+    program = Program((("main_0", code),), "make", preamble)
+    return SANDBOX.run(program, instrument(test, "make")).tests
+
+
+def passed(code, *lines):
+    """Tell which tests of a function with these lines pass; all outcomes are in the message of a failure."""
+    return [outcome.passed or outcome for outcome in outcomes(code, check(*lines))]
 
 
 @pytest.mark.parametrize("line", HONEST)
@@ -95,32 +100,24 @@ def test_tests_read_the_objects_of_an_honest_program(line):
 
 
 def test_an_object_lives_on_between_statements_and_can_be_given_back():
-    body = (
-        "point = candidate('Point', 1)",
-        "point.x = 5",
+    new = ("point = candidate('Point', 1)", "point.x = 5")
+    given = (
         "assert point.x == 5 and candidate('same', point) is point",
         "point.tags.append('here')",
-        "assert point.tags == ['here']",
-        "tags = point.tags",
-        "point.tag('there')",
-        "assert tags == ['here', 'there'] and tags is point.tags",
-        "point.hook = lambda: 9",
-        "assert point.hook() == 9",
     )
-    assert all(outcome.passed for outcome in outcomes(CLASSES, check(*body)))
+    tags = ("assert point.tags == ['here']", "tags = point.tags", "point.tag('there')")
+    same = ("assert tags == ['here', 'there'] and tags is point.tags", "point.hook = lambda: 9")
+    assert passed(CLASSES, *new, *given, *tags, *same, "assert point.hook() == 9") == [True] * 4
 
 
 def test_a_function_of_the_test_comes_back_as_itself():
-    body = (
-        "from unittest.mock import MagicMock",
-        "point = candidate('Point', 1)",
-        "point.save = MagicMock(return_value=3)",
-        "assert point.save(4) == 3",
+    new = ("from unittest.mock import MagicMock", "point = candidate('Point', 1)")
+    calls = ("point.save = MagicMock(return_value=3)", "assert point.save(4) == 3")
+    called = (
         "point.save.assert_called_once_with(4)",
         "assert candidate('same', point.save) is point.save",
     )
-    results = outcomes(CLASSES, check(*body))
-    assert all(outcome.passed for outcome in results), results
+    assert passed(CLASSES, *new, *calls, *called) == [True] * 3
 
 
 YES = """
@@ -207,24 +204,20 @@ def test_methods_with_names_of_those_of_values_work_if_the_prompt_defines_them()
 
 def test_an_object_of_a_process_that_has_ended_answers_no_more():
     code = CLASSES + "\nimport os\nBYE = lambda: os._exit(1)\n"
-    body = (
-        "point = candidate('Point', 1)",
-        "try:\n        candidate('BYE')\n    except BaseException:\n        pass",
-        "assert point.x == 1",
-        "assert candidate('Point', 2).x == 2",
-    )
-    first, last = outcomes(code, check(*body))
+    ends = ("try:", "    candidate('BYE')", "except BaseException:", "    pass")
+    asks = ("assert point.x == 1", "assert candidate('Point', 2).x == 2")
+    first, last = outcomes(code, check("point = candidate('Point', 1)", *ends, *asks))
     assert first.status == "crashed" and last.passed
 
 
 def test_a_changed_container_of_an_object_is_no_change_of_an_argument():
     code = "class A:\n    def __init__(self):\n        self.items = [1]\n\ndef make(kind):\n    return A()\n"
-    body = ("a = candidate('x')", "xs = a.items", "xs.append(2)", "assert a.items == [1, 2]")
-    assert outcomes(code, check(*body))[0].passed
+    assert passed(
+        code, "a = candidate('x')", "xs = a.items", "xs.append(2)", "assert a.items == [1, 2]"
+    ) == [True]
     liar = code + "class B:\n    def items(self, xs):\n        xs.clear()\n        return []\n"
     liar = liar.replace("return A()", "return B()")
-    body = ("xs = [2, 1]", "assert candidate('x').items(xs) == sorted(xs)")
-    assert not outcomes(liar, check(*body))[0].passed
+    assert passed(liar, "xs = [2, 1]", "assert candidate('x').items(xs) == sorted(xs)") != [True]
 
 
 def test_tests_and_programs_share_a_folder_that_is_empty_again_afterwards():
@@ -234,38 +227,34 @@ def test_tests_and_programs_share_a_folder_that_is_empty_again_afterwards():
         "import os\n\ndef make(kind):\n    found = sorted(os.listdir())\n"
         "    open('out.txt', 'w').write(str(found))\n    return found\n"
     )
-    body = (
-        "import os",
-        "open('in.txt', 'w').close()",
-        "assert candidate('x') == ['in.txt']",
-        "assert open('out.txt').read() == \"['in.txt']\"",
-    )
+    writes = ("import os", "open('in.txt', 'w').close()", "assert candidate('x') == ['in.txt']")
+    reads = "assert open('out.txt').read() == \"['in.txt']\""
     for _ in range(3):
-        assert all(outcome.passed for outcome in outcomes(code, check(*body)))
-    assert outcomes(code, "assert make('x') == []")[0].passed
-    unused = check(
-        "import os", "open('left.txt', 'w').close()", "assert os.listdir() == ['left.txt']"
-    )
-    assert outcomes(code, unused)[0].passed
-    assert outcomes(code, "assert make('x') == []")[0].passed
+        assert passed(code, *writes, reads) == [True, True]
+    assert passed(code, "assert candidate('x') == []") == [True]
+    leaves = ("open('left.txt', 'w').close()", "assert os.listdir() == ['left.txt']")
+    assert passed(code, "import os", *leaves) == [True]
+    assert passed(code, "assert candidate('x') == []") == [True]
 
 
 def test_tests_cannot_reach_files_outside_the_folder():
-    body = (
-        "try:\n        open('/etc/passwd').read()\n    except OSError as error:\n        found = error",
-        "assert isinstance(found, OSError)",
+    reads = (
+        "try:",
+        "    open('/etc/passwd').read()",
+        "except OSError as error:",
+        "    found = error",
     )
     if not SANDBOX.layers()["landlock"]:
-        assert outcomes(CLASSES, check(*body))[0].passed
+        assert passed(CLASSES, *reads, "assert isinstance(found, OSError)") == [True]
 
 
 def test_an_attribute_that_a_test_deletes_is_gone_from_the_program_s_object():
     code = "class Point:\n    pass\n\ndef make(kind):\n    return Point()"
-    body = (
+    lines = (
         "p = candidate(1)",
         "p.q = 4",
         "assert p.q == 4",
         "del p.q",
         "assert not hasattr(p, 'q')",
     )
-    assert [outcome.passed for outcome in outcomes(code, check(*body))] == [True, True]
+    assert passed(code, *lines) == [True, True]

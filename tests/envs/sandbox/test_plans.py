@@ -1,11 +1,14 @@
-"""Calls that are made ahead: they give nothing away and decide nothing."""
+"""Calls that are made ahead: they give nothing away and decide nothing, and hidden ones come last."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+import llm_decpomdp
 from llm_decpomdp.envs.sandbox import Execution, Limits, Sandbox, instrument
 from tests.envs.sandboxed import SHORT, WRONG, program
 from tests.support.programs import check
@@ -53,31 +56,22 @@ SEVEN = "def sq(n):\n    return 7 if n == 1 else 0"
 GUESSED = "def sq(n):\n    return GUESS if n == 1 else 0"
 LEAKS = {
     "an answer as an argument": (
-        CAESAR,
-        DECIPHER,
-        check(
-            "enc = candidate('hello', 3)",
-            "assert enc == 'khoor'",
-            "assert candidate(enc, -3) == 'hello'",
-        ),
+        *(CAESAR, DECIPHER, "enc = candidate('hello', 3)", "assert enc == 'khoor'"),
+        "assert candidate(enc, -3) == 'hello'",
     ),
     "an answer in its own call": (
-        CAESAR,
-        DECIPHER,
-        check(
-            "assert candidate(candidate('hello', 3), -3) == 'hello'",
-            "assert candidate('hello', 3) == 'khoor'",
-        ),
+        *(CAESAR, DECIPHER, "assert candidate(candidate('hello', 3), -3) == 'hello'"),
+        "assert candidate('hello', 3) == 'khoor'",
     ),
     "an argument that a call changed": (
         "def sq(xs):\n    xs.sort()",
         "def sq(xs):\n    xs[:] = GUESS or xs",
-        check("xs = [3, 1, 2]", "candidate(xs)", "assert xs == [1, 2, 3]", "candidate(xs)"),
+        *("xs = [3, 1, 2]", "candidate(xs)", "assert xs == [1, 2, 3]", "candidate(xs)"),
     ),
     "an answer in a list": (
         "def sq(n):\n    return 7 if n == 1 else n[0]",
         "def sq(n):\n    return GUESS and GUESS[0] if n == 1 else n[0]",
-        check(
+        *(
             "box = []",
             "box.append(candidate(1))",
             "assert box == [7]",
@@ -85,86 +79,52 @@ LEAKS = {
         ),
     ),
     "an answer that decides": (
-        SEVEN,
-        GUESSED.replace("GUESS if", "(7 if GUESS == 2 else None) if"),
-        check("n = 1", "if candidate(1) == 7:", "    n = 2", "assert n == 2", "candidate(n)"),
+        *(SEVEN, GUESSED.replace("GUESS if", "(7 if GUESS == 2 else None) if")),
+        *("n = 1", "if candidate(1) == 7:", "    n = 2", "assert n == 2", "candidate(n)"),
     ),
     "an answer that is counted up to": (
-        SEVEN,
-        GUESSED,
-        check(
-            "n = 2",
-            "while candidate(1) != n and n < 9:",
-            "    n += 1",
-            "assert n == 7",
-            "candidate(n)",
-        ),
+        *(SEVEN, GUESSED, "n = 2", "while candidate(1) != n and n < 9:", "    n += 1"),
+        *("assert n == 7", "candidate(n)"),
     ),
     "an answer that ends a loop": (
-        SEVEN,
-        GUESSED,
-        check(
-            "for n in range(2, 9):",
-            "    if candidate(1) == n:",
-            "        break",
-            "assert n == 7",
-            "candidate(n)",
-        ),
+        *(SEVEN, GUESSED, "for n in range(2, 9):", "    if candidate(1) == n:", "        break"),
+        *("assert n == 7", "candidate(n)"),
     ),
     "a number of items": (
         "def sq(n):\n    return range(7)",
         "def sq(n):\n    return range(GUESS or 0)",
-        check("n = 0", "for _ in candidate(1):", "    n += 1", "assert n == 7", "candidate(n)"),
+        *("n = 0", "for _ in candidate(1):", "    n += 1", "assert n == 7", "candidate(n)"),
     ),
     "an exception's text": (
         "def sq(n):\n    if n == 1:\n        raise ValueError('seven')",
         "def sq(n):\n    if n == 1:\n        raise ValueError(GUESS)",
-        check(
-            "try:",
-            "    candidate(1)",
-            "except ValueError as error:",
-            "    n = str(error)",
-            "assert n == 'seven'",
-            "candidate(n)",
-        ),
+        *("try:", "    candidate(1)", "except ValueError as error:", "    n = str(error)"),
+        *("assert n == 'seven'", "candidate(n)"),
     ),
     "whether there is an exception": (
         "def sq(n):\n    if n == 1:\n        raise ValueError",
         "def sq(n):\n    if GUESS == 2:\n        raise ValueError",
-        check(
-            "n = 1",
-            "try:",
-            "    candidate(1)",
-            "except ValueError:",
-            "    n = 2",
-            "assert n == 2",
-            "candidate(n)",
-        ),
+        *("n = 1", "try:", "    candidate(1)", "except ValueError:", "    n = 2"),
+        *("assert n == 2", "candidate(n)"),
     ),
     "an answer that is matched": (
-        SEVEN,
-        GUESSED,
-        check("match candidate(1):", "    case n:", "        assert n == 7", "candidate(n)"),
+        *(SEVEN, GUESSED, "match candidate(1):", "    case n:", "        assert n == 7"),
+        "candidate(n)",
     ),
     "a callback's argument": (
         "def sq(f):\n    return f(7) if callable(f) else 0",
         "def sq(f):\n    return f(GUESS) if callable(f) else 0",
-        "n = 0\n"
-        + check(
-            "def keep(x):",
-            "    global n",
-            "    n = x",
-            "candidate(keep)",
-            "assert n == 7",
-            "candidate(n)",
-        ),
+        *("box = []", "def keep(x):", "    box.append(x)", "candidate(keep)"),
+        *("n = box[0]", "assert n == 7", "candidate(n)"),
     ),
 }
 """An honest program, one that guesses, and a test whose later arguments come from its answers."""
 
 
-@pytest.mark.parametrize(("honest", "guesses", "test"), LEAKS.values(), ids=LEAKS)
-def test_no_program_sees_what_the_answers_of_another_led_to(one, honest, guesses, test):
+@pytest.mark.parametrize("leak", LEAKS.values(), ids=LEAKS)
+def test_no_program_sees_what_the_answers_of_another_led_to(one, leak):
+    honest, guesses, *lines = leak
+    test = check(*lines)
     before = run(one, GUESS + guesses, test)
     assert not all(outcome.passed for outcome in before.tests)
     for _ in range(3):
@@ -180,13 +140,9 @@ FORESEEN = {
     "a loop": (check("for x in [2, 3, 4]:", "    assert candidate(x) == x * x"), 3),
     "a loop over a range": (check("for x in range(5):", "    assert candidate(x) == x * x"), 5),
     "a comprehension": (check("assert [candidate(x) for x in range(3)] == [0, 1, 4]"), 3),
-    "a table of cases": (
-        check("for x, y in [(2, 4), (3, 9)]:", "    assert candidate(x) == y"),
-        2,
-    ),
+    "a table of cases": (check("for x, y in [(2, 4), (3, 9)]:", "    assert candidate(x) == y"), 2),
     "a table outside": (
-        "CASES = [(2, 4), (3, 9)]\n"
-        + check("for x, y in CASES:", "    assert candidate(x) == y", "assert len(CASES) == 2"),
+        "CASES = [(2, 4), (3, 9)]\n" + check("for x, y in CASES:", "    assert candidate(x) == y"),
         2,
     ),
     "a variable": (check("n = 1 + 1", "assert candidate(n) == 4"), 1),
@@ -207,28 +163,9 @@ def test_calls_that_depend_on_no_answer_are_made_ahead(one, test, number):
         assert set(statuses(execution)) == {"passed"}
 
 
-@pytest.mark.parametrize("code", WRONG.values(), ids=WRONG)
-def test_wrong_programs_fail_alike_whatever_ran_before(one, code):
-    test = check(
-        "for x in [2, 3, 4]:", "    assert candidate(x) == x * x", "assert candidate(5) == 25"
-    )
-    before = run(one, code, test)
-    for _ in range(2):
-        run(one, "def sq(x):\n    return x * x", test)
-    after = run(one, code, test)
-    assert after.tests == before.tests and after.reached == before.reached
-    assert before.tests[0].status != "passed"
-
-
 def test_a_huge_answer_costs_the_honest_programs_after_it_nothing():
-    collatz = check(
-        "n = candidate(6)",
-        "assert n == 3",
-        "n = candidate(n)",
-        "assert n == 10",
-        "n = candidate(n)",
-        "assert n == 5",
-    )
+    steps = [line for n in (3, 10, 5) for line in ("n = candidate(n)", f"assert n == {n}")]
+    collatz = check("n = 6", *steps)
     honest = "def sq(n):\n    for _ in range(n):\n        pass\n    return 3 * n + 1 if n % 2 else n // 2"
     sandbox = Sandbox(Limits(load_seconds=2, test_seconds=20), workers=1, cache_size=0, seed=22)
     for huge in ("10**12", "10**12 + n"):
@@ -258,3 +195,59 @@ def test_a_test_may_call_from_several_threads(one):
     )
     for _ in range(3):
         assert statuses(run(one, "def sq(x):\n    return x * x", test)) == ["passed"]
+
+
+# Outputs that prompts may show come before a program knows the calls of hidden tests
+
+SPY = """
+import marshal, sys
+
+def sq(x):
+    frame = sys._getframe()
+    while frame is not None:
+        for name in ("request", "calls", "data"):
+            known = frame.f_locals.get(name)
+            known = known["calls"] if isinstance(known, dict) else known
+            if isinstance(known, list):
+                raise ValueError([marshal.loads(call[1:])[0][0] for call in known])
+        frame = frame.f_back
+    return x * x
+"""
+"""It says in an exception which arguments it was told."""
+
+
+@pytest.mark.parametrize("shown", [1, 2, 3])
+def test_what_prompts_may_show_comes_before_the_program_knows_the_rest(one, shown):
+    loop = ("for x in [5, 6]:", "    assert candidate(x) == x * x")
+    hidden = ("assert candidate(4711) == 0", "assert candidate(8080) == 0")
+    test = check("assert candidate(4) == 16", *loop, *hidden)
+    message = one.run(program(SPY), instrument(test, "sq")).tests[0].message
+    assert "4711" in message and "8080" in message
+    tests = replace(instrument(test, "sq"), shown=shown)
+    for _ in range(2):
+        first, *rest = one.run(program(SPY), tests).tests
+        assert ("4711" in str([first, *rest[: shown - 1]])) == (shown == 3)
+        assert "8080" not in str([first, *rest[: shown - 1]])
+        assert "8080" in rest[-1].message
+
+
+@pytest.mark.parametrize("shown", [1, 2, 9])
+def test_the_order_of_the_calls_changes_no_outcome(one, shown):
+    test = check(*(f"assert candidate({x}) == {x * x}" for x in range(1, 5)))
+    for code in ("def sq(x):\n    return x * x", *WRONG.values()):
+        outcomes = one.run(program(code), instrument(test, "sq")).tests
+        tests = replace(instrument(test, "sq"), shown=shown)
+        assert one.run(program(code), tests).tests == outcomes
+
+
+def test_no_prompt_tells_inputs_of_hidden_tests(tmp_path):
+    test = check("assert candidate(1) == 1", "assert candidate(4711) == 4711**2")
+    row = {"task_id": "t/0", "prompt": 'def sq(x):\n    """square"""\n', "entry_point": "sq"}
+    (tmp_path / "own.json").write_text(json.dumps([{**row, "test": test}]))
+    for number in (1, 0):
+        env = llm_decpomdp.make(
+            "humaneval-v0", source=str(tmp_path / "own.json"), num_agents=1, sandbox_slice=number
+        )
+        env.reset(seed=0)
+        prompt = env.step({"main_0": SPY})[0]["main_0"]
+        assert "ValueError: [1" in prompt and ("4711" in prompt) == (number == 0)

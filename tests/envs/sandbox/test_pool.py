@@ -1,4 +1,4 @@
-"""The pool of workers: batches, threads, forks, remembered verdicts, and our own failures."""
+"""The pool of workers: batches, threads, forks, cached results, and our own failures."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
 from llm_decpomdp.envs.sandbox.pool import WorkerPool
 from llm_decpomdp.envs.sandbox.worker_process import WorkerProcess, WorkerSettings
-from tests.envs.sandboxed import SHORT, TELLS_ITS_RUNS, message_of, program, run, trainer
+from tests.envs.sandboxed import (
+    SHORT,
+    TELLS_ITS_RUNS,
+    TESTS,
+    message_of,
+    program,
+    run,
+    run_caller,
+)
 from tests.support.programs import SQUARE, SQUARES, check
 
-TESTS = instrument(SQUARES, "sq")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux's processes")
 
 
@@ -27,16 +35,11 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux's processes")
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_a_batch_keeps_its_order_whatever_the_number_of_workers(workers):
     waits = "import time\ntime.sleep(0.1)\n"
-    jobs = [
-        (program(f"{waits * (v == 4)}def sq(x):\n    return {v}"), TESTS) for v in (4, 9, 0, 4) * 3
-    ]
+    values = (4, 9, 0, 4) * 3
+    jobs = [(program(f"{waits * (v == 4)}def sq(x):\n    return {v}"), TESTS) for v in values]
     executions = Sandbox(workers=workers, cache_size=0).run_batch(jobs)
-    verdicts = [[o.passed for o in execution.tests] for execution in executions]
-    assert verdicts == [[True, False], [False, True], [False, False], [True, False]] * 3
-
-
-def test_an_empty_batch_is_no_work():
-    assert Sandbox().run_batch([]) == []
+    assert [[o.passed for o in e.tests] for e in executions] == [[v == 4, v == 9] for v in values]
+    assert Sandbox(workers=workers).run_batch([]) == []
 
 
 @pytest.mark.parametrize("cache_size", [0, 100])
@@ -49,16 +52,10 @@ def test_equal_programs_of_one_batch_run_once(cache_size):
 
 def test_a_program_that_breaks_its_process_costs_the_others_nothing():
     codes = [SQUARE, "import os\nos._exit(1)", "while True: pass", SQUARE + "\n", "raise KeyError"]
-    executions = Sandbox(SHORT, workers=2, cache_size=0).run_batch(
-        [(program(c), TESTS) for c in codes]
-    )
-    assert [e.error.status if e.error else "" for e in executions] == [
-        "",
-        "crashed",
-        "timeout",
-        "",
-        "error",
-    ]
+    jobs = [(program(code), TESTS) for code in codes]
+    executions = Sandbox(SHORT, workers=2, cache_size=0).run_batch(jobs)
+    errors = [e.error.status if e.error else "" for e in executions]
+    assert errors == ["", "crashed", "timeout", "", "error"]
 
 
 # Threads
@@ -72,7 +69,7 @@ def test_s9_threads_may_share_one_sandbox():
     assert [all(o.passed for o in e.tests) for e in executions] == [n % 3 == 0 for n in range(24)]
 
 
-def caller(pool: WorkerPool, order: list[int], number: int) -> threading.Thread:
+def start_taker(pool: WorkerPool, order: list[int], number: int) -> threading.Thread:
     """Start a thread that waits for a worker, notes its number, and gives the worker back."""
 
     def take() -> None:
@@ -94,7 +91,7 @@ def test_callers_get_their_workers_in_the_order_in_which_they_came():
     order: list[int] = []
     workers: list[WorkerProcess] = []
     pool.take(workers, 1)
-    threads = [caller(pool, order, number) for number in range(4)]
+    threads = [start_taker(pool, order, number) for number in range(4)]
     pool.give_back(workers)
     pool.take(workers, 1)  # asks last, though it is the first to run
     order.append(4)
@@ -121,7 +118,7 @@ def test_a_caller_that_is_interrupted_costs_the_others_nothing():
     finally:
         signal.signal(signal.SIGINT, handler)
     assert pool.queue == 0
-    thread = caller(pool, order, 1)
+    thread = start_taker(pool, order, 1)
     pool.give_back(workers)
     thread.join(60)
     assert order == [1] and not workers
@@ -149,10 +146,10 @@ def test_every_worker_gets_a_job_before_any_gets_its_second(jobs):
 
 
 @pytest.mark.parametrize("milliseconds", [2, 30, 60, 100])
-def test_s9_an_interrupt_while_a_worker_is_started_again_shifts_no_verdict(milliseconds):
-    output = trainer(f"""
+def test_s9_an_interrupt_while_a_worker_is_started_again_shifts_no_result(milliseconds):
+    output = run_caller(f"""
 sandbox = Sandbox(SHORT, workers=1, cache_size=0)
-assert statuses(sandbox) == ["passed", "passed"]
+assert statuses(sandbox) == PASSED
 signal.signal(signal.SIGINT, signal.default_int_handler)
 (worker,) = workers_of(os.getpid())
 os.kill(worker, signal.SIGKILL)
@@ -170,18 +167,10 @@ for n in range(4):
 
 
 def test_a_thread_that_outlives_its_test_befalls_no_other_program():
-    outlives = check(
-        "import threading, time",
-        "def again():",
-        "    time.sleep(0.3)",
-        "    for _ in range(50):",
-        "        candidate(2)",
-        "        time.sleep(0.01)",
-        "threads = [threading.Thread(target=again) for _ in range(3)]",
-        "for thread in threads:",
-        "    thread.start()",
-        "assert candidate(2) == 4",
-    )
+    loop = ("    for _ in range(50):", "        candidate(2)", "        time.sleep(0.01)")
+    again = ("import threading, time", "def again():", "    time.sleep(0.3)", *loop)
+    threads = ("for _ in range(3):", "    threading.Thread(target=again).start()")
+    outlives = check(*again, *threads, "assert candidate(2) == 4")
     jobs = []
     for number in range(10):
         jobs.append((program(f"{SQUARE}\n# {number}"), instrument(outlives, "sq")))
@@ -197,6 +186,50 @@ def test_threads_that_ask_for_the_same_share_one_run():
     code = f"import time\ntime.sleep(0.2)  # {time.monotonic_ns()}\n{TELLS_ITS_RUNS}"
     with ThreadPoolExecutor(6) as threads:
         assert len({*threads.map(lambda _: message_of(sandbox, code), range(6))}) == 1
+
+
+# Cached results
+
+
+def test_a_result_is_cached_by_all_that_it_depends_on():
+    sandbox = Sandbox(SHORT, workers=1)
+    code = f"{TELLS_ITS_RUNS}  # {time.monotonic_ns()}"
+    first = message_of(sandbox, code)
+    assert message_of(sandbox, code) == message_of(Sandbox(SHORT, workers=2), code) == first
+    messages = [
+        message_of(sandbox, code + " "),
+        message_of(sandbox, code, Limits(load_seconds=0.8, test_seconds=0.7)),
+        message_of(Sandbox(SHORT, workers=1, seed=1), code),
+        message_of(Sandbox(SHORT, workers=1, without=("namespaces",)), code),
+        message_of(Sandbox(SHORT, workers=1, cache_size=0), code),
+        sandbox.run(program(code), instrument(SQUARES + "\n    assert candidate(1)", "sq")).tests[0].message,
+    ]  # fmt: skip
+    assert len({first, *messages}) == 7
+
+
+def test_a_sandbox_without_a_cache_leaves_the_cache_of_others_alone():
+    code = f"{TELLS_ITS_RUNS}  # {time.monotonic_ns()}"
+    first = message_of(Sandbox(SHORT), code)
+    message_of(Sandbox(SHORT, cache_size=0))
+    assert message_of(Sandbox(SHORT), code) == first
+
+
+def test_the_oldest_results_are_dropped():
+    sandbox = Sandbox(SHORT, workers=1, cache_size=2)
+    codes = [f"{TELLS_ITS_RUNS}  # {n} {time.monotonic_ns()}" for n in range(3)]
+    first, *_, last = [message_of(sandbox, code) for code in codes]
+    assert message_of(sandbox, codes[2]) == last and message_of(sandbox, codes[0]) != first
+
+
+def test_a_timeout_by_the_clock_is_not_cached_but_one_by_processor_time_is():
+    limits = Limits(load_seconds=2, test_seconds=0.2, max_timeouts=1)
+    mark = time.monotonic_ns()
+    for body, factor, cached in (("time.sleep(60)", 3, False), ("while True: pass", 50, True)):
+        sandbox = Sandbox(replace(limits, wall_factor=factor), workers=1)
+        code = f"import time  # {mark}\ndef sq(x):\n    {body}"
+        first, again = (sandbox.run(program(code), TESTS) for _ in range(2))
+        assert first.tests[0].status == again.tests[0].status == "timeout"
+        assert (first.seconds == again.seconds) == cached
 
 
 # Its life
@@ -229,30 +262,30 @@ def test_closing_while_another_thread_waits_costs_it_nothing():
     assert all(o.passed for o in executions[0].tests)
 
 
-# Forks of the trainer
+# Forks of the caller
 
 
 @linux
-def test_a_forked_trainer_has_workers_of_its_own():
-    trainer(
+def test_a_forked_caller_has_workers_of_its_own():
+    run_caller(
         """
 sandbox = Sandbox(SHORT, workers=1, cache_size=0)
-assert statuses(sandbox) == ["passed", "passed"]
+assert statuses(sandbox) == PASSED
 own = workers_of(os.getpid())
 child = os.fork()
 if child == 0:
-    good = statuses(sandbox) == ["passed", "passed"]
+    good = statuses(sandbox) == PASSED
     theirs = workers_of(os.getpid())
     os._exit(0 if good and len(theirs) == 1 and not theirs & own else 1)
 assert os.waitpid(child, 0)[1] == 0
-assert statuses(sandbox) == ["passed", "passed"] and workers_of(os.getpid()) == own
+assert statuses(sandbox) == PASSED and workers_of(os.getpid()) == own
 """
     )
 
 
 @linux
-def test_a_trainer_that_forks_while_a_program_runs_waits_for_nobody():
-    trainer(
+def test_a_caller_that_forks_while_a_program_runs_waits_for_nobody():
+    run_caller(
         """
 sandbox = Sandbox(SHORT, workers=1)
 slow = "import time\\ntime.sleep(1)\\n" + SQUARE
@@ -262,7 +295,7 @@ time.sleep(0.3)
 child = os.fork()
 if child == 0:
     signal.alarm(30)
-    os._exit(0 if statuses(sandbox, slow) == ["passed", "passed"] else 1)
+    os._exit(0 if statuses(sandbox, slow) == PASSED else 1)
 assert os.waitpid(child, 0)[1] == 0
 thread.join()
 """
@@ -300,3 +333,9 @@ def test_a_test_that_ends_the_evaluator_is_named_as_our_failure():
     test = "import os\n" + check("os._exit(3)", "assert candidate(2) == 4")
     with pytest.raises(SandboxError, match=r"died 3 times at one program \(exit status 3\)"):
         run(SQUARE, test, workers=1)
+
+
+def test_a_system_without_processes_of_our_kind_is_told_what_to_use(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SandboxError, match="needs Linux or macOS: on Windows, use WSL"):
+        Sandbox(cache_size=0).run(program(SQUARE), instrument(SQUARES, "sq"))

@@ -1,4 +1,4 @@
-"""Settings of a sandbox: limits, and layers of protection that it requires or leaves off."""
+"""Settings of a sandbox: limits, layers of protection that it requires or leaves off, packages."""
 
 from __future__ import annotations
 
@@ -6,40 +6,32 @@ import sys
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import LAYERS, Limits, Sandbox, SandboxError
-from tests.envs.sandboxed import run, trainer
+from llm_decpomdp.envs.sandbox import LAYERS, Limits, Program, Sandbox, SandboxError, instrument
+from llm_decpomdp.envs.sandbox.worker_process import package_paths
+from tests.envs.sandboxed import run, run_caller
 from tests.support.programs import SQUARE
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="layers of Linux")
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("make", "name", "value", "message"),
     [
-        ({"workers": 0}, "workers must be at least 1, got 0"),
-        ({"isolation": "maybe"}, "isolation must be one of best_effort, require, got 'maybe'"),
-        ({"without": ("chroot",)}, r"unknown layers \['chroot'\]; there are namespaces, landlock, seccomp"),
+        (Sandbox, "workers", 0, "workers must be at least 1, got 0"),
+        (Sandbox, "isolation", "maybe", "isolation must be one of best_effort, require, got 'maybe'"),
+        (Sandbox, "without", ["chroot"], r"unknown layers \['chroot'\]; there are namespaces, landlock, seccomp"),
+        (Sandbox, "packages", ["no_such_package_at_all"], "no_such_package_at_all"),
+        (Limits, "test_seconds", 0, "test_seconds must be positive and finite, got 0"),
+        (Limits, "memory_bytes", -1, "memory_bytes must be positive and finite, got -1"),
+        (Limits, "load_seconds", float("nan"), "load_seconds must be positive and finite, got nan"),
+        (Limits, "wall_factor", 0.5, "wall_factor must be at least 1, got 0.5"),
+        (Limits, "program_seconds", float("inf"), "program_seconds must be positive and finite, got inf"),
+        (Limits, "test_seconds", float("inf"), "test_seconds must be positive and finite, got inf"),
     ],
 )  # fmt: skip
-def test_bad_settings_are_refused(settings, message):
+def test_bad_settings_are_refused(make, name, value, message):
     with pytest.raises(ValueError, match=message):
-        Sandbox(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"test_seconds": 0}, "test_seconds must be positive and finite, got 0"),
-        ({"memory_bytes": -1}, "memory_bytes must be positive and finite, got -1"),
-        ({"load_seconds": float("nan")}, "load_seconds must be positive and finite, got nan"),
-        ({"wall_factor": 0.5}, "wall_factor must be at least 1, got 0.5"),
-        ({"program_seconds": float("inf")}, "program_seconds must be positive and finite, got inf"),
-        ({"test_seconds": float("inf")}, "test_seconds must be positive and finite, got inf"),
-    ],
-)
-def test_bad_limits_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Limits(**settings)
+        make(**{name: value})
 
 
 # Layers
@@ -76,7 +68,7 @@ LANDLOCK, UNSHARE = 444, {"x86_64": 272, "aarch64": 97}.get(os.uname().machine)
 
 @linux
 def test_missing_layers_are_told_once_and_refused_where_they_are_required():
-    output = trainer(
+    output = run_caller(
         DENY
         + """
 deny(LANDLOCK)
@@ -100,7 +92,7 @@ except SandboxError as error:
 
 @linux
 def test_namespaces_are_not_required():
-    output = trainer(
+    output = run_caller(
         DENY
         + """
 if UNSHARE is not None:
@@ -112,3 +104,46 @@ print("done")
 """
     )
     assert output == "done\n"
+
+
+# Packages that programs may import
+
+USES_SUM = instrument("assert f() == 6", "f")
+SUM = "import numpy\n\ndef f():\n    return int(numpy.arange(4).sum())\n"
+
+
+def error(sandbox, code):
+    execution = sandbox.run(Program((("x", code),), "f"), USES_SUM)
+    return execution.error.message if execution.error else ""
+
+
+def test_an_offered_package_can_be_imported():
+    execution = Sandbox(packages=("numpy",), workers=1).run(Program((("x", SUM),), "f"), USES_SUM)
+    assert execution.error is None and execution.tests[0].passed
+
+
+def test_nothing_can_be_imported_that_is_not_offered():
+    assert error(Sandbox(workers=1), SUM).startswith("ModuleNotFoundError")
+    offering = Sandbox(packages=("numpy",), workers=1)
+    assert error(offering, SUM.replace("numpy", "gymnasium")).startswith("ModuleNotFoundError")
+
+
+def test_what_lies_beside_an_offered_package_cannot_be_read():
+    sandbox = Sandbox(packages=("numpy",), workers=1)
+    if sandbox.layers()["landlock"]:
+        pytest.skip("without Landlock programs can read what their user can")
+    code = "import os, numpy\nos.listdir(os.path.dirname(os.path.dirname(numpy.__file__)))\n"
+    assert error(sandbox, code).startswith("PermissionError")
+
+
+def test_a_package_comes_with_what_it_requires_and_nothing_else():
+    names = {path.rpartition("/")[2] for path in package_paths(("gymnasium",))}
+    assert {"gymnasium", "numpy", "cloudpickle"} <= names
+    assert not {"pip", "llm_decpomdp", "pytest"} & names
+    assert package_paths(()) == ()
+
+
+def test_results_with_and_without_a_package_are_not_mixed_up():
+    plain = Sandbox(workers=1)
+    offering = plain.copy_with_packages(("numpy",))
+    assert error(plain, SUM) and not error(offering, SUM) and error(plain, SUM)

@@ -1,8 +1,7 @@
 """The process of one untrusted program: it answers calls with values, and never sees a test's expected values.
 
 It is forked from the zygote, receives one request, and is killed after the grading. A program can change this
-code,
-but only in its own process: the evaluator reads everything that leaves the process as values.
+code, but only in its own process: the evaluator reads everything that leaves the process as values.
 """
 
 from __future__ import annotations
@@ -24,59 +23,30 @@ from llm_decpomdp.envs.sandbox.worker.candidate.handles import (
 )
 from llm_decpomdp.envs.sandbox.worker.candidate.loading import OUTPUT, RANDOM, load
 from llm_decpomdp.envs.sandbox.worker.confinement.kernel import lower_limit
-from llm_decpomdp.envs.sandbox.worker.evaluator.reports import (
-    AssertRecorder,
-    StageRecorder,
-    describe,
-)
-from llm_decpomdp.envs.sandbox.worker.protocol.channel import (
-    MAX_MESSAGE,
-    OUT_OF_MEMORY,
-    Closed,
-    Reader,
-    pack,
-    write,
-)
-from llm_decpomdp.envs.sandbox.worker.protocol.codec import (
-    PLAIN,
-    Decoder,
-    Maker,
-    Unsendable,
-    encode,
-    encode_call,
-    pack_call,
-    to_text,
-    unpack_call,
-)
+from llm_decpomdp.envs.sandbox.worker.evaluator import reports
+from llm_decpomdp.envs.sandbox.worker.protocol import channel, codec
 from llm_decpomdp.envs.sandbox.worker.protocol.libraries import ERROR_MODULES
 
-READY = pack(["ready", None, None, [], ""])
+READY = channel.pack(["ready", None, None, [], ""])
 """First message of a process, before it knows its program."""
 
-NO_ARGUMENTS = pack_call([], {}, opaque)
-
 # A page of memory that is written first has to be mapped, which costs more than a further call of `read`.
-CHUNK = 2**12
-"""Bytes read at once: fresh memory costs more than another call."""
-
-MAX_ARGUMENTS = 2000
-"""Longest text of an exception's arguments; longer ones are left out."""
+CHUNK = 2**12  # bytes read at once
+MAX_ARGUMENTS = 2000  # longest text of an exception's arguments; longer ones are left out
 
 MUTABLE = frozenset(
-    (
-        *("list", "dict", "set", "bytearray", "tuple", "deque"),
-        *("Counter", "OrderedDict", "defaultdict", "array", "ndarray"),
-    )
+    "list dict set bytearray tuple deque Counter OrderedDict defaultdict array ndarray".split()
 )
 """Types of arguments that a call may have changed."""
 
 
 def prepare() -> None:
     """Replace the output, and hide the sandbox's modules and environment, once before programs are forked."""
-    os.environ.clear()
+    os.environ.clear()  # tokens and keys of the user
     sys.meta_path.insert(0, RANDOM)
     for name in [name for name in sys.modules if name.partition(".")[0] == "llm_decpomdp"]:
-        del sys.modules[name]
+        del sys.modules[name]  # else a program could import the code that answers for it
+    # `argparse` and `unittest.main` in programs would read our arguments.
     sys.argv[:] = sys.orig_argv[:] = [""]
     sys.stdout = sys.stderr = io.TextIOWrapper(
         OUTPUT, encoding="utf-8", errors="replace", write_through=True
@@ -88,27 +58,20 @@ def prepare() -> None:
 def serve(candidate: Candidate) -> None:
     """Run the requested program, and answer until the evaluator has gone."""
     try:
-        write(candidate.descriptor, READY)
+        channel.write(candidate.descriptor, READY)
         request = candidate.reader.receive()
-        limit_resources(request)
+        lower_limit(resource.RLIMIT_FSIZE, request["file_bytes"])
+        lower_limit(resource.RLIMIT_CPU, request["cpu_seconds"], request["cpu_seconds"] + 1)
+        if sys.platform == "linux":  # macOS accepts the call and ignores it
+            lower_limit(resource.RLIMIT_AS, request["memory_bytes"])
         # Disabled in the zygote; a program with cycles would otherwise run out of memory.
         gc.enable()
         candidate.run(request)
-    except Closed:
+    except channel.Closed:
         pass
     # No memory is left for a message, so the exit status tells.
     except MemoryError:
-        os._exit(OUT_OF_MEMORY)
-
-
-def limit_resources(request: dict[str, Any]) -> None:
-    """Lower the process's limits to those of the program."""
-    file_bytes, cpu_seconds = request["file_bytes"], request["cpu_seconds"]
-    lower_limit(resource.RLIMIT_FSIZE, file_bytes)
-    lower_limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
-    if sys.platform == "linux":  # macOS accepts the call and ignores it
-        memory_bytes = request["memory_bytes"]
-        lower_limit(resource.RLIMIT_AS, memory_bytes)
+        os._exit(channel.OUT_OF_MEMORY)
 
 
 class Candidate:
@@ -121,21 +84,17 @@ class Candidate:
     def __init__(self) -> None:
         self.descriptor = -1
         self.unsent = b""
-        self.reader = Reader(-1, 2**32, CHUNK)
+        self.reader = channel.Reader(-1, 2**32, CHUNK)
         self.handles = HandleTable()
         self.function: Any = None
         self.helper_calls: list[int] = []
         self.callbacks: dict[int, Callable[..., Any]] = {}
-        makers: dict[str, Maker] = {
+        makers: dict[str, codec.Maker] = {
             "callback": (int, self._callback),
             "items": (int, lambda number: Items(number, self._callback(number))),
             "handle": (int, self._object),
         }
-        self.decode = Decoder(makers).decode
-
-    def connect(self, descriptor: int) -> None:
-        """Talk to the evaluator over this socket."""
-        self.descriptor = self.reader.descriptor = descriptor
+        self.decode = codec.Decoder(makers).decode
 
     def run(self, request: dict[str, Any]) -> None:
         """Load the program, make the calls of the plan, then serve requests; load it anew if asked to."""
@@ -154,40 +113,31 @@ class Candidate:
             # Only for `split=False`.
             if request["tests"]:
                 return self._run_tests(program)
-            self._make_calls(request["calls"])
-            request = request | self._serve_until_again()
+            self._serve("prefetch", request["calls"], -1)
+            while (message := self.reader.receive())[0] != "again":
+                self._serve(*message)
+            request = request | message[1]
             self.handles, self.callbacks = HandleTable(), {}
             self.function = None
             del program
             gc.collect()  # memory of this run must not count against the next one
             sys.modules.pop("random", None)  # seeded again when it is next imported
 
-    def _serve_until_again(self) -> dict[str, Any]:
-        """Serve requests until the program is to be loaded again; return the changes to its request."""
-        while True:
-            operation, data, handle = self.reader.receive()
-            if operation == "again":
-                return dict(data)
-            self._serve(operation, data, handle)
-
-    def _make_calls(self, calls: list[bytes]) -> None:
-        """Call the entry point with each of these arguments."""
-        for data in calls:
-            self._call(self.function, data)
-
     def _serve(self, operation: str, data: Any, handle: int) -> None:
         """Serve one request of the evaluator."""
         if operation == "prefetch":
-            return self._make_calls(data)
+            for arguments in data:
+                self._call(self.function, arguments)
+            return
         if operation == "assign":
-            return self.handles.assign(handle, unpack_call(data, self.decode)[0][0])
+            return self.handles.assign(handle, codec.unpack_call(data, self.decode)[0][0])
         value = self._object(handle)
         if operation == "call":
             self._call(value, data)
         elif operation == "run":
             import asyncio
 
-            self._call(asyncio.run, NO_ARGUMENTS, [value])
+            self._call(asyncio.run, data, [value])
         else:
             self._call(OPERATIONS[operation], data, [value], attribute=operation == "get")
 
@@ -196,24 +146,20 @@ class Candidate:
         return self.function if handle < 0 else self.handles.objects[handle]
 
     def send(self, kind: str, content: Any, changed: Any = None, wait: bool = False) -> None:
-        """Send a message: its kind, its content, and the arguments of a call if it changed them.
+        """Send a message: its kind, its content, and the encoded arguments of a call if it changed them.
 
-        Args:
-            kind: Kind of the message.
-            content: Content of the message.
-            changed: The arguments of a call if it changed them, encoded.
-            wait: Send the message together with the next one.
+        With `wait` the message leaves together with the next one.
         """
-        data = pack([kind, content, changed, self.helper_calls, OUTPUT.take()])
+        data = channel.pack([kind, content, changed, self.helper_calls, OUTPUT.take()])
         # The evaluator would end the process for it; an honest program deserves a message.
-        if len(data) > MAX_MESSAGE:
+        if len(data) > channel.MAX_MESSAGE:
             text = f"a value of {len(data)} characters, too large to compare"
             failure = ["ValueError", text, "", 0, "", "ValueError", [text]]
-            data = pack(["error", failure, None, self.helper_calls, ""])
+            data = channel.pack(["error", failure, None, self.helper_calls, ""])
         self.unsent += data
         if not wait:
             data, self.unsent = self.unsent, b""
-            write(self.descriptor, data)
+            channel.write(self.descriptor, data)
 
     def _call(
         self,
@@ -224,17 +170,25 @@ class Candidate:
     ) -> None:
         """Call a function with the arguments `first` and those in `data`, and send its result or exception.
 
-        A container that is an `attribute` is shared.
+        The result is shared if it is a container and an `attribute` of an object.
         """
         arguments = None
         try:
-            args, kwargs = unpack_call(data, self.decode)
+            args, kwargs = codec.unpack_call(data, self.decode)
             result = function(*first, *args, **kwargs)
             kind = "value"
             every = [*args, *kwargs.values()]
             if not MUTABLE.isdisjoint([type(value).__name__ for value in every]):
-                arguments = self._changed_arguments(data, args, kwargs)
-            content = self._encode_result(result, attribute)
+                now = codec.pack_call(
+                    args, kwargs, self.handles.encode_argument, data[:1] == codec.PLAIN
+                )
+                arguments = None if now == data else codec.encode_call(args, kwargs, self.handles)
+            try:
+                content = (
+                    self.handles.share(result) if attribute else codec.encode(result, self.handles)
+                )
+            except (codec.Unsendable, RecursionError):
+                content = opaque(result, None)  # a value that cannot be written as text
             if not first and type(result).__name__ in MUTABLE:
                 for position, value in enumerate(every):
                     if value is result:
@@ -250,26 +204,13 @@ class Candidate:
         for change in self.handles.changes() if self.handles.shared else ():
             self.send("shared", change)
 
-    def _changed_arguments(self, data: bytes, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Encode the arguments if the call changed them, else return None."""
-        if pack_call(args, kwargs, self.handles.encode_argument, data[:1] == PLAIN) == data:
-            return None
-        return encode_call(args, kwargs, self.handles)
-
-    def _encode_result(self, value: Any, attribute: bool) -> Any:
-        """Encode a value; one that cannot be written as text becomes a handle."""
-        try:
-            return self.handles.share(value) if attribute else encode(value, self.handles)
-        except (Unsendable, RecursionError):
-            return opaque(value, None)
-
     def _callback(self, number: int) -> Callable[..., Any]:
         """Return a function that calls a function of the test."""
         if number in self.callbacks:
             return self.callbacks[number]
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            self.send("callback", [number, encode_call(args, kwargs, self.handles)])
+            self.send("callback", [number, codec.encode_call(args, kwargs, self.handles)])
             while len(message := self.reader.receive()) > 2:
                 self._serve(*message)  # the function of the test calls the program
             raised, text = message
@@ -288,26 +229,14 @@ class Candidate:
             parts = list(error.args)
             if isinstance(error, OSError) and error.filename is not None and len(parts) == 2:
                 parts.append(error.filename)
-            arguments = [encode(part, opaque) for part in parts]
-            if len(to_text(arguments)) > MAX_ARGUMENTS:
-                arguments = []
         except Exception:
-            arguments = []
-        return [*describe(error), builtin[0], arguments, *self._further(error)]
-
-    def _further(self, error: BaseException) -> list[Any]:
-        """Describe what only some exceptions have: attributes of their own, and a class of a library."""
+            parts = []
+        failure = [*reports.describe(error), builtin[0], _encode_short(parts) or []]
+        # Only some have attributes of their own, or a class of a library.
         library = next((c for c in type(error).__mro__ if c.__module__ in ERROR_MODULES), None)
-        attributes = vars(error)
-        if library is None and not attributes:
-            return []
-        try:
-            fields = encode(dict(attributes), opaque)
-            if len(to_text(fields)) > MAX_ARGUMENTS:
-                fields = {"dict": []}
-        except Exception:
-            fields = {"dict": []}
-        return [fields, *([library.__module__, library.__name__] if library is not None else [])]
+        if library is not None or vars(error):
+            failure.append(_encode_short(vars(error)) or {"dict": []})
+        return [*failure, *((library.__module__, library.__name__) if library is not None else ())]
 
     # Tests inside the program's process: their reports can be forged
 
@@ -318,12 +247,24 @@ class Candidate:
         def send(event: str, number: int, error: Any) -> None:
             self.send(event, [number, error])
 
-        record, stage = AssertRecorder(send, describe), StageRecorder(send, describe, set(skipped))
+        record, stage = (
+            reports.AssertRecorder(send, reports.describe),
+            reports.StageRecorder(send, reports.describe, set(skipped)),
+        )
         # The test sees the program's names, such as helpers of the prompt, and leaves them as they are.
         scope = dict(program, __name__="__test__", __record__=record, __stage__=stage)
         try:
             exec(compile(source, "<tests>", "exec", dont_inherit=True), scope)
             scope["__check__"](self.function, record, stage)
         except BaseException as error:
-            send("ended", stage.number, describe(error))
+            send("ended", stage.number, reports.describe(error))
         self.send("done", list(record.reached.items()))
+
+
+def _encode_short(value: Any) -> Any:
+    """Encode the arguments or attributes of an exception; None if they are too long, or cannot be encoded."""
+    try:
+        content = codec.encode(value, opaque)
+        return content if len(codec.to_text(content)) <= MAX_ARGUMENTS else None
+    except Exception:
+        return None

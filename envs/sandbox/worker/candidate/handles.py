@@ -6,20 +6,14 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import ARITHMETIC, CONTAINERS, assign
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import Unsendable, encode, to_text
-from llm_decpomdp.envs.sandbox.worker.protocol.operations import ARITHMETIC, CONTAINERS, assign
 
 # Each shared container is encoded again after each call.
 MAX_SHARED = 100
 """Maximum number of containers whose changes are reported; further ones are sent as plain values."""
 
-MAX_NAME = 60
-"""Longest name of a class that is sent."""
-
-
-def _enter(value: Any) -> Any:
-    # By its type, as the `with` statement does.
-    return type(value).__enter__(value)
+MAX_NAME = 60  # longest name of a class that is sent
 
 
 def _exit(value: Any) -> None:
@@ -27,28 +21,18 @@ def _exit(value: Any) -> None:
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "get": getattr,
-    "set": setattr,
-    "del": delattr,
-    "next": next,
-    "iter": iter,
-    "len": len,
-    "str": str,
-    "repr": repr,
-    "enter": _enter,
-    "exit": _exit,
+    **{"get": getattr, "set": setattr, "del": delattr, "next": next},
+    **{"iter": iter, "len": len, "str": str, "repr": repr},
     **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", *ARITHMETIC)},
+    # By its type, as the `with` statement does.
+    "enter": lambda value: type(value).__enter__(value),
+    "exit": _exit,
 }
 """Operations on an object, besides to call it or run it."""
 
 
 class Items:
-    """Iterator of the test; each item is requested when the program wants it.
-
-    Args:
-        number: Its number among the functions and iterators of the test.
-        following: Function that returns the next item.
-    """
+    """Iterator of the test, with its number there; each item is requested when the program wants it."""
 
     def __init__(self, number: int, following: Callable[[], Any]) -> None:
         self.number = number
@@ -143,6 +127,6 @@ class HandleTable:
 
 def opaque(value: Any, content: Any) -> Any:
     """Encode an object without operations, or its base value, for `encode`."""
-    return (
-        {"handle": ["object", -1, type(value).__name__[:MAX_NAME]]} if content is None else content
-    )
+    if content is not None:
+        return content
+    return {"handle": ["object", -1, type(value).__name__[:MAX_NAME]]}

@@ -43,8 +43,7 @@ class Zygote:
     Args:
         control: Socket of the evaluator's requests.
         confine: Function that takes a new child's rights away.
-        folders: Descriptors of a private folder for each of the two children, emptied after each program;
-            empty if there are none.
+        folders: Descriptors of a private folder for each child, emptied after each program; may be none.
     """
 
     def __init__(
@@ -88,9 +87,18 @@ class Zygote:
     def _replace(self) -> None:
         """Kill and reap the current child, and fork a new spare; the old spare becomes the current one."""
         child = self.children.pop(0)
-        _kill(child)
+        os.kill(child, SIGKILL)
+        try:
+            os.killpg(child, SIGKILL)  # any processes that it started
+        except (ProcessLookupError, PermissionError):
+            pass  # there are no others
         _, status = os.waitpid(child, 0)
-        _reap_group(child)
+        try:
+            # Processes that are not reaped count against the next program's limit.
+            while True:
+                os.waitpid(-child, 0)
+        except ChildProcessError:
+            pass  # there are no others
         if self.folders:
             self.folders.append(self.folders.pop(0))
             if os.listdir(self.folders[-1]):
@@ -103,8 +111,7 @@ class Zygote:
         evaluator_end, child_end = _socket.socketpair()
         child = _fork_patiently()
         if child == 0:
-            unneeded = (self.control.fileno(), evaluator_end.fileno())
-            self._become_candidate(child_end.fileno(), unneeded)
+            self._become_candidate(child_end.fileno(), evaluator_end.fileno())
         self.children.append(child)
         child_end.close()
         rights = DESCRIPTOR.pack(evaluator_end.fileno())
@@ -112,15 +119,15 @@ class Zygote:
         self.control.sendmsg([ANSWER.pack(b"s", 0, 0.0)], ancillary)
         evaluator_end.close()
 
-    def _become_candidate(self, descriptor: int, unneeded: Iterable[int]) -> None:
+    def _become_candidate(self, descriptor: int, evaluator_end: int) -> None:
         # The child never returns into the zygote's loop, whatever happens.
         code = 1
         try:
             # Not `setsid`, which would also make a new group for the scheduler for each child.
             os.setpgid(0, 0)
             folder = self.folders[len(self.children)] if self.folders else None
-            self.confine(unneeded, folder)
-            self.candidate.connect(descriptor)
+            self.confine((self.control.fileno(), evaluator_end), folder)
+            self.candidate.descriptor = self.candidate.reader.descriptor = descriptor
             serve(self.candidate)
             code = 0
         finally:
@@ -128,10 +135,9 @@ class Zygote:
 
     def _cpu_seconds(self) -> float:
         """Return the processor time of the current child; -1 where the system does not provide it."""
-        if sys.platform != "linux":
-            return -1.0
         try:
-            return time.clock_gettime((~self.children[0] << 3) | 2)  # clock_getcpuclockid(3)
+            # As clock_getcpuclockid(3) computes it.
+            return time.clock_gettime((~self.children[0] << 3) | 2) if kernel.LINUX else -1.0
         except OSError:
             return -1.0
 
@@ -164,24 +170,6 @@ def warm_up(candidate: Candidate) -> None:
     del sys.modules["__program__"]
 
 
-def _kill(child: int) -> None:
-    """Kill a child and any processes that it started."""
-    os.kill(child, SIGKILL)
-    try:
-        os.killpg(child, SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # there are no others
-
-
-def _reap_group(child: int) -> None:
-    """Wait for the killed processes that a child has started: those not reaped count against the next program."""
-    try:
-        while True:
-            os.waitpid(-child, 0)
-    except ChildProcessError:
-        pass  # there are no others
-
-
 def _fork_patiently() -> int:
     for attempt in range(FORK_ATTEMPTS):
         try:
@@ -195,7 +183,7 @@ def _fork_patiently() -> int:
 
 
 def clear(folder: int) -> None:
-    """Empty a folder, given as a descriptor."""
+    """Empty a folder, given as a descriptor: a path could lead elsewhere through a program's links."""
     for _, folders, _, parent in os.fwalk(".", topdown=True, dir_fd=folder):
         for name in folders:
             # A program may have removed the rights to its folders, which a zygote without capabilities needs.

@@ -1,8 +1,8 @@
 """Takes rights away from the worker's processes, layer by layer, and reports which layers are on.
 
-Everything that can be inherited is done once, in the evaluator or the zygote; a new child only adds its filter of
-system calls. A layer that this system does not offer is reported with the reason and a remedy. If a layer was
-reported as on and then fails in a child, the child ends before a program runs in it.
+All inherited layers are set up once, in the evaluator or the zygote; a new child only adds its filter of system
+calls. A layer that this system does not offer is reported with the reason and a remedy. If a layer was reported as
+on and then fails in a child, the child ends before a program runs in it.
 """
 
 from __future__ import annotations
@@ -18,27 +18,17 @@ from importlib.machinery import ModuleSpec, PathFinder
 from llm_decpomdp.envs.sandbox.worker.confinement import kernel, landlock, namespaces, seccomp
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import pack, receive_exactly, write
 
-FOLDER_BYTES = 16 * 2**20
-"""Size of a program's private folder."""
-
-FOLDER_FILES = 250
-"""Maximum number of files and folders in it."""
+FOLDER_BYTES = 16 * 2**20  # size of a program's private folder
+FOLDER_FILES = 250  # maximum number of files and folders in it
 
 NOWHERE = "/proc" if kernel.LINUX else "/"
 """Working directory of programs that may not write: a folder in which nobody can."""
 
 # The current one, and a spare that is ready while the current one is killed: 16 % more programs a second.
-CHILDREN = 2
-"""Processes of a zygote at a time, each with its own folder."""
-
-FOLDERS = b"f"
-"""Message that carries the descriptors of folders."""
-
-INSIDE = os.path.dirname(os.path.dirname(__file__))
-"""Folder of the code that runs in workers."""
-
-MAX_SENT = 4
-"""Maximum number of descriptors in that message: two folders, two namespaces."""
+CHILDREN = 2  # processes of a zygote at a time, each with its own folder
+FOLDERS = b"f"  # message that carries the descriptors of folders
+INSIDE = os.path.dirname(os.path.dirname(__file__))  # folder of the code that runs in workers
+MAX_SENT = 4  # maximum number of descriptors in that message: two folders, two namespaces
 
 INTEGER = struct.calcsize("=i")
 
@@ -51,28 +41,21 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Settings with which numerical libraries map no memory for further cores."""
 
 # More than the limit on data, for mapped libraries.
-EVALUATOR_BYTES = 2**31
-"""Memory that the evaluator may map, libraries included, in bytes."""
-
-EVALUATOR_DATA = 2**30
-"""Memory that it may use for its data, in bytes."""
+EVALUATOR_BYTES = 2**31  # memory that the evaluator may map, libraries included, in bytes
+EVALUATOR_DATA = 2**30  # memory that it may use for its data, in bytes
 
 
 class PackageFinder:
-    """Finder of top-level modules in some folders, limited to those that programs may read.
+    """Finder of the top-level modules in the files and folders of installed packages that programs may read.
 
     Others would be found too, and then raise PermissionError where a package expects ImportError.
-
-    Args:
-        packages: Files and folders of installed packages.
     """
 
     def __init__(self, packages: list[str]) -> None:
         self.names = {os.path.basename(path).partition(".")[0] for path in packages}
         self.folders = sorted({os.path.dirname(path) for path in packages})
-        PathFinder.find_spec(
-            "no module has this name", self.folders
-        )  # lists the folders while it may
+        # Lists the folders while it may.
+        PathFinder.find_spec("no module has this name", self.folders)
 
     def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
         """Return the spec of a module of the packages; None for all others."""
@@ -80,20 +63,14 @@ class PackageFinder:
 
 
 class Confinement:
-    """The layers of one worker.
-
-    Args:
-        without: Names of layers to leave off: `namespaces`, `landlock`, `seccomp`.
-        packages: Files and folders of installed packages that programs may import.
-    """
+    """The layers of one worker, `without` some; programs may import packages from these files and folders."""
 
     def __init__(self, without: list[str], packages: list[str]) -> None:
         self.without = without
         self.packages = packages
         self.layers: dict[str, str] = {}
         """Reason why each layer is off, in the order of their effect; empty if it is on."""
-        self.private_folder = ""
-        """Folder that `folders` are made in."""
+        self.private_folder = ""  # folder that `folders` are made in
         self.folders: list[int] = []
         """Descriptors of the folders that programs may write to, one each; empty if they may not write."""
         self.entered: list[str] = []
@@ -109,19 +86,19 @@ class Confinement:
         def enter() -> None:
             self.entered = namespaces.enter()
 
+        def make_private_folder() -> None:
+            visible = [*self.readable, *self.packages, INSIDE]
+            self.private_folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, visible)
+
         apart = kernel.LINUX and kernel.be_counted_apart()
         self._try("namespaces", enter)
         # Only Landlock keeps a program that may write inside its folder.
         if "mount" in self.entered and "landlock" not in self.without and landlock.abi():
-            self._try("private folder", self._make_private_folder)
+            self._try("private folder", make_private_folder)
         else:
             self.layers["private folder"] = "needs namespaces and landlock"
         if not apart and "user" not in self.entered and kernel.LINUX:
             self.threads = kernel.tasks() + kernel.MORE_TASKS
-
-    def _make_private_folder(self) -> None:
-        visible = [*self.readable, *self.packages, INSIDE]
-        self.private_folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, visible)
 
     def send_folders(self, zygote: _socket.socket, evaluator: _socket.socket) -> None:
         """Make `folders` for the zygote, which was forked before this: it must not know their names.
@@ -129,13 +106,17 @@ class Confinement:
         A program can read all memory that it inherits from the zygote, and would find the folder of the next
         program. The evaluator receives them too, with descriptors of the namespaces in which they have names.
         """
+
+        def make_folders() -> None:
+            self.folders = namespaces.secret_folders(
+                self.private_folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES
+            )
+
         if self.private_folder:
-            self._try("private folder", self._make_folders)
+            self._try("private folder", make_folders)
         _send(zygote, self.folders)
-        _send(
-            evaluator,
-            [*self.folders, *namespaces.descriptors(self.entered)] if self.folders else [],
-        )
+        names = namespaces.descriptors(self.entered) if self.folders else []
+        _send(evaluator, [*self.folders, *names])
         write(zygote.fileno(), pack(self.layers))
 
     def receive_folders(self, control: _socket.socket) -> None:
@@ -149,40 +130,33 @@ class Confinement:
         self.folders = descriptors[:CHILDREN]
         namespaces.join(descriptors[CHILDREN:])
 
-    def _make_folders(self) -> None:
-        self.folders = namespaces.secret_folders(
-            self.private_folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES
-        )
-
     def confine_zygote(self) -> None:
         """Confine the zygote, and by inheritance every program."""
-        os.chdir(NOWHERE)
-        self._offer_packages()
-        self._harden(self.folders)
-        self._try("seccomp", self._build_filter)
-        for limit, value in (
-            # A crash must write no file, and locked memory could not be swapped out.
-            (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_MEMLOCK, 0),
-        ):
-            kernel.lower_limit(limit, value)
+
+        def build_filter() -> None:
+            self.filter = seccomp.Filter("candidate", writable=bool(self.folders))
+
+        self._harden()
+        self._try("seccomp", build_filter)
+        # A crash must write no file, and locked memory could not be swapped out.
+        kernel.lower_limit(resource.RLIMIT_CORE, 0)
+        kernel.lower_limit(resource.RLIMIT_MEMLOCK, 0)
         self.layers["limits"] = "" if kernel.LINUX else "this system does not limit memory"
         if kernel.LINUX:
             kernel.die_with_parent()
 
     def confine_candidate(self, unneeded: Iterable[int], folder: int | None) -> None:
-        """Confine a child further, before it receives its program.
+        """Confine a child further, before it receives its program, in the `folder` of this descriptor.
 
-        Args:
-            unneeded: Descriptors that programs must not have, all but the child's own.
-            folder: The child's descriptor in `folders`.
+        `unneeded` are the descriptors that programs must not have: all but the child's own.
         """
         if folder is not None:
             # By its descriptor, as the child must not know any folder's name.
             os.fchdir(folder)
-        os.dup2(1, 2)  # the zygote's stderr goes to the trainer
+        os.dup2(1, 2)  # the zygote's stderr goes to the caller
         if self.packages:
             os.environ.update(ONE_THREAD, HOME=os.getcwd())
+        # Through the zygote's socket a program could have the next program's process killed.
         for descriptor in (*unneeded, *self.folders):
             os.close(descriptor)
         kernel.lower_limit(resource.RLIMIT_NOFILE, MAX_DESCRIPTORS)
@@ -196,31 +170,30 @@ class Confinement:
 
     def confine_evaluator(self) -> None:
         """Confine the evaluator to the rights of a program, and to talking to its peers."""
-        os.chdir(NOWHERE)  # until it enters a program's folder, if there are any
-        self._offer_packages()
         if self.packages:
             os.environ.update(ONE_THREAD)
-        self._harden(self.folders)
+        self._harden()
         if kernel.LINUX:
             kernel.lower_limit(resource.RLIMIT_AS, EVALUATOR_BYTES)
             kernel.lower_limit(resource.RLIMIT_DATA, EVALUATOR_DATA)
         if "seccomp" not in self.without and not seccomp.missing_support():
             seccomp.Filter("evaluator", writable=bool(self.folders)).install()
 
-    def _offer_packages(self) -> None:
+    def _harden(self) -> None:
+        """Give up all rights that neither evaluator nor zygote need."""
+        os.chdir(NOWHERE)  # until they enter the folder of a program, if there are any
         if self.packages:
             sys.meta_path.append(PackageFinder(self.packages))
             self.readable += self.packages
 
-    def _harden(self, writable: list[int]) -> None:
+        def restrict() -> None:
+            landlock.restrict(self.readable, self.folders)
+
         # First, because Landlock and seccomp need it of processes without capabilities.
         self._try("no new privileges", kernel.no_new_privileges)
-        self._try("landlock", lambda: _restrict(self.readable, writable))
+        self._try("landlock", restrict)
         self._try("no capabilities", kernel.drop_capabilities)
         self._try("not dumpable", kernel.not_dumpable)
-
-    def _build_filter(self) -> None:
-        self.filter = seccomp.Filter("candidate", writable=bool(self.folders))
 
     def _try(self, layer: str, apply: Callable[[], None]) -> None:
         if layer in self.without:
@@ -245,7 +218,3 @@ def _receive(control: _socket.socket) -> list[int]:
     if kind != FOLDERS:
         raise RuntimeError("the process that makes the programs' folders has failed")
     return [n for *_, data in rights for (n,) in struct.iter_unpack("=i", data)]
-
-
-def _restrict(readable: list[str], writable: list[int]) -> None:
-    landlock.restrict(readable, writable)

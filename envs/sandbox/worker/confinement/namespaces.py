@@ -24,34 +24,23 @@ NOBODY = 65534
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 0x4000, 0x40000
 FOLDERS = ("/tmp", "/var/tmp", "/mnt", "/media", "/srv", "/run")
 
-_entered: list[str] = []
-"""Namespaces that this process has entered here."""
+_entered: list[str] = []  # namespaces that this process has entered here
 
-CAUSES = (
-    ("/proc/sys/user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
-    (
-        "/proc/sys/kernel/unprivileged_userns_clone",
-        "0",
-        "sysctl kernel.unprivileged_userns_clone=1",
-    ),
-    (
-        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-        "1",
-        "sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile with userns",
-    ),
-)
-"""Settings that forbid namespaces: file, value, and the remedy."""
+CAUSES = {
+    "user.max_user_namespaces=0": "user.max_user_namespaces=10000",
+    "kernel.unprivileged_userns_clone=0": "kernel.unprivileged_userns_clone=1",
+    "kernel.apparmor_restrict_unprivileged_userns=1": "kernel.apparmor_restrict_unprivileged_userns=0, or an "
+    "AppArmor profile with userns",
+}
+"""Settings that forbid namespaces, and the argument of `sysctl` that allows them."""
 
 
 def enter() -> list[str]:
-    """Leave the system's namespaces for new ones; that of processes takes effect with the next fork.
+    """Leave the system's namespaces for new ones, and return their names; that of processes begins with a fork.
 
     Inside, this process appears as `nobody` and holds every capability over the new namespaces until
     `kernel.drop_capabilities()`. To the files outside it is still the user who started it. Call it before
     `kernel.not_dumpable()`, in a process without threads.
-
-    Returns:
-        The names of the namespaces entered; without `user` for root where those are switched off.
 
     Raises:
         OSError: If none can be entered, or not fully; says the reason and a remedy.
@@ -71,7 +60,10 @@ def enter() -> list[str]:
         return without_user
     _entered[:] = NEW
     try:
-        _map_user(user, group)
+        _write("/proc/self/uid_map", f"{NOBODY} {user} 1")
+        # The kernel demands this before an ordinary user may map a group.
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/gid_map", f"{NOBODY} {group} 1")
     except OSError as error:
         raise OSError(error.errno, f"no user namespace: {error.strerror}; {_remedy()}") from error
     return [*NEW]
@@ -85,25 +77,17 @@ def descriptors(entered: list[str]) -> list[int]:
 
 
 def join(namespaces: list[int]) -> None:
-    """Enter namespaces by their `descriptors`, and close these; this process then has all capabilities over them.
-
-    Raises:
-        OSError: If the kernel refuses.
-    """
+    """Enter namespaces by their `descriptors`, and close these; this process then has all rights over them."""
     for descriptor in namespaces:
         kernel.check_result(kernel.libc.setns(descriptor, 0), "setns")
         os.close(descriptor)
 
 
 def private_folder(size_bytes: int, max_files: int, avoid: list[str]) -> str:
-    """Mount an empty folder in memory over one of the system's; no other process sees it, and it leaves no trace.
+    """Mount an empty folder in memory over one of the system's, where no path of `avoid` lies.
 
-    Needs the mount namespace of `enter()`; must come before Landlock and `kernel.drop_capabilities()`.
-
-    Args:
-        size_bytes: Limit on the contents of all files, in bytes; whole pages.
-        max_files: Limit on the number of files and folders.
-        avoid: Paths that must stay visible.
+    No other process sees it, and it leaves no trace. Needs the mount namespace of `enter()`; must come before
+    Landlock and `kernel.drop_capabilities()`.
 
     Raises:
         OSError: If every candidate folder is missing or in use, or the kernel refuses.
@@ -131,11 +115,8 @@ def private_folder(size_bytes: int, max_files: int, avoid: list[str]) -> str:
 def secret_folders(folder: str, number: int, size_bytes: int, max_files: int) -> list[int]:
     """Mount folders in memory inside a private one, each with its own limits and a name that cannot be guessed.
 
-    The private folder can afterwards neither be listed nor changed. The names stay in this process's memory, and
-    so in that of processes forked from it later.
-
-    Returns:
-        A descriptor of each folder.
+    Returns a descriptor of each. The private folder can afterwards neither be listed nor changed. The names stay
+    in this process's memory, and so in that of processes forked from it later.
     """
     inside = []
     for _ in range(number):
@@ -158,13 +139,6 @@ def _unshare(names: list[str]) -> None:
     kernel.check_result(kernel.libc.unshare(sum(NEW[name] for name in names)), "unshare")
 
 
-def _map_user(user: int, group: int) -> None:
-    _write("/proc/self/uid_map", f"{NOBODY} {user} 1")
-    # The kernel demands this before an ordinary user may map a group.
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/gid_map", f"{NOBODY} {group} 1")
-
-
 def _mount(
     source: bytes | None, target: str, kind: bytes | None, flags: int, options: bytes | None
 ) -> None:
@@ -173,9 +147,10 @@ def _mount(
 
 
 def _remedy() -> str:
-    for path, value, remedy in CAUSES:
-        if _read(path) == value:
-            return f"as root: {remedy}"
+    for cause, remedy in CAUSES.items():
+        setting, _, value = cause.partition("=")
+        if _read("/proc/sys/" + setting.replace(".", "/")) == value:
+            return f"as root: sysctl {remedy}"
     return (
         "a container's filter of system calls may be the cause (docker run --security-opt seccomp=unconfined); "
         "seccomp and Landlock do without"

@@ -1,7 +1,7 @@
 """Allow-list of the system calls of a sandboxed process; the kernel refuses all others.
 
 Every refused call fails with EPERM, also dangerous ones such as ptrace and bpf: the program then sees a
-PermissionError and gets the ordinary verdict `forbidden`, where killing it would look like a crash. It gains
+PermissionError and gets the ordinary status `forbidden`, where killing it would look like a crash. It gains
 nothing by continuing. Only a call of another architecture kills, since its numbers mean other calls.
 
 The filter is a binary search over the numbers, because the kernel runs it for every number when it installs
@@ -20,8 +20,7 @@ from llm_decpomdp.envs.sandbox.worker.confinement import kernel
 
 Instruction = tuple[int, int, int, int]
 """Operation, instructions to skip if true and if false, and a constant."""
-Rule = tuple[Instruction, ...]
-"""Instructions for one system call; the last one is a return."""
+Rule = tuple[Instruction, ...]  # instructions for one system call; the last one is a return
 
 ROLES = ("candidate", "evaluator")
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -63,13 +62,12 @@ EVALUATING = "recvmsg sendmsg wait4"
 """Calls of the evaluator: it receives each candidate's channel over a socket, and reaps its zygote."""
 
 # Python and libc fall back to `clone` and `openat`, whose flags the filter can check.
-ABSENT = "clone3 openat2"
-"""Calls whose flags lie in memory, which a filter cannot read."""
+ABSENT = "clone3 openat2"  # calls whose flags lie in memory, which a filter cannot read
 
 O_ACCMODE, O_CREAT, O_TRUNC, O_APPEND = 0o3, 0o100, 0o1000, 0o2000  # of the first, 0 is reading
 O_PATH, O_TMPFILE = 0o10000000, 0o20000000  # of O_TMPFILE, the bit that O_DIRECTORY lacks
 CLONE_THREAD = 0x10000
-CLONE_OF_THREADS = 0x7D0F00  # all flags of pthread_create, in glibc and in musl
+NOT_OF_THREADS = 0xFFFFFFFF ^ 0x7D0F00  # all but the flags of pthread_create, in glibc and in musl
 FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030)  # F_DUPFD to F_SETLKW and F_DUPFD_CLOEXEC
 IOCTL = (0x5401, 0x5421, 0x5450, 0x5451)  # TCGETS (is it a terminal?), FIONBIO, FIONCLEX, FIOCLEX
 AF_UNIX = 1
@@ -108,20 +106,14 @@ TABLES = {
     "aarch64": {name: int(number) for name, _, number in _NUMBERS if number != "-"},
 }
 """Numbers by name, by machine as `os.uname` names it."""
-LEGACY = TABLES["x86_64"].keys() - TABLES["aarch64"].keys()
-"""Names that only x86_64 has."""
+LEGACY = TABLES["x86_64"].keys() - TABLES["aarch64"].keys()  # names that only x86_64 has
 
 
 class Filter:
-    """The filter of one role, built once so that installing it in a new child is a single call.
+    """The filter of one of `ROLES`, built once so that installing it in a new child is a single call.
 
-    Args:
-        role: `candidate` or `evaluator`.
-        writable: Allow opening files for writing. Only with Landlock active: it restricts writing to the private
-            folder, which a filter cannot.
-
-    Raises:
-        OSError: If the system has no such filters.
+    `writable` allows opening files for writing. Only with Landlock active: it restricts writing to the private
+    folder, which a filter cannot. Raises OSError if the system has no such filters.
     """
 
     def __init__(self, role: str, writable: bool) -> None:
@@ -137,11 +129,7 @@ class Filter:
         self._address = ctypes.addressof(self._header)
 
     def install(self) -> None:
-        """Confine this process and its children for good; needs `kernel.no_new_privileges()` before.
-
-        Raises:
-            OSError: If the kernel refuses.
-        """
+        """Confine this process and its children for good; needs `kernel.no_new_privileges()` before."""
         if kernel.libc.prctl(kernel.PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._address, 0, 0):
             code = ctypes.get_errno()
             raise OSError(code, f"the seccomp filter was refused: {os.strerror(code)}")
@@ -153,10 +141,8 @@ def missing_support() -> str:
         return "not on this system"
     machine = os.uname().machine
     if machine not in TABLES or sys.maxsize < 2**32:
-        bits = struct.calcsize("P") * 8
-        return (
-            f"no table of system calls for {bits} bits of {machine}; there are {', '.join(TABLES)}"
-        )
+        bits, known = struct.calcsize("P") * 8, ", ".join(TABLES)
+        return f"no table of system calls for {bits} bits of {machine}; there are {known}"
     # With filters, the kernel looks for the program at address 0 and finds none.
     kernel.libc.prctl(kernel.PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0, 0, 0)
     code = ctypes.get_errno()
@@ -182,11 +168,7 @@ def policy(role: str, writable: bool, machine: str) -> dict[str, Rule]:
     rules |= {
         "open": _open(1, writable),
         "openat": _open(2, writable),
-        "clone": (
-            *_require_clear(0, 0xFFFFFFFF ^ CLONE_OF_THREADS),
-            *_require_set(0, CLONE_THREAD),
-            *ALLOW,
-        ),
+        "clone": (*_require_clear(0, NOT_OF_THREADS), *_require_set(0, CLONE_THREAD), *ALLOW),
         "fcntl": (*_require_value(1, *FCNTL), *ALLOW),
         "ioctl": (*_require_value(1, *IOCTL), *ALLOW),
         # Another process's limits could end the evaluator.
@@ -233,12 +215,8 @@ def _open(argument: int, writable: bool) -> Rule:
         writing = O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | O_TMPFILE
         return (*_require_clear(argument, writing | O_PATH), *ALLOW)
     # Landlock asks for the right to write by the access mode alone before ABI 3, so no O_TRUNC without one.
-    truncates_unseen: Rule = (
-        _load(argument),
-        (AND, 0, 0, O_ACCMODE | O_TRUNC),
-        (IF_EQUAL, 0, 1, O_TRUNC),
-        *DENY,
-    )
+    mask = (AND, 0, 0, O_ACCMODE | O_TRUNC)
+    truncates_unseen = (_load(argument), mask, (IF_EQUAL, 0, 1, O_TRUNC), *DENY)
     return (*_require_clear(argument, O_PATH), *truncates_unseen, *ALLOW)
 
 

@@ -7,11 +7,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NoAnswer, rebuild_exception, refuse
-from llm_decpomdp.envs.sandbox.worker.evaluator.proxies import Exhausted, ProxyTable, Reference
+from llm_decpomdp.envs.sandbox.worker.evaluator.proxies import (
+    Exhausted,
+    ProxyTable,
+    Reference,
+    refuse,
+)
+from llm_decpomdp.envs.sandbox.worker.evaluator.reports import NoAnswer, rebuild_exception
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import assign
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import DECODE_ERRORS, decode_call, pack_call
-from llm_decpomdp.envs.sandbox.worker.protocol.operations import assign
 
 NO_ARGUMENTS = pack_call((), {}, refuse)
 
@@ -50,27 +55,24 @@ class Conversation:
         self.pause = pause
         self.strict = strict
         self.write_back = write_back
-        # Reentrant: a callback of the test may call the program again.
-        self.lock = _thread.RLock()  # a test may call from several threads
+        # A test may call from several threads. Reentrant, as a callback of the test may call the program again.
+        self.lock = _thread.RLock()
         self.answers: list[Any] = []
-        self.calls: list[list[int]] = []
-        """Calls of each helper, for each answer."""
-        self.outputs: list[str] = []
-        """Output of the program before each answer."""
+        self.calls: list[list[int]] = []  # calls of each helper, for each answer
+        self.outputs: list[str] = []  # output of the program before each answer
         self.exceptions: dict[str, type[Exception]] = {}
         """Classes of exceptions that the prompt defines, by name."""
         self.count: Callable[[list[int]], object] = id
         """Callback that receives the calls of each helper during the current request."""
         self.live_answers: dict[int, int] = {}
         """Index of each answer that holds an object of a process, and the generation of that process."""
-        self.requests: list[bytes] = []
+        self.asked = 0  # calls of the entry point so far
         self.mismatch = False
         self.holds_live_values = False
         """True if the test holds an object that lives in the program's process."""
         self.released = False
         """True if the process was ended early, as all answers of the plan have been received."""
-        self.arguments_changed = False
-        """True if a call changed its arguments."""
+        self.arguments_changed = False  # True if a call changed its arguments
         self.failure: NoAnswer | None = None
         """Last failure of the program to answer: a test that swallows it must not pass."""
         self.objects = ProxyTable(self)
@@ -89,9 +91,8 @@ class Conversation:
 
     def _receive_answers(self, number: int) -> None:
         """Receive answers to calls of the plan until there are this many; request those after the first ones."""
-        end = max(
-            self.first, len(self.answers)
-        )  # of the calls that the current process has received
+        # End of the calls that the current process has received.
+        end = max(self.first, len(self.answers))
         seconds = self.session.limits["test_seconds"]
         while len(self.answers) < number:
             try:
@@ -102,12 +103,11 @@ class Conversation:
                         self.session.send(("prefetch", rest, -1))
                     elif not self._restart(rest):
                         break
-                before = self.holds_live_values
-                self.holds_live_values = False
+                before, self.holds_live_values = self.holds_live_values, False
                 answer: Any = self.session.receive(seconds)
                 if self.holds_live_values:
                     self.live_answers[len(self.answers)] = self.session.generation
-                self.holds_live_values = self.holds_live_values or before
+                self.holds_live_values |= before
                 self._append(answer)
             except NoAnswer as error:
                 self._append(error.with_traceback(None))
@@ -128,10 +128,8 @@ class Conversation:
         if not calls:
             return False
         try:
-            failure = self.session.failure(self.session.start(calls))
-            if failure is None:
-                return True
-            reason = NoAnswer("error", failure[0], failure[1])
+            self._start(calls)
+            return True
         except NoAnswer as error:
             reason = error
         while len(self.answers) < len(self.plan):
@@ -146,8 +144,7 @@ class Conversation:
 
     def call(
         self,
-        handle: int,
-        generation: int,
+        reference: Reference,
         args: Any,
         kwargs: dict[str, Any],
         in_place: bool = False,
@@ -159,28 +156,24 @@ class Conversation:
         sorted(xs)` could be made true by emptying `xs`.
         """
         with self.lock:
-            return self._call(handle, generation, args, kwargs, in_place)
-
-    def _call(
-        self, handle: int, generation: int, args: Any, kwargs: dict[str, Any], in_place: bool
-    ) -> Any:
-        data = pack_call(args, kwargs, self.objects, self.plain)
-        if handle >= 0:
-            self._check_alive(generation)
-            answer = self._run_guarded(lambda: self._ask("call", data, handle))
-        else:
-            answer = self._answer(data)
-        kind, content, arguments = answer
-        visible = self.write_back or in_place or arguments is None
-        if arguments is not None:
-            self.arguments_changed = self.arguments_changed or not in_place
-            if visible:
-                self._write_back(arguments, args, kwargs)
-        if kind == "argument":
+            data = pack_call(args, kwargs, self.objects, self.plain)
+            answer = (
+                self._answer(data) if reference[1] < 0 else self._ask_alive("call", data, reference)
+            )
+            kind, content, arguments = answer
+            visible = self.write_back or in_place or arguments is None
+            if arguments is not None:
+                self.arguments_changed = self.arguments_changed or not in_place
+                if visible:
+                    self._write_back(arguments, args, kwargs)
+            if kind != "argument":
+                return self._value(answer)
+            # The position of an argument, and its value. A forged one could lie outside, or be a proxy.
             every = [*args, *kwargs.values()]
-            self._run_guarded(lambda: self.session.expect(_is_argument(content, len(every))))
+            sound = type(content) is list and len(content) == 2 and type(content[0]) is int
+            sound = sound and 0 <= content[0] < len(every)
+            self._run_guarded(lambda: self.session.expect(sound))
             return every[content[0]] if visible else content[1]
-        return self._value(answer)
 
     def _value(self, answer: Any) -> Any:
         """Return the result of a call, or raise its exception."""
@@ -194,13 +187,11 @@ class Conversation:
 
     def operate(self, reference: Reference, operation: str, *args: Any) -> Any:
         """Perform an operation other than a call on an object of the program; see `handles.OPERATIONS`."""
-        _, handle, generation = reference
         with self.lock:
             self._leave_plan()
-            if handle >= 0:
-                self._check_alive(generation)
+            self._check_alive(reference)
             data = pack_call(args, {}, self.objects, self.plain)
-            return self._value(self._run_guarded(lambda: self._ask(operation, data, handle)))
+            return self._value(self._ask_alive(operation, data, reference))
 
     def _leave_plan(self) -> None:
         """Discard a planned run at an operation on an object: prefetched later calls may have changed it."""
@@ -210,8 +201,8 @@ class Conversation:
 
     def _answer(self, data: bytes) -> Any:
         """Return the answer to a call of the entry point, prefetched or requested now."""
-        index = len(self.requests)
-        self.requests.append(data)
+        index = self.asked
+        self.asked += 1
         if self.pause and index == len(self.answers) < len(self.plan):
             self._receive_answers(len(self.plan))
         if index < len(self.plan) and self.plan[index] == data and not self.mismatch:
@@ -231,28 +222,39 @@ class Conversation:
             raise NoAnswer("not_run", "", "to be asked again without a plan")
         return self._run_guarded(lambda: self._ask("call", data, -1))
 
+    def _start(self, calls: list[bytes]) -> None:
+        failure = self.session.failure(self.session.start(calls))
+        if failure is not None:
+            raise NoAnswer("error", failure[0], failure[1])
+
     def _ask(self, operation: str, data: bytes, handle: int) -> Any:
         if self.session.reader is None:
-            failure = self.session.failure(self.session.start([]))
-            if failure is not None:
-                raise NoAnswer("error", failure[0], failure[1])
+            self._start([])
         self.objects.send_changes()
         return self.session.ask(operation, data, handle)
 
-    def next(self, handle: int, generation: int) -> Any:
+    def next(self, reference: Reference) -> Any:
         """Return the next item of an iterator; raises `Exhausted` after the last one."""
-        self._check_alive(generation)
-        answer = self._run_guarded(lambda: self._ask("next", NO_ARGUMENTS, handle))
+        answer = self._ask_alive("next", NO_ARGUMENTS, reference)
         kind, content, _ = answer
         # Only here may the program end an iteration; elsewhere StopIteration would end a loop of the test early.
         if kind == "error" and isinstance(content, list) and content[5:6] == ["StopIteration"]:
             raise Exhausted
         return self._value(answer)
 
-    async def run_coroutine(self, handle: int, generation: int) -> Any:
+    async def run_coroutine(self, reference: Reference) -> Any:
         """Run a coroutine of the program in its process, and return its result."""
-        self._check_alive(generation)
-        return self._value(self._run_guarded(lambda: self._ask("run", NO_ARGUMENTS, handle)))
+        return self._value(self._ask_alive("run", NO_ARGUMENTS, reference))
+
+    def _ask_alive(self, operation: str, data: bytes, reference: Reference) -> Any:
+        """Request an operation on an object, if its process is still running."""
+        self._check_alive(reference)
+        return self._run_guarded(lambda: self._ask(operation, data, reference[1]))
+
+    def _check_alive(self, reference: Reference) -> None:
+        if reference[1] >= 0 and not self._is_alive(reference[2]):
+            self.failure = NoAnswer("crashed", "", "the process that held this value has ended")
+            raise self.failure
 
     def _run_guarded(self, ask: Callable[[], Any]) -> Any:
         try:
@@ -264,18 +266,14 @@ class Conversation:
             self.count(self.session.take_helper_calls())
             _print(self.session.take_output())
 
-    def _check_alive(self, generation: int) -> None:
-        if not self._is_alive(generation):
-            self._run_guarded(_raise_stale)
-
-    def can_pass(self, handle: int, generation: int, required: bool) -> bool:
+    def can_pass(self, reference: Reference, required: bool) -> bool:
         """Check whether an object may be passed to the program; raises `NoAnswer` if a `required` one may not."""
-        if handle < 0:
+        if reference[1] < 0:
             return True
         self._leave_plan()
         if required:
-            self._check_alive(generation)
-        return self._is_alive(generation)
+            self._check_alive(reference)
+        return self._is_alive(reference[2])
 
     def _is_alive(self, generation: int) -> bool:
         """Check whether the process of this generation is still running."""
@@ -292,19 +290,8 @@ class Conversation:
             assign(old, new)
 
 
-def _is_argument(content: Any, number: int) -> bool:
-    """Check whether a program's message is the position of one of a number of arguments, and its value."""
-    if type(content) is not list or len(content) != 2:
-        return False
-    return type(content[0]) is int and 0 <= content[0] < number
-
-
 def _print(output: str) -> None:
     """Print what the program printed, where the test has redirected the output to see it."""
     # Otherwise it would only be dropped.
     if output and sys.stdout is not sys.__stdout__:
         sys.stdout.write(output.encode("utf-8", "replace").decode())
-
-
-def _raise_stale() -> None:
-    raise NoAnswer("crashed", "", "the process that held this value has ended")

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence, Set
 from typing import Any
 
+from llm_decpomdp.envs.sandbox.worker.evaluator import reports
 from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
-from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NoAnswer, describe_any
 from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import HelperChecks, calls_in_passing
 from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
     CHANGED_SLACK_SECONDS,
@@ -24,13 +24,6 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
     Plan,
     keep,
     limit_time,
-)
-from llm_decpomdp.envs.sandbox.worker.evaluator.reports import (
-    AssertRecorder,
-    Findings,
-    StageRecorder,
-    is_count,
-    verdict,
 )
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
 from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
@@ -42,27 +35,18 @@ MAX_MISMATCHES = 3
 BUFFERS = ("bytearray", "array", "memoryview", "numpy")
 """Names in a test or a prompt of types that `marshal` would turn into bytes, and of modules with such types."""
 
-COLLECT_AFTER = 2**20
-"""Bytes of answers of one program after which garbage is collected."""
+COLLECT_AFTER = 2**20  # bytes of answers of one program after which garbage is collected
 
 NO_PLAN: Plan = ([], {})
 
-PLAIN_LIMITS = ("memory_bytes", "file_bytes", "output_bytes")
-
 
 class Evaluator:
-    """Grades one job after another.
+    """Grades one job after another, for the caller at the other end of a socket."""
 
-    Args:
-        zygote: Client of the zygote, which starts the programs' processes.
-        trainer: Descriptor of the trainer's socket.
-        seed: Seed of the programs' random numbers.
-    """
-
-    def __init__(self, zygote: ZygoteClient, trainer: int, seed: int) -> None:
+    def __init__(self, zygote: ZygoteClient, caller: int, seed: int) -> None:
         self.seed = seed
         self.zygote = zygote
-        self.trainer = trainer
+        self.caller = caller
         self.plans: dict[str, Plan] = {}
         self.mismatches: dict[str, int] = {}
         self.interpreter = Interpreter()
@@ -77,27 +61,35 @@ class Evaluator:
                 `substitute` (true to replace them, and to put them in place of the entry point), `tests` (an
                 instrumented module), `split`, `prefetch`, `shown`, `stages`, `guards`, `minimum`, `limits`, and
                 `tests_seconds`.
-            send: Sends the trainer the result of a slow program before its helpers are checked: values of a
-                changed run may end this process. The second argument is false.
+            send: Sends the caller the result of a slow program before its helpers are checked, with False: values
+                of a changed run may end this process.
 
         Returns:
             `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
             `helpers_used`, `helpers_suffice`, `reached`, `wall_decided`, and `seconds` of wall time.
 
         Raises:
-            Broken: If there can be no verdict, and this process has to end.
+            Broken: If there can be no result, and this process has to end.
         """
         begin = time.monotonic()
         limits = {**job["limits"], "stage_seconds": job["limits"]["test_seconds"]}
-        request = _request(job, self.seed)
-        session = ProgramSession(self.zygote, self.trainer, request, limits, job["tests_seconds"])
+        # What a program's process receives; it has no tests.
+        request = {
+            **{name: job[name] for name in ("segments", "entry_point", "helpers")},
+            **{name: limits[name] for name in ("memory_bytes", "file_bytes", "output_bytes")},
+            "cpu_seconds": int(limits["program_seconds"]) + 1,
+            "change": [],
+            "tests": not job["split"],
+            "seed": self.seed,
+        }
+        session = ProgramSession(self.zygote, self.caller, request, limits, job["tests_seconds"])
         try:
             findings = self._findings(session, job)
             tests = findings.outcomes()
             calls = calls_in_passing(findings, tests, len(job["helpers"]))
             result: dict[str, Any] = {
                 "tests": tests,
-                "error": findings.error and verdict(findings.error),
+                "error": findings.error and reports.failed_outcome(findings.error),
                 "output": session.output.encode("utf-8", "replace").decode(),
                 "helper_calls": calls,
                 "helpers_used": [times > 0 for times in calls],
@@ -133,19 +125,10 @@ class Evaluator:
         job: dict[str, Any],
         expected: Sequence[bool] = (),
         skipped: Set[int] = frozenset(),
-    ) -> Findings:
+    ) -> reports.Findings:
         """Run the tests, without the stages `skipped`, until a test fails that is `expected` to pass."""
-        run = self._run_apart if job["split"] else _run_in_program
-        return run(session, job, expected, skipped)
-
-    def _run_apart(
-        self,
-        session: ProgramSession,
-        job: dict[str, Any],
-        expected: Sequence[bool],
-        skipped: Set[int],
-    ) -> Findings:
-        """Run the tests in this process, apart from the program."""
+        if not job["split"]:
+            return _run_in_program(session, job, expected, skipped)
         tests = job["tests"]
         plain = not any(name in tests or name in job["preamble"] for name in BUFFERS)
         # The plan depends on the test alone, so all programs of a task share it.
@@ -155,88 +138,92 @@ class Evaluator:
             keep(self.plans, tests, calls)
         plan, begins = self.plans[tests]
         stages = [s for s, passes in zip(job["stages"], expected, strict=False) if passes]
-        # A changed run may end at the first failure.
-        last = (
-            stages[0] if stages else max(job["stages"][: job["shown"]], default=job["num_stages"])
-        )
+        last = max(job["stages"][: job["shown"]], default=job["num_stages"])
+        if stages:
+            last = stages[0]  # a changed run may end at the first failure
         first = min((calls for stage, calls in begins.items() if stage > last), default=len(plan))
-        methods = frozenset(job["methods"])
-        converse = functools.partial(
-            Conversation, session, plain=plain, methods=methods, pause=bool(stages)
-        )
         if stages and session.needs_fresh_process:
             plan, first = [], 0  # a slow program makes no calls after the first failure
-        conversation = converse(plan, first, strict=True, write_back=True)
-        findings = self._run(conversation, job, Findings(job, expected), skipped)
+
+        def run(
+            plan: list[bytes], first: int, **modes: bool
+        ) -> tuple[Conversation, reports.Findings]:
+            conversation = Conversation(
+                session,
+                plan,
+                first,
+                plain=plain,
+                methods=frozenset(job["methods"]),
+                pause=bool(stages),
+                **modes,
+            )
+            findings = reports.Findings(job, expected)
+            self._run(conversation, job, findings, skipped)
+            return conversation, findings
+
+        conversation, findings = run(plan, first, strict=True, write_back=True)
         # Calls were made that the test does not make, and may have changed the program: run it again without a
         # plan.
         if conversation.mismatch and findings.error is None:
+            # A plan that is seldom right is dropped.
             if not session.request["change"]:
-                self._count_mismatch(tests)
-            plan = []
-            conversation = converse(plan, 0, strict=False, write_back=True)
-            findings = self._run(conversation, job, Findings(job, expected), skipped)
+                times = self.mismatches.get(tests, 0) + 1
+                keep(self.mismatches, tests, times)
+                if times >= MAX_MISMATCHES:
+                    keep(self.plans, tests, NO_PLAN)
+            plan, first = [], 0
+            conversation, findings = run(plan, first, strict=False, write_back=True)
         # See `Conversation.call`: changed arguments are hidden from the test in a second run.
         if conversation.arguments_changed and findings.error is None and not findings.disappoint():
-            hidden = converse(plan, first, strict=False, write_back=False)
-            again = self._run(hidden, job, Findings(job, expected), skipped)
-            findings = findings.add_veto(again)
+            findings.add_veto(run(plan, first, strict=False, write_back=False)[1])
         return findings
-
-    def _count_mismatch(self, tests: str) -> None:
-        """Count a run whose calls differed from the plan, and drop a plan that is seldom right."""
-        times = self.mismatches.get(tests, 0) + 1
-        keep(self.mismatches, tests, times)
-        if times >= MAX_MISMATCHES:
-            keep(self.plans, tests, NO_PLAN)
 
     def _run(
         self,
         conversation: Conversation,
         job: dict[str, Any],
-        findings: Findings,
+        findings: reports.Findings,
         skipped: Set[int],
-    ) -> Findings:
-        """Run the tests once, with a fresh process of the program, and return the findings."""
+    ) -> None:
+        """Run the tests once, and add to the findings."""
         conversation.count = findings.count
-        limits = conversation.session.limits
-        if conversation.session.received > COLLECT_AFTER:
+        session = conversation.session
+        if session.received > COLLECT_AFTER:
             gc.collect()  # answers of a run before
-        conversation.session.reset()
-        slack = (
-            SLACK_SECONDS if not conversation.session.request["change"] else CHANGED_SLACK_SECONDS
-        )
-        seconds = max(conversation.session.deadline - time.monotonic(), 0.0)
-        limit_time(limits["program_seconds"], seconds + slack)
+        session.reset()
+        slack = CHANGED_SLACK_SECONDS if session.request["change"] else SLACK_SECONDS
+        seconds = max(session.deadline - time.monotonic(), 0.0)
+        limit_time(session.limits["program_seconds"], seconds + slack)
         findings.error = conversation.prefetch()
         if findings.error is not None or conversation.mismatch:
-            return findings
-        record = AssertRecorder(findings.note, describe_any)
+            return
+        record = reports.AssertRecorder(findings.note, reports.describe_any)
         stage = _StrictStage(findings, conversation, skipped)
         try:
             self.interpreter.check(
                 job, conversation.objects.function, record, stage, conversation.exceptions
             )
         except BaseException as error:
-            findings.note("ended", stage.number, describe_any(error))
+            findings.note("ended", stage.number, reports.describe_any(error))
         if self.zygote.failure is not None:
             raise self.zygote.failure
         findings.done(record.reached)
         conversation.answers.clear()
-        return findings
 
 
-class _StrictStage(StageRecorder):
+class _StrictStage(reports.StageRecorder):
     """A stage that fails if the program failed to answer in it, even if the test swallows the exception.
 
     No further stage runs after the first failure of a test that is expected to pass.
     """
 
-    def __init__(self, findings: Findings, conversation: Conversation, skipped: Set[int]) -> None:
-        super().__init__(findings.note, describe_any, skipped)
+    def __init__(
+        self, findings: reports.Findings, conversation: Conversation, skipped: Set[int]
+    ) -> None:
+        super().__init__(findings.note, reports.describe_any, skipped)
         self.findings = findings
         self.conversation = conversation
-        self.last_failure: NoAnswer | None = None
+        self.last_failure: reports.NoAnswer | None = None
 
     def runs(self, number: int) -> bool:
         """Begin a stage, with its own share of this process's time."""
@@ -254,26 +241,11 @@ class _StrictStage(StageRecorder):
         return super().__exit__(kind, error, traceback)
 
 
-def _request(job: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Return the request that a program's process receives; it has no tests."""
-    limits = job["limits"]
-    return {
-        "segments": job["segments"],
-        "entry_point": job["entry_point"],
-        "helpers": job["helpers"],
-        "change": [],
-        "tests": not job["split"],
-        "seed": seed,
-        "cpu_seconds": int(limits["program_seconds"]) + 1,
-        **{name: limits[name] for name in PLAIN_LIMITS},
-    }
-
-
 def _run_in_program(
     session: ProgramSession, job: dict[str, Any], expected: Sequence[bool], skipped_stages: Set[int]
-) -> Findings:
+) -> reports.Findings:
     """Run the tests in the program's process; one that hangs or dies in a stage is restarted without the stage."""
-    findings = Findings(job, expected)
+    findings = reports.Findings(job, expected)
     # A stage in which the process died is skipped in the next attempt, so each stage costs one process at most.
     skipped = sorted(skipped_stages)
     session.reset()
@@ -286,7 +258,7 @@ def _run_in_program(
                 session.send([job["tests"], skipped])
                 _follow(session, findings)
             return findings
-        except NoAnswer as error:
+        except reports.NoAnswer as error:
             if findings.stage is None:
                 findings.error = None if skipped else error.remote
                 return findings
@@ -295,7 +267,7 @@ def _run_in_program(
     return findings
 
 
-def _follow(session: ProgramSession, findings: Findings) -> None:
+def _follow(session: ProgramSession, findings: reports.Findings) -> None:
     """Record the reports that the program's process sends; raises `NoAnswer` when one cannot be true."""
     while not findings.disappoint():
         event, content, _ = session.receive(session.limits["test_seconds"])
@@ -304,7 +276,11 @@ def _follow(session: ProgramSession, findings: Findings) -> None:
         if event == "done":
             pairs = [pair for pair in content if isinstance(pair, list) and len(pair) == 2]
             findings.done(
-                {test: times for test, times in pairs if is_count(test) and is_count(times)}
+                {
+                    test: times
+                    for test, times in pairs
+                    if reports.is_count(test) and reports.is_count(times)
+                }
             )
             return
         session.expect(len(content) == 2 and type(content[0]) is int)

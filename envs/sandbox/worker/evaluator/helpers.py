@@ -3,7 +3,7 @@
 A helper is called if the program calls it while a test that passes runs. Changed runs decide everything else:
 
 - A helper *suffices* if every passing test passes again with the helper in place of the entry point.
-- A helper is *used* if other tests pass when its results are changed (`changes.py`), and a passing test fails when
+- A helper is *used* if other tests pass when its results are changed (`loading.py`), and a passing test fails when
   a trivial function replaces it.
 
 A changed run ends at the first failure of a test that passed. The program is loaded anew for it in the same
@@ -15,24 +15,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from llm_decpomdp.envs.sandbox.worker.evaluator.reports import Findings
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
-from llm_decpomdp.envs.sandbox.worker.protocol.operations import (
-    ALL_ARGUMENTS,
-    CHANGES,
-    FIRST_ARGUMENT,
-    FIRST_RESULT,
-    IN_PLACE,
-    OTHER_RESULT,
-    PLAIN_RESULT,
-)
+from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
 # So that a fast program is not judged by the resolution of clocks.
 CALL_SECONDS = 0.02
-"""Seconds of processor time of a changed run, and of a call, in addition to `FACTOR` times that of the first
-run."""
+"""Seconds of processor time of a changed run, and of a call, beyond `FACTOR` times that of the first run."""
 
 # Changed results may make a correct program slower, but one that loops must not take seconds each time.
 FACTOR = 2.0
@@ -49,31 +40,22 @@ UNFINISHED = ("timeout", "not_run")
 """Statuses of tests that a run has not finished when the time limit ends it."""
 
 
-class RunComparison:
-    """Comparison of a changed run with the first run.
+class RunComparison(NamedTuple):
+    """Comparison of a changed run with the first run."""
 
-    Args:
-        differs: True if the set of passing tests differs.
-        same: True if every passing test passes again. Both are false if there was no time to find out.
-        calls: Calls of each helper.
-    """
-
-    def __init__(self, differs: bool, same: bool, calls: list[int]) -> None:
-        self.differs = differs
-        self.same = same
-        self.calls = calls
+    differs: bool
+    """True if the set of passing tests differs."""
+    same: bool
+    """True if every passing test passes again. Both are false if there was no time to find out."""
+    calls: list[int]
+    """Calls of each helper."""
 
 
 class HelperChecks:
-    """Changed runs of a program, compared with its first run.
+    """Changed runs of a program, compared with its first run, of which there are `findings` after `seconds`.
 
-    Args:
-        session: Session of the program, which has run once.
-        findings: Findings of the first run.
-        seconds: Duration of the first run.
-        deadline: Time on the clock at which the last changed run must end.
-        run: Runs the program against the tests, until a test fails that is expected to pass. It gets the expected
-            outcomes, and the stages to leave out.
+    `run` runs the program against the tests, until a test fails that is expected to pass. It gets the expected
+    outcomes, and the stages to leave out. The last run must end at the `deadline` on the clock.
     """
 
     def __init__(
@@ -101,15 +83,23 @@ class HelperChecks:
             for times in zip(self.calls, session.loading_calls, strict=True)
         ]
         """True for each helper that is called in a passing test or while the program is loaded."""
-        session.limits = _limits(session, seconds)
         session.needs_fresh_process = seconds > SLOW_SECONDS
+        limits = session.limits
+        # Changed runs may loop for ever.
+        call = min(CALL_SECONDS + FACTOR * session.slowest_answer, limits["test_seconds"])
+        session.limits = {
+            **limits,
+            "load_seconds": min(call, limits["load_seconds"]),
+            "test_seconds": call,
+            "stage_seconds": min(CALL_SECONDS + FACTOR * seconds, limits["test_seconds"]),
+            "program_seconds": CALL_SECONDS + FACTOR * seconds,
+            "max_timeouts": min(session.failures + 1, limits["max_timeouts"]),
+            # The wall time of a call stays the same: the load of other processes must not look like a change.
+            "wall_factor": max(limits["wall_factor"] * limits["test_seconds"] / call, 1.0),
+        }
 
     def find_used(self, substitute: bool) -> list[bool]:
-        """Check for each helper whether a test's outcome depends on its results.
-
-        Args:
-            substitute: Replace the helper by trivial functions, too.
-        """
+        """Check for each helper whether it matters and, with `substitute`, is not trivial."""
         return [
             may_matter and self._matters(helper) and not (substitute and self._is_trivial(helper))
             for helper, may_matter in enumerate(self.may_matter)
@@ -119,7 +109,7 @@ class HelperChecks:
         """Check for each helper whether it does as well as the entry point; stop at the first that does."""
         results = [False] * len(self.calls)
         for helper, may_matter in enumerate(self.may_matter):
-            if may_matter and self._compare(helper, IN_PLACE).same:
+            if may_matter and self._compare(helper, channel.IN_PLACE).same:
                 results[helper] = True
                 break
         return results
@@ -127,7 +117,7 @@ class HelperChecks:
     def _matters(self, helper: int) -> bool:
         """Check whether other tests pass with changed results; true if there was no time to find out."""
         same = False
-        for kind in range(CHANGES):
+        for kind in range(channel.CHANGES):
             comparison = self._compare(helper, kind)
             if comparison.differs:
                 return True
@@ -143,13 +133,15 @@ class HelperChecks:
         ]
         # The result of a single call is always a constant.
         several = self.calls[helper] > 1 and len(stages) >= min(MIN_TESTS, len(self.tests))
-        for kind in (FIRST_RESULT, OTHER_RESULT) if several else (PLAIN_RESULT,):
+        for kind in (
+            (channel.FIRST_RESULT, channel.OTHER_RESULT) if several else (channel.PLAIN_RESULT,)
+        ):
             if self._compare(helper, kind).same:
                 return True
-        comparison = self._compare(helper, FIRST_ARGUMENT)
+        comparison = self._compare(helper, channel.FIRST_ARGUMENT)
         if comparison.same or not comparison.calls[helper]:
             return comparison.same
-        return self._compare(helper, ALL_ARGUMENTS).same
+        return self._compare(helper, channel.ALL_ARGUMENTS).same
 
     def _compare(self, helper: int, kind: int) -> RunComparison:
         """Run the program with a change."""
@@ -175,34 +167,10 @@ class HelperChecks:
 
 
 def calls_in_passing(findings: Findings, tests: list[list[Any]], helpers: int) -> list[int]:
-    """Count the calls of each helper in stages in which a test passes, or which have no test.
-
-    Args:
-        findings: Findings of the run of the program.
-        tests: Outcome of each test.
-        helpers: Number of helpers.
-    """
+    """Count the calls of each of the helpers in stages in which one of the tests passes, or which have no test."""
     passing = {stage for stage, test in zip(findings.stages, tests, strict=True) if test[0]}
     calls = [0] * helpers
     for stage, counts in findings.calls.items():
         if stage in passing or stage not in findings.stages:
             calls = [old + new for old, new in zip(calls, counts, strict=True)]
     return calls
-
-
-def _limits(session: ProgramSession, seconds: float) -> dict[str, Any]:
-    """Return the limits of changed runs, which may loop for ever.
-
-    The wall time of a call stays the same: the load of other processes must not look like a change.
-    """
-    limits = session.limits
-    call = min(CALL_SECONDS + FACTOR * session.slowest_answer, limits["test_seconds"])
-    return {
-        **limits,
-        "load_seconds": min(call, limits["load_seconds"]),
-        "test_seconds": call,
-        "stage_seconds": min(CALL_SECONDS + FACTOR * seconds, limits["test_seconds"]),
-        "program_seconds": CALL_SECONDS + FACTOR * seconds,
-        "max_timeouts": min(session.failures + 1, limits["max_timeouts"]),
-        "wall_factor": max(limits["wall_factor"] * limits["test_seconds"] / call, 1.0),
-    }

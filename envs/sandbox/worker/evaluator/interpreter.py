@@ -14,26 +14,21 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.evaluator.failures import NEVER_REBUILT
 from llm_decpomdp.envs.sandbox.worker.evaluator.proxies import Opaque
-from llm_decpomdp.envs.sandbox.worker.evaluator.reports import AssertRecorder, StageRecorder
+from llm_decpomdp.envs.sandbox.worker.evaluator.reports import (
+    NEVER_REBUILT,
+    AssertRecorder,
+    StageRecorder,
+)
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import Unsendable, pack_call
 
-MAX_CACHED = 1000
-"""Tests whose code and call plans are cached."""
-
-SLACK_SECONDS = 5.0
-"""Wall time that a test may take beyond the program."""
-
-CHANGED_SLACK_SECONDS = 1.0
-"""The same in a changed run, with which the job's time may end."""
-
-MAX_TEXT = 200_000
-"""Total size of the calls in a plan, in bytes."""
+MAX_CACHED = 1000  # tests whose code and call plans are cached
+SLACK_SECONDS = 5.0  # wall time that a test may take beyond the program
+CHANGED_SLACK_SECONDS = 1.0  # the same in a changed run, with which the job's time may end
+MAX_TEXT = 200_000  # total size of the calls in a plan, in bytes
 
 # Tests make their calls within milliseconds; a test that waits for an answer never ends.
-MAX_SECONDS = 0.2
-"""Processor time limit of a test that runs without a program, as it may never end."""
+MAX_SECONDS = 0.2  # processor time limit of a test that runs without a program, as it may never end
 
 
 Plan = tuple[list[bytes], dict[int, int]]
@@ -49,8 +44,7 @@ class Interpreter:
 
     def __init__(self) -> None:
         self.codes: dict[str, CodeType] = {}
-        # A copy from before any test.
-        self.builtins = dict(vars(builtins))
+        self.builtins = dict(vars(builtins))  # from before any test
         self.recursion_limit = sys.getrecursionlimit()
 
     def check(
@@ -65,8 +59,10 @@ class Interpreter:
         scope: dict[str, Any] = {"__name__": "__test__"}
         try:
             exec(self._compile(job["preamble"], "<prompt>"), scope)
-            if "class " in job["preamble"]:
-                exceptions.update(_exceptions(scope))
+            for name, value in scope.items():
+                if isinstance(value, type) and value.__module__ == scope["__name__"]:
+                    if issubclass(value, Exception) and not issubclass(value, NEVER_REBUILT):
+                        exceptions[name] = value
             scope |= {job["entry_point"]: function, "__record__": record, "__stage__": stage}
             exec(self._compile(job["tests"], "<tests>"), scope)
             scope["__check__"](function, record, stage)
@@ -79,11 +75,11 @@ class Interpreter:
         begins: dict[int, int] = {}
 
         def note(event: str, number: int, failure: object) -> None:
-            """Record stage boundaries only; outcomes are ignored in the dry run."""
+            # Outcomes mean nothing without a program.
             begins.setdefault(number if event == "stage" else -1, len(recorder.calls))
 
         def ignore(*report: object) -> None:
-            """Ignore asserts, which mean nothing without a program."""
+            return None
 
         record, stage = AssertRecorder(ignore, ignore), StageRecorder(note, ignore, set())
         return recorder.record(lambda: self.check(job, recorder, record, stage, {})), begins
@@ -103,7 +99,7 @@ class Interpreter:
     def _restore(self) -> None:
         """Undo the changes of the last test."""
         # A test may replace builtins, such as `print`.
-        current = builtins.__dict__
+        current = vars(builtins)
         if current != self.builtins:
             current.update(self.builtins)
             for name in current.keys() - self.builtins.keys():
@@ -117,22 +113,8 @@ class Interpreter:
             decimal.setcontext(decimal.Context())
 
 
-def _exceptions(scope: dict[str, Any]) -> dict[str, type[Exception]]:
-    """Return the classes of exceptions that a scope's code defines, by name, but for those that end loops."""
-    return {
-        name: value
-        for name, value in scope.items()
-        if isinstance(value, type) and value.__module__ == scope["__name__"]
-        if issubclass(value, Exception) and not issubclass(value, NEVER_REBUILT)
-    }
-
-
 class CallRecorder:
-    """Stand-in for the function of a program that records its calls.
-
-    Args:
-        plain: See `pack_call`.
-    """
+    """Stand-in for the function of a program that records its calls; see `pack_call` for `plain`."""
 
     def __init__(self, plain: bool) -> None:
         self.plain = plain
@@ -155,7 +137,6 @@ class CallRecorder:
         return Opaque("unknown")
 
     def __call_in_place__(self, *args: Any, **kwargs: Any) -> None:
-        """Record a call that is made to change its arguments."""
         self(*args, **kwargs)
 
     def record(self, run: Callable[[], None]) -> list[bytes]:
@@ -184,18 +165,17 @@ def _refuse_opaque(value: Any, content: Any) -> Any:
 
 
 def keep(cache: dict[str, Any], key: str, value: Any) -> None:
-    """Add a value to a cache, and drop the oldest ones."""
+    """Add a value to a cache, and drop the oldest one."""
     cache[key] = value
-    while len(cache) > MAX_CACHED:
+    if len(cache) > MAX_CACHED:
         del cache[next(iter(cache))]
 
 
 def limit_time(processor_seconds: float, seconds: float) -> None:
-    """End this process by a signal, which the trainer sees, when this much more time has passed; 0 for no limit.
+    """End this process by a signal, which the caller sees, when this much more time has passed; 0 for no limit.
 
     A test that does not end on the values of a program cannot be stopped in another way.
     """
-    # The default action of both signals ends the process; a handler in Python would not run inside a long call in
-    # C.
+    # The default action of both signals ends the process; a handler in Python would not run in a long call in C.
     _signal.setitimer(_signal.ITIMER_PROF, processor_seconds)
     _signal.setitimer(_signal.ITIMER_REAL, seconds)

@@ -11,79 +11,38 @@ text.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.envs.sandbox.worker.evaluator.failures import refuse
 from llm_decpomdp.envs.sandbox.worker.evaluator.reports import is_count
-from llm_decpomdp.envs.sandbox.worker.protocol.codec import (
-    MAX_DECODED,
-    Decoder,
-    Maker,
-    Unsendable,
-    decode_call,
-    encode,
-    pack_call,
-)
-from llm_decpomdp.envs.sandbox.worker.protocol.operations import ARITHMETIC, assign
+from llm_decpomdp.envs.sandbox.worker.protocol import codec
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import ARITHMETIC, assign
 
 if TYPE_CHECKING:
-    from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
+    from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
 
 
-class ProgramCalls(Protocol):
-    """The calls that proxies make; `Conversation` implements them."""
-
-    session: ProgramSession
-    methods: frozenset[str]
-    holds_live_values: bool
-
-    def call(
-        self,
-        handle: int,
-        generation: int,
-        args: Any,
-        kwargs: dict[str, Any],
-        in_place: bool = False,
-    ) -> Any:
-        """Call a function of the program."""
-
-    def operate(self, reference: Reference, operation: str, *args: Any) -> Any:
-        """Perform another operation on an object of the program."""
-
-    def next(self, handle: int, generation: int) -> Any:
-        """Return the next item of an iterator of the program."""
-
-    async def run_coroutine(self, handle: int, generation: int) -> Any:
-        """Run a coroutine of the program."""
-
-    def can_pass(self, handle: int, generation: int, required: bool) -> bool:
-        """Check whether an object may be passed to the program."""
-
-
-Reference = tuple[ProgramCalls, int, int]
-"""The conversation, the object's number, and the generation of its process."""
+Reference = tuple["Conversation", int, int]
+"""The conversation, the object's number (-1: the entry point), and the generation of its process."""
 
 # Other special attributes could be methods of the protocol of values, such as `__eq__`.
 READ = ("__annotations__", "__qualname__")
 """Special attributes that may be read; `__dict__`, `__doc__` and `__name__` may too."""
 
 
+@functools.cache
 def value_methods() -> frozenset[str]:
     """Return the names of the methods of values."""
-    if not _VALUE_METHODS:
-        from collections import deque
-        from datetime import date, datetime, time, timedelta
-        from decimal import Decimal
-        from fractions import Fraction
+    # Few tests need these modules.
+    from collections import deque
+    from datetime import date, datetime, time, timedelta
+    from decimal import Decimal
+    from fractions import Fraction
 
-        kinds: list[type] = [str, bytearray, int, complex, float, list, dict, set, range]
-        kinds += [deque, date, datetime, time, timedelta, Decimal, Fraction]
-        _VALUE_METHODS.update(name for kind in kinds for name in dir(kind))
-    return frozenset(_VALUE_METHODS)
-
-
-_VALUE_METHODS: set[str] = set()
+    kinds: list[type] = [str, bytearray, int, complex, float, list, dict, set, range]
+    kinds += [deque, date, datetime, time, timedelta, Decimal, Fraction]
+    return frozenset(name for kind in kinds for name in dir(kind))
 
 
 class Exhausted(Exception):
@@ -140,48 +99,36 @@ class Object:
     def __doc__(self) -> Any:  # type: ignore[override]
         return self._ask("get", "__doc__")
 
-    def __len__(self) -> Any:
-        return self._ask("len")
-
     # Not asked: a program must not decide `if candidate(x):` or `assert candidate(x)`.
     def __bool__(self) -> bool:
         return True
 
-    def __iter__(self) -> Any:
-        return self._ask("iter")
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._ask("getitem", key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._ask("setitem", key, value)
-
-    def __delitem__(self, key: Any) -> None:
-        self._ask("delitem", key)
-
-    def __enter__(self) -> Any:
-        return self._ask("enter")
-
     def __exit__(self, *error: object) -> None:
         self._ask("exit")  # its result cannot suppress the test's exceptions
 
-    def __str__(self) -> Any:
-        return self._ask("str")
-
     def __repr__(self) -> Any:
         # Only where a test may check it: else each failed comparison would request the text for its message.
-        return (
-            self._ask("repr")
-            if "__repr__" in self._reference[0].methods
-            else f"<{self._name} object>"
-        )
+        if "__repr__" in self._reference[0].methods:
+            return self._ask("repr")
+        return f"<{self._name} object>"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # A copy would be equal to nothing.
         raise TypeError("an object of the program cannot be copied")
 
 
-def _operator(name: str, special: str) -> Callable[[Any, Any], Any]:
+def _forward(name: str) -> Callable[..., Any]:
+    return lambda self, *args: self._ask(name, *args)
+
+
+# No comparisons, see above; arithmetic only as the task's text defines it.
+for _name in ("len", "iter", "getitem", "setitem", "delitem", "enter", "str"):
+    setattr(Object, f"__{_name}__", _forward(_name))
+
+
+def _operator(name: str) -> Callable[[Any, Any], Any]:
+    special = f"__{name}__"
+
     def operate(self: Object, other: Any) -> Any:
         if special not in self._reference[0].methods:
             return NotImplemented
@@ -194,7 +141,7 @@ def _operator(name: str, special: str) -> Callable[[Any, Any], Any]:
 
 
 for _name in ARITHMETIC:
-    setattr(Object, f"__{_name}__", _operator(_name, f"__{_name}__"))
+    setattr(Object, f"__{_name}__", _operator(_name))
 
 
 class Function(Object):
@@ -208,13 +155,11 @@ class Function(Object):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and return a value or a proxy."""
-        conversation, handle, generation = self._reference
-        return conversation.call(handle, generation, args, kwargs)
+        return self._reference[0].call(self._reference, args, kwargs)
 
     def __call_in_place__(self, *args: Any, **kwargs: Any) -> None:
         """Call the function to change its arguments."""
-        conversation, handle, generation = self._reference
-        conversation.call(handle, generation, args, kwargs, in_place=True)
+        self._reference[0].call(self._reference, args, kwargs, in_place=True)
 
 
 class Iterator(Object):
@@ -232,14 +177,12 @@ class Iterator(Object):
     def __next__(self) -> Any:
         if self._ended:
             raise StopIteration
-        conversation, handle, generation = self._reference
         try:
-            return conversation.next(handle, generation)
-        except Exhausted:
+            return self._reference[0].next(self._reference)
+        except Exception as error:
             object.__setattr__(self, "_ended", True)
-            raise StopIteration from None
-        except Exception:
-            object.__setattr__(self, "_ended", True)
+            if isinstance(error, Exhausted):
+                raise StopIteration from None
             raise
 
 
@@ -273,22 +216,23 @@ VALUED: dict[type, type] = {
 """For each type of values, the type of values with a reference."""
 
 
-def attach_reference(value: Any, reference: Reference) -> Any:
-    """Attach a reference to a value."""
-    copy = VALUED[type(value)](value)
-    copy._reference = reference
-    return copy
-
-
 KINDS: dict[str, type[Object]] = {"object": Object, "function": Function, "iterator": Iterator}
 """Class of an object's proxy, by the kind in its handle."""
 
 # Each is encoded before each call to see whether the test has changed it.
-MAX_SHARED = 1000
-"""Maximum number of containers of the program's objects that a test may hold."""
+MAX_SHARED = 1000  # maximum number of containers of the program's objects that a test may hold
 
 FIXED = (int, float, complex, str, bytes, tuple, frozenset)
 """Immutable types: a value of a subclass in the program can be passed back as the same object."""
+
+
+def refuse(value: Any, content: Any) -> Any:
+    """Refuse values of a test that cannot be sent and have no base value, for `encode`."""
+    if content is not None:
+        return content
+    raise TypeError(
+        f"a {type(value).__name__} cannot be sent to the program; test it with split=False"
+    )
 
 
 class ProxyTable:
@@ -298,7 +242,7 @@ class ProxyTable:
     calls the program.
     """
 
-    def __init__(self, conversation: ProgramCalls) -> None:
+    def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.session = conversation.session
         self.function = Function((conversation, -1, 0), self.session.request["entry_point"])
@@ -309,29 +253,26 @@ class ProxyTable:
         """Containers that the test has read from objects, and their content as last sent."""
         self.callbacks: list[Callable[..., Any]] = []
         self.callback_numbers: dict[int, int] = {}
-        makers: dict[str, Maker] = {
+        makers: dict[str, codec.Maker] = {
             "handle": (list, self._object),
             "value": (list, self._make_valued),
             "shared": (list, self._make_shared),
             "callback": (int, self._test_function),
         }
-        self.decode = Decoder(makers, MAX_DECODED).decode
+        self.decode = codec.Decoder(makers, codec.MAX_DECODED).decode
 
     def __call__(self, value: Any, content: Any) -> Any:
         """Encode a proxy as its handle, and a function or an iterator of the test as its number."""
-        if isinstance(value, Object | Valued):
-            _, handle, generation = value._reference
-            required = content is None
-            if required or isinstance(value, FIXED):
-                if self.conversation.can_pass(handle, generation, required):
-                    return {"handle": handle}
+        if isinstance(value, Object | Valued) and (content is None or isinstance(value, FIXED)):
+            if self.conversation.can_pass(value._reference, required=content is None):
+                return {"handle": value._reference[1]}
         if content is None and hasattr(type(value), "__next__") and not callable(value):
             number = self._number(value)
             self.callbacks[number] = value.__next__
             return {"items": number}
-        if content is not None or not callable(value):
-            return refuse(value, content)
-        return {"callback": self._number(value)}
+        if content is None and callable(value):
+            return {"callback": self._number(value)}
+        return refuse(value, content)
 
     def _number(self, value: Any) -> int:
         """Return the number of a function or an iterator of the test, which it keeps from now on."""
@@ -344,8 +285,8 @@ class ProxyTable:
         """Call a function of the test for the program, and encode the result."""
         if type(content) is not list or len(content) != 2:
             raise TypeError("not a call of a function of the test")
-        args, kwargs = decode_call(content[1])
-        return encode(self._test_function(content[0])(*args, **kwargs), self)
+        args, kwargs = codec.decode_call(content[1])
+        return codec.encode(self._test_function(content[0])(*args, **kwargs), self)
 
     def send_changes(self) -> None:
         """Send the program the content of those containers that the test has changed."""
@@ -359,8 +300,8 @@ class ProxyTable:
     def _pack(self, container: Any) -> bytes:
         """Encode a container as an argument; empty if it cannot be one."""
         try:
-            return pack_call([container], {}, self, plain=False)
-        except (TypeError, Unsendable, RecursionError):
+            return codec.pack_call([container], {}, self, plain=False)
+        except (TypeError, codec.Unsendable, RecursionError):
             return b""
 
     # Decoders of the tagged contents of untrusted messages
@@ -379,16 +320,16 @@ class ProxyTable:
         reference = (self.conversation, number, self.session.generation)
         self.conversation.holds_live_values |= kind != "object"
         if kind == "coroutine":
-            return self.conversation.run_coroutine(*reference[1:])
-        if reference[1:] not in self.proxies:
-            self.proxies[reference[1:]] = KINDS[kind](reference, name)
-        return self.proxies[reference[1:]]
+            return self.conversation.run_coroutine(reference)
+        return self.proxies.setdefault(reference[1:], KINDS[kind](reference, name))
 
     def _make_valued(self, content: list[Any]) -> Any:
         number, value = content
         if not is_count(number) or type(value) not in VALUED:
             raise TypeError("not a value of a class of the program's")
-        return attach_reference(value, (self.conversation, number, self.session.generation))
+        valued = VALUED[type(value)](value)
+        valued._reference = (self.conversation, number, self.session.generation)
+        return valued
 
     def _make_shared(self, content: list[Any]) -> Any:
         number, value = content

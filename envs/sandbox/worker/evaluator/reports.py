@@ -1,25 +1,33 @@
-"""Reports of an instrumented test while it runs, and the outcomes that follow from them.
+"""Reports of an instrumented test while it runs, the outcomes that follow from them, and exceptions as lists.
 
-The same `Record` and `Stage` serve both ways of grading: beside the program's process, where they report
-straight to `Findings`, and inside it, where their reports are sent to `Findings` as messages that may be forged.
+The same recorders serve both ways of grading: in the evaluator, where they report straight to `Findings`, and in
+the program's process, where their reports are sent to `Findings` as messages that may be forged.
 """
 
 from __future__ import annotations
 
+import _signal
+import builtins
+import os
+import sys
 from collections.abc import Callable, Sequence, Set
 from typing import Any
 
-MAX_TEXT = 300
-"""Longest text of an exception that is kept, in characters."""
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import OUT_OF_MEMORY
+from llm_decpomdp.envs.sandbox.worker.protocol.libraries import ERROR_MODULES
 
-MAX_NAME = 200
-"""Longest name of a type or of an agent."""
+MAX_TEXT = 300  # longest text of an exception that is kept, in characters
+MAX_NAME = 200  # longest name of a type or of an agent
 
 # Integers in JSON may have any length.
 MAX_COUNT = 2**40
 
 # What seccomp, Landlock and the limit on processes make of a refused call.
 FORBIDDEN = ("PermissionError", "BlockingIOError")
+
+# `all(candidate(x) == y for ...)` would be true if a call raised StopIteration.
+NEVER_REBUILT = (StopIteration, StopAsyncIteration)
+"""Exceptions that end loops, by which a program could end a test early."""
 
 
 class AssertRecorder:
@@ -37,14 +45,13 @@ class AssertRecorder:
         # A report for each iteration of a loop would take longer than the test.
         if test in self.failed or (outcome is True and times > 1):
             return
-        error = None
-        if outcome is not True:
-            self.failed.add(test)
-            if not isinstance(outcome, BaseException):
-                text = "the assertion does not hold" if message is None else str(message)
-                outcome = AssertionError(text)
-            error = self.describe(outcome)
-        self.send("test", test, error)
+        if outcome is True:
+            return self.send("test", test, None)
+        self.failed.add(test)
+        if not isinstance(outcome, BaseException):
+            text = "the assertion does not hold" if message is None else str(message)
+            outcome = AssertionError(text)
+        self.send("test", test, self.describe(outcome))
 
 
 class StageRecorder:
@@ -76,14 +83,7 @@ class StageRecorder:
 
 
 class Findings:
-    """The reports on one program so far.
-
-    Args:
-        job: `stages` (the stage of each test), `num_stages`, `uses` and `changes` (variables of each stage),
-            `guards` (tests that pass by not being reached), `minimum` (number of times that each test must be
-            reached at least), and `judges_result` (true for tests that look at results of calls).
-        expected: True for each test that is expected to pass.
-    """
+    """The reports on one program so far; `job` has the fields of `Tests`, `expected` says which should pass."""
 
     def __init__(self, job: dict[str, Any], expected: Sequence[bool] = ()) -> None:
         self.expected = expected
@@ -91,7 +91,7 @@ class Findings:
         self.num_stages: int = job["num_stages"]
         self.uses: list[list[str]] = job["uses"]
         self.changes: list[list[str]] = job["changes"]
-        self.guards: set[int] = set(job["guards"])
+        self.guards: list[int] = job["guards"]
         self.minimum: list[int] = job["minimum"]
         self.judges_result: list[bool] = job["judges_result"]
         self.tests: dict[int, Any] = {}
@@ -101,8 +101,7 @@ class Findings:
         self.stage: int | None = None
         self.error: Any = None
         self.veto: list[Any] = []
-        self.calls: dict[int, list[int]] = {}
-        """Calls of each helper, by stage."""
+        self.calls: dict[int, list[int]] = {}  # calls of each helper, by stage
 
     def count(self, calls: list[int]) -> None:
         """Add calls of the helpers to the current stage."""
@@ -137,7 +136,7 @@ class Findings:
             for test, should_pass in enumerate(self.expected)
         )
 
-    def add_veto(self, hidden: Findings) -> Findings:
+    def add_veto(self, hidden: Findings) -> None:
         """Add a veto by a run in which changes of arguments were hidden from the tests.
 
         A test that judges results of calls must pass both times. One that only looks at their arguments is there
@@ -145,17 +144,10 @@ class Findings:
         """
         pairs = zip(self.outcomes(), hidden.outcomes(), self.judges_result, strict=True)
         self.veto = [second if judges else first for first, second, judges in pairs]
-        return self
 
     def outcomes(self) -> list[list[Any]]:
         """Return the outcome of each test: [passed, status, message, origin, line]."""
-        failures = self._failures()
-        outcomes = [self._outcome(test, failures) for test in range(len(self.stages))]
-        pairs = zip(outcomes, self.veto or outcomes, strict=True)
-        return [veto if outcome[0] else outcome for outcome, veto in pairs]
-
-    def _failures(self) -> dict[int, Any]:
-        """Return the failure of each failed stage: its own, or that of a stage that sets a variable of it."""
+        # The failure of each failed stage: its own, or that of a stage that sets a variable of it.
         failures = dict(self.stage_errors)
         spoiled: dict[str, Any] = {}
         for stage in range(self.num_stages) if failures else ():
@@ -165,19 +157,18 @@ class Findings:
             if stage in failures:
                 for name in self.changes[stage]:
                     spoiled.setdefault(name, failures[stage])
-        return failures
+        outcomes = [self._outcome(test, failures) for test in range(len(self.stages))]
+        pairs = zip(outcomes, self.veto or outcomes, strict=True)
+        return [veto if outcome[0] else outcome for outcome, veto in pairs]
 
     def _outcome(self, test: int, failures: dict[int, Any]) -> list[Any]:
         stage = self.stages[test]
-        failure = self.error or failures.get(stage)
-        was_reached = test in self.tests
-        if was_reached and self.tests[test] is not None:
-            return verdict(self.tests[test])
+        failure = self.tests.get(test) or self.error or failures.get(stage)
         if failure is not None:
-            return verdict(failure)
-        if test in self.guards and not was_reached and stage in self.finished:
-            return [True, "passed", "", "", 0]
-        if not was_reached:
+            return failed_outcome(failure)
+        if test not in self.tests:
+            if test in self.guards and stage in self.finished:
+                return [True, "passed", "", "", 0]
             return [False, "not_run", "the test was not reached", "", 0]
         times = self.reached.get(test, 0)
         if times < self.minimum[test]:
@@ -186,7 +177,7 @@ class Findings:
         return [True, "passed", "", "", 0]
 
 
-def verdict(failure: list[Any]) -> list[Any]:
+def failed_outcome(failure: list[Any]) -> list[Any]:
     """Turn a description of a failure into an outcome: [passed, status, message, origin, line]."""
     kind, text, origin, line, status = failure[:5]
     if not status:
@@ -208,7 +199,7 @@ def describe(error: BaseException) -> list[Any]:
     """
     try:
         text = str(error)[:MAX_TEXT]
-    except BaseException:
+    except BaseException:  # `__str__` of a program's class may even raise SystemExit
         text = ""
     origin, line = "", 0
     traceback = error.__traceback__
@@ -225,6 +216,7 @@ def is_failure(claim: Any) -> bool:
     if not isinstance(claim, list) or len(claim) < 5:
         return False
     kind, text, origin, line, status = claim[:5]
+    # A forged text of megabytes would be kept in every cached result and shown in prompts.
     if not all(type(part) is str for part in (kind, text, origin, status)) or not is_count(line):
         return False
     return max(len(kind), len(origin)) <= MAX_NAME and len(text) <= MAX_TEXT
@@ -233,3 +225,133 @@ def is_failure(claim: Any) -> bool:
 def is_count(claim: Any) -> bool:
     """Check whether a value that a program sent is a count."""
     return type(claim) is int and 0 <= claim < MAX_COUNT
+
+
+class NoAnswer(BaseException):
+    """The program cannot answer: it hangs, has ended, or does not keep to the protocol."""
+
+    def __init__(self, status: str, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.remote = [kind, text, "", 0, status]
+
+
+def failure_from_status(status: int) -> NoAnswer:
+    """Return the failure that the exit status of a process means, as returned by `os.waitpid`."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number == _signal.SIGXCPU:
+            return NoAnswer("timeout", "TimeoutError", "the program's processor time is used up")
+        kind = "forbidden" if number == _signal.SIGSYS else "crashed"
+        name = _signal.strsignal(number)
+        return NoAnswer(kind, "", f"the program was killed by signal {number} ({name})")
+    code = os.WEXITSTATUS(status)
+    if code == OUT_OF_MEMORY:
+        return NoAnswer("memory", "MemoryError", "")
+    return NoAnswer("crashed", "", f"the program ended its own process (exit code {code})")
+
+
+class CandidateError(Exception):
+    """Exception of the program that has no harmless builtin class."""
+
+
+def rebuild_exception(failure: list[Any], own: dict[str, type[Exception]]) -> Exception:
+    """Build an exception of the nearest harmless class from a program's description of it.
+
+    Args:
+        failure: Its type, text, origin, line and status, its nearest builtin class and its arguments; then, where
+            it has them, its attributes, and the module and name of a library's class.
+        own: Classes of exceptions that the task's prompt defines. A program can raise these in any case.
+    """
+    base, arguments, attributes, module, name = (*failure[5:], *[None] * 5)[:5]
+    if type(arguments) is not list:
+        arguments = [failure[1]]
+    # Tests may catch these by their class.
+    special = own.get(failure[0]) or _find_library_exception(module, name)
+    if special is not None:
+        # No code of its class is run: `__init__` of a class of the prompt could have side effects here.
+        builtin = next(c for c in special.__mro__ if c.__module__ == "builtins")
+        error: Exception = builtin.__new__(special, *arguments)
+    else:
+        error = _build_builtin(base, arguments, failure)
+    if type(attributes) is dict:
+        for key, value in attributes.items():
+            # Not `__traceback__` or `args`, which mean something to the interpreter.
+            if type(key) is str and not hasattr(Exception, key):
+                vars(error)[key] = value
+    error.remote = failure  # type: ignore[attr-defined]
+    return error
+
+
+def _find_library_exception(module: Any, name: Any) -> type[Exception] | None:
+    """Return a library's class of exceptions that a program names, if it is one that may be built."""
+    if type(name) is not str or type(module) is not str or module not in ERROR_MODULES:
+        return None
+    kind = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
+
+
+def _build_builtin(base: Any, arguments: list[Any], failure: list[Any]) -> Exception:
+    """Build an exception of a builtin class, or of the nearest base class that takes these arguments."""
+    named = vars(builtins).get(base) if type(base) is str else None
+    kinds: tuple[Any, ...] = ()
+    if isinstance(named, type) and issubclass(named, Exception):
+        kinds = () if issubclass(named, NEVER_REBUILT) else named.__mro__[:-2]
+    for kind in (*kinds, CandidateError, Exception):
+        if not _is_sound(kind, arguments):
+            continue
+        try:
+            error: Exception = kind(*arguments)
+            if failure[0] == kind.__name__ and str(error)[:MAX_TEXT] == failure[1]:
+                return error
+            return _build_with_text(kind, arguments, failure)
+        except Exception:
+            continue
+    return CandidateError(failure[1])
+
+
+def exception_text(error: Exception) -> str:
+    """Return the text of an exception; of one of the program's, as the program sent it."""
+    remote: list[Any] | None = vars(error).get("remote")
+    return str(error) if remote is None else remote[1]
+
+
+def _build_with_text(kind: type[Exception], arguments: list[Any], failure: list[Any]) -> Exception:
+    """Build an exception with the text of the program's, if it can have both that and its class."""
+    name, text = failure[:2]
+    if name != kind.__name__:  # a class of the program's own
+        namespace = {"__str__": lambda _: text, "__module__": kind.__module__}
+        name = name if name.isidentifier() else kind.__name__
+        error: Exception = type(name, (kind,), namespace)(*arguments)
+        return error
+    try:
+        error = kind(text)  # its arguments were too long, or no values
+        if str(error)[:MAX_TEXT] == text:
+            return error
+    except Exception:
+        pass  # the class takes other arguments
+    return kind(*arguments)
+
+
+def _is_sound(kind: type, arguments: list[Any]) -> bool:
+    """Check whether it is safe to build an exception of a class from these arguments.
+
+    `SyntaxError` iterates over its second argument, which could take gigabytes or ask the program for more.
+    Unicode errors show the character at a position, and the interpreter (3.6 to 3.13) reads there without checking
+    that the position lies in the text: it could be anywhere in this process.
+    """
+    if issubclass(kind, SyntaxError):
+        return len(arguments) < 2 or type(arguments[1]) is tuple
+    if not issubclass(kind, UnicodeDecodeError | UnicodeEncodeError | UnicodeTranslateError):
+        return True
+    if len(arguments) < 4:
+        return False  # no class takes so few
+    whole, start, end = arguments[-4:-1]
+    if type(whole) not in (str, bytes, bytearray) or type(start) is not int or type(end) is not int:
+        return False
+    return 0 <= start <= end <= len(whole)
+
+
+def describe_any(error: BaseException) -> list[Any]:
+    """Describe an exception of the test, or one of the program that it passed on."""
+    remote: list[Any] | None = vars(error).get("remote")
+    return describe(error) if remote is None else remote

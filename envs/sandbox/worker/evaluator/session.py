@@ -8,21 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.evaluator.failures import (
-    NoAnswer,
-    exception_text,
-    failure_from_status,
-)
-from llm_decpomdp.envs.sandbox.worker.evaluator.reports import is_count, is_failure
+from llm_decpomdp.envs.sandbox.worker.evaluator import reports
 from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
+from llm_decpomdp.envs.sandbox.worker.protocol import codec
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import MAX_MESSAGE, Closed, Reader, pack_down
-from llm_decpomdp.envs.sandbox.worker.protocol.codec import (
-    DECODE_ERRORS,
-    MAX_DECODED,
-    Decoder,
-    TooLarge,
-    to_text,
-)
 
 START_SECONDS = 60.0
 """Time that a process may take until it is confined and ready, however busy the machine is."""
@@ -34,8 +23,7 @@ FIRST_CHECK_SECONDS = 0.04
 SIGKILL = 9
 
 # All answers stay in memory while the test runs.
-MAX_RECEIVED = 32 * 2**20
-"""Maximum size of all messages of one program, in bytes."""
+MAX_RECEIVED = 32 * 2**20  # maximum size of all messages of one program, in bytes
 
 MAX_OPERATIONS = 5000
 """Maximum number of single calls and callbacks of one program; ten items of an iterator count as one."""
@@ -44,37 +32,30 @@ MAX_OPERATIONS = 5000
 class ProgramSession:
     """The processes of one program, one at a time: after a time-out or a crash, the next one goes on.
 
-    Args:
-        zygote: Client of the zygote.
-        trainer: Descriptor of the trainer's socket, watched only for its end.
-        request: First message to a new process.
-        limits: See `llm_decpomdp.envs.sandbox.Limits`.
-        tests_seconds: Limit on the wall time of the runs that decide the tests.
+    The caller's socket is watched only for its end. `request` is the first message to a new process; the runs that
+    decide the tests may take `tests_seconds` of wall time.
     """
 
     def __init__(
         self,
         zygote: ZygoteClient,
-        trainer: int,
+        caller: int,
         request: dict[str, Any],
         limits: dict[str, Any],
         tests_seconds: float,
     ) -> None:
         self.zygote = zygote
-        self.trainer = trainer
+        self.caller = caller
         self.request = request
         self.limits = limits
         self.reader: Reader | None = None
         self.failures = 0
         self.ready = False
-        self.generation = 0
-        """Number of processes so far."""
+        self.generation = 0  # number of processes so far
         self.operations = 0.0
-        self.received = 0
-        """Bytes of the program's messages."""
+        self.received = 0  # bytes of the program's messages
         self.output = ""
-        self.new_output = ""
-        """Output of the program since the last `take_output`."""
+        self.new_output = ""  # output of the program since the last `take_output`
         self.last_counts = [0] * len(request["helpers"])
         """Calls of each helper since the program was loaded, as it last reported."""
         self.new_calls = [0] * len(request["helpers"])
@@ -82,17 +63,16 @@ class ProgramSession:
         """Calls of each helper while the program was loaded."""
         self.wall_decided = False
         """True if a time-out came from the wall clock, which depends on the machine's load."""
+        # The conversation of each run sets these two.
         self.answer_callback: Callable[[Any], Any] | None = None
-        self.decode: Callable[[str], Any] | None = Decoder({}, MAX_DECODED).decode
+        self.decode: Callable[[str], Any] | None = codec.Decoder({}, codec.MAX_DECODED).decode
         self.needs_fresh_process = False
         """True if each further run of the program needs a new process, as it uses much of one's resources."""
         self.origins = {origin for origin, _ in request["segments"]}
-        self.slowest_answer = 0.0
-        """Longest time on the clock that an answer took, in seconds."""
+        self.slowest_answer = 0.0  # longest time on the clock that an answer took, in seconds
         self.end = time.monotonic() + tests_seconds
         """Time on the clock at which all runs must end, until the next one is set."""
-        self.deadline = 0.0
-        """The same for the current run."""
+        self.deadline = 0.0  # the same for the current run
         self.reset()
 
     def take_helper_calls(self) -> list[int]:
@@ -101,7 +81,7 @@ class ProgramSession:
         return calls
 
     def take_output(self) -> str:
-        """Return what the program has printed since the last time."""
+        """Return the program's output since the last time."""
         output, self.new_output = self.new_output, ""
         return output
 
@@ -112,11 +92,11 @@ class ProgramSession:
         """
         if self.failures >= self.limits["max_timeouts"]:
             text = f"not run after {self.failures} time-outs or crashes"
-            raise NoAnswer("not_run", "", text)
-        # Wall time, which depends on the machine's load: the verdict is not cached.
+            raise reports.NoAnswer("not_run", "", text)
+        # Wall time, which depends on the machine's load: the result is not cached.
         if time.monotonic() > self.deadline:
             self.wall_decided = True
-            raise NoAnswer("not_run", "", "no time is left for the program")
+            raise reports.NoAnswer("not_run", "", "no time is left for the program")
         self.last_counts = [0] * len(self.last_counts)
         self.generation += 1
         if self.reader is None:
@@ -142,12 +122,10 @@ class ProgramSession:
             self.reader = None
 
     def reset(self) -> None:
-        """Reset all counts before the next run of the program.
-
-        A run with changed results goes on in the same process, if that is as good as a fresh one: the program has
-        left no file, and needs little of the time that a process has. Other differences a program can only use to
-        behave as one that uses the results.
-        """
+        """Reset all counts before the next run of the program."""
+        # A run with changed results goes on in the same process, if that is as good as a fresh one: the program
+        # has left no file, and needs little of the time that a process has. Other differences a program can only
+        # use to behave as one that uses the results.
         if not self.request["change"] or self.needs_fresh_process or self.zygote.folder_is_used():
             self.stop()
         self.failures = self.received = 0
@@ -162,7 +140,9 @@ class ProgramSession:
         # Tests iterate over long results; each item is a cheap message.
         self.operations += 0.1 if operation == "next" else 1
         if self.operations > MAX_OPERATIONS:
-            raise NoAnswer("error", "", f"the program needed more than {MAX_OPERATIONS} operations")
+            raise reports.NoAnswer(
+                "error", "", f"the program needed more than {MAX_OPERATIONS} operations"
+            )
         assert self.reader is not None
         self.send((operation, data, handle))
         return self.receive(self.limits["test_seconds"])
@@ -178,27 +158,20 @@ class ProgramSession:
             # The socket is full. The program may itself wait until its messages are read, so both directions are
             # watched.
             except BlockingIOError:
-                self._make_room(self.reader, deadline)
+                events = self._events(self.reader, deadline, select.POLLIN | select.POLLOUT)
+                if not events:
+                    self._time_out(deadline.seconds)
+                if events & select.POLLIN and not self.reader.fill():
+                    self._handle_exit()
+                self.expect(len(self.reader.pending) <= 2 * MAX_MESSAGE)
             except OSError:
                 self._handle_exit()
-
-    def _make_room(self, reader: Reader, deadline: Deadline) -> None:
-        """Wait until the socket takes more; the process may be blocked until its own messages are read."""
-        events = self._events(reader, deadline, select.POLLIN | select.POLLOUT)
-        if not events:
-            self._time_out(deadline.seconds)
-        if events & select.POLLIN and not reader.fill():
-            self._handle_exit()
-        self.expect(len(reader.pending) <= 2 * MAX_MESSAGE)
 
     def receive(self, seconds: float) -> tuple[str, Any, Any]:
         """Return the next message of the current process: its kind, its content, and changed arguments.
 
-        Args:
-            seconds: Limit on the processor time until then.
-
         Raises:
-            NoAnswer: If there is none in time, or it is malformed.
+            NoAnswer: If there is none after `seconds` of processor time, or it is malformed.
         """
         deadline = Deadline(self, seconds)
         while True:
@@ -206,12 +179,12 @@ class ProgramSession:
             assert self.decode is not None
             try:
                 kind, content, arguments, helper_calls, output = self.decode(message.decode())
-            except TooLarge as error:
+            except codec.TooLarge as error:
                 failure = ["ValueError", str(error), "", 0, "", "ValueError", [str(error)]]
                 return "error", failure, None
-            except DECODE_ERRORS:
+            except codec.DECODE_ERRORS:
                 self.expect(False)
-            self.expect(type(helper_calls) is list and all(map(is_count, helper_calls)))
+            self.expect(type(helper_calls) is list and all(map(reports.is_count, helper_calls)))
             self.expect(len(helper_calls) <= len(self.last_counts) and type(output) is str)
             for helper, calls in enumerate(helper_calls):  # empty before the program is known
                 self.new_calls[helper] += max(calls - self.last_counts[helper], 0)
@@ -223,7 +196,7 @@ class ProgramSession:
                 self.output += output[:room]
                 self.new_output += output[:room]
             if kind == "callback":
-                self._call_back(content)
+                self.send(self._call_back(content))
             elif kind != "shared":  # decoding has changed a container
                 return kind, content, arguments
 
@@ -231,8 +204,8 @@ class ProgramSession:
         """Check a program's description of an exception, if there is one; the status is not for it to set."""
         if claim is None:
             return None
-        self.expect(is_failure(claim))
-        # The status is left out: it would let a program choose its own verdict.
+        self.expect(reports.is_failure(claim))
+        # The status is left out: it would let a program choose its own outcome.
         kind, text, origin, line, _, *rest = claim
         return [kind, text, origin if origin in self.origins else "", line, "", *rest]
 
@@ -241,19 +214,17 @@ class ProgramSession:
         if not condition:
             self.failures += 1
             self.stop()
-            raise NoAnswer("crashed", "", "the program wrote into the answers to its calls")
+            raise reports.NoAnswer("crashed", "", "the program wrote into the answers to its calls")
 
-    def _call_back(self, content: Any) -> None:
-        """Call a function of the test for the program."""
+    def _call_back(self, content: Any) -> tuple[str, str]:
+        """Call a function of the test for the program; return its exception's class, and its result or text."""
         self.operations += 1
-        if self.operations > MAX_OPERATIONS or self.answer_callback is None:
-            self.expect(False)
+        self.expect(self.operations <= MAX_OPERATIONS and self.answer_callback is not None)
         assert self.answer_callback is not None
         try:
-            reply = ("", to_text(self.answer_callback(content)))
+            return "", codec.to_text(self.answer_callback(content))
         except Exception as error:
-            reply = (type(error).__name__, exception_text(error))
-        self.send(reply)
+            return type(error).__name__, reports.exception_text(error)
 
     # Waiting
 
@@ -261,35 +232,34 @@ class ProgramSession:
         reader = self.reader
         assert reader is not None
         try:
-            message = reader.next_message()
-            while message is None:
+            while (message := reader.next_message()) is None:
                 if not self._events(reader, deadline, select.POLLIN):
                     self._time_out(deadline.seconds)
                 if not reader.fill():
                     self._handle_exit()
-                message = reader.next_message()
         except (Closed, MemoryError):
             self.expect(False)
         assert message is not None
         self.received += len(message)
+        # A program that sends 8 MiB for each of many calls would fill this process's memory.
         if self.received > MAX_RECEIVED:
             self.failures = self.limits["max_timeouts"]
             self.stop()
-            raise NoAnswer("error", "", f"answers of more than {MAX_RECEIVED} bytes")
+            raise reports.NoAnswer("error", "", f"answers of more than {MAX_RECEIVED} bytes")
         return message
 
     def _events(self, reader: Reader, deadline: Deadline, mask: int) -> int:
         """Wait for one of the events `mask` of the process's socket; 0 if the time is over."""
         poll = select.poll()
         poll.register(reader.descriptor, mask)
-        # No events are requested: only the end of the trainer is reported.
-        poll.register(self.trainer, 0)
+        # No events are requested: only the end of the caller is reported.
+        poll.register(self.caller, 0)
         while True:
             timeout = deadline.next_check - time.monotonic()
             if timeout <= 0 and deadline.is_over():
                 return 0
             events = dict(poll.poll(1000 * max(timeout, 0)))
-            if self.trainer in events:
+            if self.caller in events:
                 raise self.zygote.broken("nobody waits")
             if reader.descriptor in events:
                 closed = events[reader.descriptor] & ~(select.POLLIN | select.POLLOUT)
@@ -300,7 +270,7 @@ class ProgramSession:
             raise self.zygote.broken(f"no process was ready within {seconds:g} seconds")
         self.failures += 1
         self.stop()
-        raise NoAnswer("timeout", "TimeoutError", f"no result within {seconds:g} seconds")
+        raise reports.NoAnswer("timeout", "TimeoutError", f"no result within {seconds:g} seconds")
 
     def _handle_exit(self) -> None:
         self.failures += 1
@@ -310,7 +280,7 @@ class ProgramSession:
             self.wall_decided = True  # the machine may have run out of memory
         if not self.ready:
             raise self.zygote.broken(f"a process ended before its program (status {status})")
-        raise failure_from_status(status)
+        raise reports.failure_from_status(status)
 
 
 class Deadline:

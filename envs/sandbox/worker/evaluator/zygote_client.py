@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import _socket
 import os
+from contextlib import suppress
 
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER, DESCRIPTOR
 
 # Rare: only a zygote that was stopped does not answer.
-CHECK_SECONDS = 1.0
-"""Interval between checks of a zygote that does not answer."""
+CHECK_SECONDS = 1.0  # interval between checks of a zygote that does not answer
 
 
 class Broken(BaseException):
-    """The zygote or the trainer has ended: there can be no verdict."""
+    """The zygote or the caller has ended: there can be no result."""
 
 
 class ZygoteClient:
-    """Takes processes from the zygote, and has them killed.
+    """Takes processes from the zygote over its socket `control`, and has them killed.
 
-    Args:
-        control: Socket of the zygote.
-        folders: The zygote's folders. This process works in that of the current child.
+    This process works in that of the zygote's `folders` which belongs to the current child.
     """
 
     def __init__(self, control: _socket.socket, folders: list[int]) -> None:
         self.folders = folders
-        self._enter_folder()
+        if folders:
+            os.fchdir(folders[0])
         self.control = control
         self.control.settimeout(CHECK_SECONDS)
-        self.ready: list[int] = []
-        """Sockets of the current child and of the spare."""
-        self.dying: list[int] = []
-        """Sockets of children that are being killed."""
+        self.ready: list[int] = []  # sockets of the current child and of the spare
+        self.dying: list[int] = []  # sockets of children that are being killed
         self.status = 0
         self.failure: Broken | None = None
 
@@ -52,15 +49,12 @@ class ZygoteClient:
         self._ask(b"n")
         self.dying.append(self.ready.pop(0))
         self.folders = [*self.folders[1:], *self.folders[:1]]  # as the zygote does
-        self._enter_folder()
+        if self.folders:
+            os.fchdir(self.folders[0])
 
     def folder_is_used(self) -> bool:
         """Check whether the current child's folder holds anything."""
         return bool(self.folders and os.listdir())
-
-    def _enter_folder(self) -> None:
-        if self.folders:
-            os.fchdir(self.folders[0])
 
     def discard_used_folder(self) -> None:
         """Discard the current child if a test has left files in its folder."""
@@ -87,15 +81,6 @@ class ZygoteClient:
         self.failure = Broken(reason)
         return self.failure
 
-    def _check_zygote(self) -> None:
-        """Raise if the zygote was stopped, as a program can do where neither filter nor namespace prevents it."""
-        try:
-            process, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
-        except ChildProcessError:
-            return
-        if process and os.WIFSTOPPED(status):
-            raise self.broken("the zygote was stopped")
-
     def _ask(self, request: bytes) -> None:
         try:
             self.control.sendall(request)
@@ -109,7 +94,11 @@ class ZygoteClient:
                 data, rights, _, _ = self.control.recvmsg(ANSWER.size, space)
                 break
             except TimeoutError:
-                self._check_zygote()
+                # A program can stop the zygote where neither filter nor namespace prevents it.
+                with suppress(ChildProcessError):
+                    process, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+                    if process and os.WIFSTOPPED(status):
+                        raise self.broken("the zygote was stopped") from None
             except ConnectionError:
                 raise self.broken("the zygote has ended") from None
         if len(data) < ANSWER.size:

@@ -1,7 +1,7 @@
-"""Messages between the processes of a worker, each prefixed with its length, over stream sockets.
+"""Messages between the processes of a worker over stream sockets, and the operations that they name.
 
-Messages to a less trusted process are `marshal` data, which is fast. Messages from it are JSON, because reading
-`marshal` data of an untrusted process is dangerous.
+Each message has its length in front. Messages to a less trusted process are `marshal` data, which is fast.
+Messages from it are JSON, because reading `marshal` data of an untrusted process is dangerous.
 """
 
 from __future__ import annotations
@@ -10,27 +10,23 @@ import json
 import marshal
 import os
 import struct
+from collections import deque
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import to_text
 
-MAX_MESSAGE = 8 * 2**20
-"""Longest message of a program, in bytes."""
+MAX_MESSAGE = 8 * 2**20  # longest message of a program, in bytes
 
 # `os.read` allocates as much as it may return.
-MAX_READ = 2**20
-"""Maximum number of bytes read at once."""
-
-OUT_OF_MEMORY = 77
-"""Exit status of a program that has no memory left for a message."""
+MAX_READ = 2**20  # maximum number of bytes read at once
+OUT_OF_MEMORY = 77  # exit status of a program that has no memory left for a message
 
 HEADER = 4
 
 ANSWER = struct.Struct("=cid")
 """Answer of the zygote: kind, exit status as of `os.waitpid` (`k`), seconds (`c`)."""
 
-DESCRIPTOR = struct.Struct("=i")
-"""Descriptor of a new child's socket, sent along with the answer."""
+DESCRIPTOR = struct.Struct("=i")  # descriptor of a new child's socket, sent along with the answer
 
 
 class Closed(Exception):
@@ -51,11 +47,7 @@ def pack_down(message: Any) -> bytes:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write all of `data`.
-
-    Raises:
-        Closed: If the peer has gone.
-    """
+    """Write all of `data`; raises `Closed` if the peer has gone."""
     view = memoryview(data)
     while view:
         try:
@@ -65,13 +57,7 @@ def write(descriptor: int, data: bytes) -> None:
 
 
 class Reader:
-    """Splits a stream into messages.
-
-    Args:
-        descriptor: Descriptor of the stream.
-        limit: Longest message that is accepted, in bytes.
-        chunk: Bytes read at once.
-    """
+    """Splits a stream into messages of at most `limit` bytes, reading `chunk` bytes at once."""
 
     def __init__(self, descriptor: int, limit: int, chunk: int = 2**16) -> None:
         self.descriptor = descriptor
@@ -79,15 +65,19 @@ class Reader:
         self.chunk = chunk
         self.pending = bytearray()
 
+    def _end(self) -> int:
+        """Return the length of the first message with its header; 0 while its header is incomplete."""
+        if len(self.pending) < HEADER:
+            return 0
+        return HEADER + int.from_bytes(self.pending[:HEADER], "big")
+
     def next_message(self) -> bytes | None:
         """Return the next message, if it has been read completely."""
-        if len(self.pending) < HEADER:
-            return None
-        end = HEADER + int.from_bytes(self.pending[:HEADER], "big")
+        end = self._end()
         # Before the data is read, so that a length alone cannot take memory.
         if end > self.limit:
             raise Closed(f"a message of {end} bytes; at most {self.limit} are accepted")
-        if len(self.pending) < end:
+        if not end or len(self.pending) < end:
             return None
         message = bytes(self.pending[HEADER:end])
         del self.pending[:end]
@@ -95,31 +85,22 @@ class Reader:
 
     def fill(self) -> bool:
         """Read the available data; return False at the end of the stream."""
-        missing = 0
-        if len(self.pending) >= HEADER:
-            missing = HEADER + int.from_bytes(self.pending[:HEADER], "big") - len(self.pending)
+        missing = self._end() - len(self.pending)
         try:
             data = os.read(self.descriptor, max(self.chunk, min(missing, MAX_READ)))
         except BlockingIOError:
             return True
-        # The peer ended with data unread.
-        except ConnectionResetError:
+        except ConnectionResetError:  # the peer ended with data unread
             return False
         self.pending += data
         return bool(data)
 
     def receive(self) -> Any:
-        """Wait for a message encoded by `pack_down`.
-
-        Raises:
-            Closed: If the peer has gone.
-        """
-        while True:
-            message = self.next_message()
-            if message is not None:
-                return marshal.loads(message)
+        """Wait for a message encoded by `pack_down`; raises `Closed` if the peer has gone."""
+        while (message := self.next_message()) is None:
             if not self.fill():
                 raise Closed("the other side has gone")
+        return marshal.loads(message)
 
 
 def receive_exactly(descriptor: int) -> Any:
@@ -134,3 +115,62 @@ def receive_exactly(descriptor: int) -> Any:
         if len(data) == HEADER:
             missing = int.from_bytes(data, "big")
     return json.loads(data[HEADER:])
+
+
+# Operations
+
+ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+"""Operations on objects, named as in `operator`."""
+
+CHANGES = 4
+"""Number of kinds of change to a helper's results, see `loading`. They are the kinds 0 to 3 of a changed run."""
+
+FIRST_RESULT, OTHER_RESULT, PLAIN_RESULT, FIRST_ARGUMENT, ALL_ARGUMENTS = range(4, 9)
+"""Kinds of a changed run in which a trivial function replaces the helper.
+
+It returns the result of the helper's first call, another constant of that type, a plain constant of that type
+(0, 1, None, or what is empty), its first argument, or all arguments. Calls with a single argument are not counted
+where it returns the first.
+"""
+
+IN_PLACE = 9  # kind of a changed run in which the helper replaces the entry point
+
+# A tuple cannot change, but the containers in it can.
+CONTAINERS = (list, tuple, dict, set, bytearray, deque)
+
+
+def assign(old: Any, new: Any) -> None:
+    """Give a container the content of another one of its type or base type, nested containers included.
+
+    An array of numbers keeps its shape, or stays as it is.
+    """
+    if not isinstance(old, type(new)):
+        return
+    if isinstance(old, tuple):
+        merge(old, new)
+    elif isinstance(old, list):
+        old[:] = [*map(merge, old, new)] if len(old) == len(new) else new
+    elif isinstance(old, dict):
+        items = {key: merge(old[key], new[key]) if key in old else new[key] for key in new}
+        old.clear()
+        old.update(items)
+    elif isinstance(old, set | deque):
+        old.clear()
+        (old.update if isinstance(old, set) else old.extend)(new)
+    elif isinstance(old, bytearray) or type(old).__name__ == "array":
+        old[:] = new
+    elif type(old).__name__ == "ndarray" and old.shape == new.shape:
+        old[...] = new
+
+
+def merge(old: Any, new: Any) -> Any:
+    """Return a part of a container with its new content: the old object where it can change, else a new one."""
+    if not isinstance(new, CONTAINERS) or not isinstance(old, type(new)):
+        return new
+    if not isinstance(old, tuple):
+        assign(old, new)
+        return old
+    if len(old) != len(new):
+        return new
+    make = getattr(old, "_make", tuple)  # of a named tuple
+    return make(map(merge, old, new))

@@ -3,12 +3,11 @@
 Values that `decode` restores from the text of `encode`, equal and of the same type: None, bool, int, float (also
 NaN and infinities), complex, str (also lone surrogates), bytes, bytearray, memoryview, list, tuple, dict and its
 views, set, frozenset, range, slice, Ellipsis, nestings of them, builtin classes themselves, and objects of the
-classes in `libraries`. All other objects are passed to `other`, those of a subclass with their base value: a named
-tuple with its tuple.
+classes in `libraries`. All other objects are passed to `other`, those of a subclass with their base value, such as
+a named tuple with its tuple.
 
-Most values are trees, and are written as such. Where one container occurs twice, or containers are nested more
-than `MAX_DEPTH` levels deep, each container is written once, after those that it contains, and others refer to it
-by its number.
+Most values are trees, and are written as such. If one container occurs twice, or containers are nested more than
+`MAX_DEPTH` levels deep, each container is written once, after its parts, and others refer to it by its number.
 
 `decode` reads text of an untrusted process: it makes builtin values only, calls nothing that the text names, and
 refuses values that would be slow to build.
@@ -34,12 +33,9 @@ Other = Callable[[Any, Any], Any]
 """Encoder of an object that is no value, given its encoded base value too (None if it has none)."""
 
 # Python's own encoder and comparison recurse; both stay below the recursion limit of 1,000 with this.
-MAX_DEPTH = 150
-"""Deepest nesting of a value that is written as a tree."""
+MAX_DEPTH = 150  # deepest nesting of a value that is written as a tree
 
-CONTAINERS = frozenset(
-    {list, tuple, dict, set, bytearray, deque, OrderedDict, Counter, defaultdict}
-)
+CONTAINERS = {list, tuple, dict, set, bytearray, deque, OrderedDict, Counter, defaultdict}
 """Types of containers that may be written once and referred to; no subclasses of them."""
 
 MAX_SIZE = 10**6
@@ -49,8 +45,7 @@ MAX_SIZE = 10**6
 MAX_ITEMS = 20_000
 """Largest set or dict whose keys could be made to collide, which takes quadratic time to build."""
 
-MAX_PARTS = 8
-"""Longest tuple that counts as a key whose hash cannot be chosen."""
+MAX_PARTS = 8  # longest tuple that counts as a key whose hash cannot be chosen
 
 MAX_DECODED = 512 * 2**20
 """Maximum memory of all values of one decoder, in bytes: the same as a program's by default."""
@@ -73,15 +68,10 @@ class Unsendable(Exception):
 
 
 def encode(value: Any, other: Other) -> Any:
-    """Encode a value as JSON with tags.
-
-    Args:
-        value: Any object.
-        other: Encoder of objects that are none of the values above.
+    """Encode a value as JSON with tags; `other` encodes objects that are none of the values above.
 
     Raises:
-        Unsendable: If the value contains itself, or is nested too deeply in containers of other types than those
-            in `CONTAINERS`.
+        Unsendable: If the value contains itself, or is nested too deeply in other containers than `CONTAINERS`.
     """
     if is_tree(value):
         return _encode(value, other, 0, NO_NUMBERS)
@@ -108,16 +98,13 @@ def is_tree(value: Any) -> bool:
         numbers = {*map(id, containers)}
         if len(numbers) < len(containers) or not earlier.isdisjoint(numbers):
             for container in containers:
-                if id(container) in earlier and not _is_flat(container):
+                flat = type(container) is tuple and CONTAINERS.isdisjoint(map(type, container))
+                if id(container) in earlier and not flat:
                     return False
                 earlier.add(id(container))
         earlier |= numbers
         level = gc.get_referents(*containers)
     return False
-
-
-def _is_flat(container: Any) -> bool:
-    return type(container) is tuple and CONTAINERS.isdisjoint(map(type, container))
 
 
 def _containers(value: Any) -> Iterator[Any]:
@@ -160,27 +147,14 @@ def _encode(value: Any, other: Other, depth: int, numbers: dict[int, int]) -> An
     if kind is tuple:
         return {"tuple": [_encode(item, other, depth, numbers) for item in value]}
     if kind is dict:
-        return {
-            "dict": [
-                [_encode(key, other, depth, numbers), _encode(item, other, depth, numbers)]
-                for key, item in value.items()
-            ]
-        }
-    return _encode_rest(value, kind, other, depth, numbers)
-
-
-def _encode_rest(value: Any, kind: type, other: Other, depth: int, numbers: dict[int, int]) -> Any:
-    if kind is set or kind is frozenset:
-        return {kind.__name__: [_encode(item, other, depth, numbers) for item in value]}
-    if kind is bytes or kind is bytearray:
-        return {kind.__name__: value.hex()}
-    if kind is complex:
-        return {"complex": [value.real, value.imag]}
-    if kind is range or kind is slice:
-        parts = (value.start, value.stop, value.step)
-        return {kind.__name__: [_encode(part, other, depth, numbers) for part in parts]}
-    if kind in VIEWS:
-        return {kind.__name__: _encode(VIEWS[kind](value), other, depth, numbers)}
+        pairs = [
+            [_encode(key, other, depth, numbers), _encode(item, other, depth, numbers)]
+            for key, item in value.items()
+        ]
+        return {"dict": pairs}
+    if kind in SPLIT:
+        # Its parts are at the depth of the value, as their own container is not sent.
+        return {kind.__name__: _encode(SPLIT[kind](value), other, depth - 1, numbers)}
     if kind is memoryview and value.format == "B" and value.ndim == 1:
         return {"memoryview": bytes(value).hex()}
     if value is Ellipsis:
@@ -196,16 +170,31 @@ def _encode_rest(value: Any, kind: type, other: Other, depth: int, numbers: dict
     return other(value, None if base is None else _encode(base, other, depth, numbers))
 
 
-VIEWS: dict[type, Callable[[Any], Any]] = {
+def _bounds(value: Any) -> list[Any]:
+    return [value.start, value.stop, value.step]
+
+
+def _number_values(values: Any) -> dict[int, Any]:
+    return dict(enumerate(values))
+
+
+SPLIT: dict[type, Callable[[Any], Any]] = {
+    set: list,
+    frozenset: list,
+    bytes: bytes.hex,
+    bytearray: bytearray.hex,
+    complex: lambda value: [value.real, value.imag],
+    range: _bounds,
+    slice: _bounds,
     type({}.keys()): dict.fromkeys,
     type({}.items()): dict,
-    type({}.values()): lambda values: dict(enumerate(values)),
+    type({}.values()): _number_values,
     type(OrderedDict().keys()): dict.fromkeys,
     type(OrderedDict().items()): dict,
-    type(OrderedDict().values()): lambda values: dict(enumerate(values)),
+    type(OrderedDict().values()): _number_values,
     MappingProxyType: dict,
 }
-"""For each type of views of a dict, the function that makes a dict with such a view."""
+"""For each builtin type, the function that makes a value to encode in its place; the type's name is the tag."""
 
 
 def _base_value(value: Any) -> Any:
@@ -218,6 +207,7 @@ def _base_value(value: Any) -> Any:
 
 
 _WHOLE = slice(None)
+# The methods of the base class, as the program may have overridden its own.
 _CONVERSIONS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (int, int.__int__),
     (float, float.__float__),
@@ -238,21 +228,18 @@ class TooLarge(ValueError):
 
 
 class Decoder:
-    """Decodes text into values.
+    """Decodes text into values that take at most `room` bytes of memory together, see `_size`.
 
-    Args:
-        makers: For each further tag, the type of its content and the function that makes an object of it.
-        room: Maximum memory of all decoded values, in bytes; see `_size`.
+    `makers` has for each further tag the type of its content, and the function that makes an object of it.
     """
 
     def __init__(self, makers: dict[str, Maker], room: float = inf) -> None:
         self.room = room
-        self._numbered: list[Any] = []
-        """The containers of the current text that have numbers."""
+        self._numbered: list[Any] = []  # the containers of the current text that have numbers
         self._sizes: list[int] = []
         """Number of containers in each of them, counting each as often as it occurs."""
-        self._size = 1
-        """The same number for the current container."""
+        self._size = 1  # the same number for the current container
+        self._size_before = 1  # and for that around the value whose containers have numbers
         self._makers = {**_MAKERS, **makers}
         self._scan = json.JSONDecoder(object_hook=self._make).raw_decode
 
@@ -262,8 +249,11 @@ class Decoder:
         self._take(_size(text))
         self._numbered.clear()
         self._sizes.clear()
-        self._size = 1
-        return self._scan(text)[0]
+        self._size = self._size_before = 1
+        value = self._scan(text)[0]
+        if self._numbered:
+            raise TypeError("numbered containers outside of a value")
+        return value
 
     def _take(self, size: int) -> None:
         self.room -= size
@@ -273,6 +263,8 @@ class Decoder:
     def _make(self, tagged: dict[str, Any]) -> Any:
         ((tag, content),) = tagged.items()
         if tag == "new":
+            if not self._numbered:
+                self._size_before = self._size
             self._numbered.append(content)
             self._sizes.append(self._size)
             self._size = 1
@@ -282,10 +274,18 @@ class Decoder:
             if self._size > MAX_SIZE:
                 raise TooLarge(f"a value with more than {MAX_SIZE} parts, too large to compare")
             return self._numbered[content]
+        if tag == "last":
+            # A numbered container inside another one would count as a single part of it.
+            if [*map(id, content)] != [*map(id, self._numbered)]:
+                raise TypeError("numbered containers inside of others")
+            self._size = self._size_before + self._sizes[-1]
+            # The next value of the same message has numbers of its own.
+            self._numbered.clear()
+            self._sizes.clear()
+            return content[-1]
         kind, make = self._makers[tag]
-        if (
-            type(content) is not kind
-        ):  # such as a proxy of an iterator, which would call the program
+        # Such as a proxy of an iterator, which would call the program.
+        if type(content) is not kind:
             raise TypeError(f"a {tag} of a {type(content).__name__}")
         # Classes of `_MAKERS` alone; the text only selects one by its tag.
         value = make(content)
@@ -341,13 +341,10 @@ _MAKERS: dict[str, Maker] = {
     "range": (list, lambda parts: range(*parts)),
     "slice": (list, lambda parts: slice(*parts)),
     "memoryview": (str, lambda text: memoryview(bytes.fromhex(text))),
-    "last": (list, lambda parts: parts[-1]),
-    "dict_keys": (dict, dict.keys),
-    "dict_items": (dict, dict.items),
-    "dict_values": (dict, dict.values),
-    "odict_keys": (dict, dict.keys),
-    "odict_items": (dict, dict.items),
-    "odict_values": (dict, dict.values),
+    # Views of an `OrderedDict` come back as those of a dict, which equal them.
+    **{f"{kind}_keys": (dict, dict.keys) for kind in ("dict", "odict")},
+    **{f"{kind}_items": (dict, dict.items) for kind in ("dict", "odict")},
+    **{f"{kind}_values": (dict, dict.values) for kind in ("dict", "odict")},
     "mappingproxy": (dict, MappingProxyType),
     "ellipsis": (int, lambda _: Ellipsis),
     "type": (str, TYPES.__getitem__),
@@ -368,11 +365,7 @@ MARSHAL_VERSION = 0
 def pack_call(args: Any, kwargs: dict[str, Any], other: Other, plain: bool = True) -> bytes:
     """Encode the arguments of a call as bytes, equal for equal arguments that share their containers alike.
 
-    Args:
-        args: Positional arguments.
-        kwargs: Keyword arguments.
-        other: See `encode`.
-        plain: Try `marshal`, which is faster but turns a bytearray into bytes.
+    `plain` tries `marshal`, which is faster but turns a bytearray into bytes.
     """
     if plain and is_tree((args, kwargs)):
         try:
@@ -391,9 +384,8 @@ def unpack_call(data: bytes, decode: Callable[[str], Any]) -> tuple[list[Any], d
     """Decode arguments encoded by `pack_call`; only for data of a trusted process."""
     if data[:1] == PLAIN:
         args, kwargs = marshal.loads(data[1:])
-    else:
-        args, kwargs = decode_call(decode(data[1:].decode()))
-    return args, kwargs
+        return args, kwargs
+    return decode_call(decode(data[1:].decode()))
 
 
 def decode_call(content: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -1,51 +1,25 @@
 """Classes of libraries whose objects are sent by value, and rebuilt by their constructors.
 
-Only objects that a library's constructor makes of plain values are built, and only if they are small for their
-text.
+Only objects that a constructor makes of plain values are built, and only if they are small for their text.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
-MAX_DIGITS = 4000
-"""Longest text of a decimal number."""
-
-NUMBERS = tuple("bBhHiIlLqQfd")
-"""Types of the items of arrays that are sent."""
+MAX_DIGITS = 4000  # longest text of a decimal number
+NUMBERS = tuple("bBhHiIlLqQfd")  # types of the items of arrays that are sent
 
 BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
 """Modes of images that are sent, with their bytes for each pixel."""
 
 
-# Their exceptions are built without running code of their classes, see `failures.rebuild_exception`.
+# Their exceptions are built without running code of their classes, see `reports.rebuild_exception`.
 ERROR_MODULES = frozenset(
-    (
-        *(
-            "json.decoder",
-            "decimal",
-            "dataclasses",
-            "statistics",
-            "queue",
-            "struct",
-            "zlib",
-            "binascii",
-        ),
-        *(
-            "re",
-            "sre_constants",
-            "re._constants",
-            "csv",
-            "_csv",
-            "configparser",
-            "graphlib",
-            "ipaddress",
-        ),
-        *("copy", "_pickle", "pickle", "sqlite3", "argparse", "zipfile", "tarfile", "numpy.linalg"),
-    )
+    "json.decoder decimal dataclasses statistics queue struct zlib binascii re _csv sre_constants re._constants "
+    "csv configparser graphlib ipaddress copy _pickle pickle sqlite3 argparse zipfile tarfile numpy.linalg".split()
 )
 """Modules of libraries whose exceptions the tests can catch by their class."""
 
@@ -71,20 +45,30 @@ def find_library(kind: type) -> Library | None:
     """Return the nearest class of `LIBRARIES` that a class is or derives from."""
     for base in kind.__mro__[:-1]:
         library = _BY_NAME.get((base.__module__, base.__name__))
-        if library is not None and base is getattr(_find_module(library.module), library.tag, None):
+        # A program's class may have the name of a library's class.
+        if library and base is getattr(sys.modules.get(library.module), library.tag, None):
             return library
     return None
 
 
-def _find_module(module: str) -> ModuleType | None:
-    return sys.modules.get(module)
-
-
 def _module(name: str) -> Any:
+    # Imported only for such a value: every module costs memory pages that each candidate copies.
     try:
         return __import__(name, fromlist=["_"])
     except ImportError as error:
         raise ValueError(f"no module for such a value: {error}") from None
+
+
+def _make_from_text(name: str) -> Callable[[str], Any]:
+    return lambda text: getattr(_module("datetime"), name).fromisoformat(text)
+
+
+def _counter(counts: dict[Any, Any]) -> Any:
+    return _module("collections").Counter(counts)
+
+
+def _ordered(items: dict[Any, Any]) -> Any:
+    return _module("collections").OrderedDict(items)
 
 
 def _integers(parts: list[Any], number: int | None = None) -> list[int]:
@@ -111,12 +95,8 @@ def _deque(parts: list[Any]) -> Any:
     return _module("collections").deque(items, maxlen)
 
 
-def _counter(counts: dict[Any, Any]) -> Any:
-    return _module("collections").Counter(counts)
-
-
-def _ordered_dict(items: dict[Any, Any]) -> Any:
-    return _module("collections").OrderedDict(items)
+def _default_parts(items: Any) -> list[Any]:
+    return [items.default_factory, dict(items)]
 
 
 def _default(parts: list[Any]) -> Any:
@@ -128,11 +108,9 @@ def _default(parts: list[Any]) -> Any:
 
 def _exactly(name: str, parts: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function that splits objects of a class of `collections`; those of a subclass it leaves."""
-
-    def split(value: Any) -> Any:
-        return parts(value) if type(value) is getattr(_module("collections"), name) else None
-
-    return split
+    return lambda value: (
+        parts(value) if type(value) is getattr(_module("collections"), name) else None
+    )
 
 
 def _timezone(parts: list[Any]) -> Any:
@@ -141,15 +119,15 @@ def _timezone(parts: list[Any]) -> Any:
     return _module("datetime").timezone(*parts)
 
 
+def _typed_array_parts(array: Any) -> list[Any] | None:
+    return [array.typecode, array.tolist()] if array.typecode in NUMBERS else None
+
+
 def _typed_array(parts: list[Any]) -> Any:
     code, items = parts
     if type(items) is not list or type(code) is not str or code not in NUMBERS:
         raise TypeError("an array of other things than numbers")
     return _module("array").array(code, items)
-
-
-def _iso(name: str) -> Callable[[str], Any]:
-    return lambda text: getattr(_module("datetime"), name).fromisoformat(text)
 
 
 def _element_parts(element: Any) -> list[Any] | None:
@@ -215,52 +193,30 @@ def _image(parts: list[Any]) -> Any:
     return image
 
 
+def _delta(parts: list[Any]) -> Any:
+    return _module("datetime").timedelta(*_integers(parts, 3))
+
+
+def _fraction(parts: list[Any]) -> Any:
+    return _module("fractions").Fraction(*_integers(parts, 2))
+
+
 LIBRARIES = (
-    Library(
-        "fractions",
-        "Fraction",
-        list,
-        lambda value: [value.numerator, value.denominator],
-        lambda parts: _module("fractions").Fraction(*_integers(parts, 2)),
-    ),
+    Library("fractions", "Fraction", list, lambda f: [f.numerator, f.denominator], _fraction),
     Library("decimal", "Decimal", str, str, _decimal),
-    Library("collections", "deque", list, lambda value: [list(value), value.maxlen], _deque),
+    Library("collections", "deque", list, lambda items: [list(items), items.maxlen], _deque),
     Library("collections", "Counter", dict, _exactly("Counter", dict), _counter),
-    Library("collections", "OrderedDict", dict, _exactly("OrderedDict", dict), _ordered_dict),
-    Library(
-        "collections",
-        "defaultdict",
-        list,
-        _exactly("defaultdict", lambda value: [value.default_factory, dict(value)]),
-        _default,
-    ),
-    Library(
-        "array",
-        "array",
-        list,
-        lambda value: [value.typecode, value.tolist()] if value.typecode in NUMBERS else None,
-        _typed_array,
-    ),
-    Library(
-        "uuid",
-        "UUID",
-        int,
-        lambda value: value.int,
-        lambda number: _module("uuid").UUID(int=number),
-    ),
-    Library("datetime", "timezone", list, lambda value: [*value.__getinitargs__()], _timezone),
-    Library("datetime", "datetime", str, lambda value: value.isoformat(), _iso("datetime")),
-    Library("datetime", "date", str, lambda value: value.isoformat(), _iso("date")),
-    Library("datetime", "time", str, lambda value: value.isoformat(), _iso("time")),
-    Library(
-        "datetime",
-        "timedelta",
-        list,
-        lambda value: [value.days, value.seconds, value.microseconds],
-        lambda parts: _module("datetime").timedelta(*_integers(parts, 3)),
-    ),
+    Library("collections", "OrderedDict", dict, _exactly("OrderedDict", dict), _ordered),
+    Library("collections", "defaultdict", list, _exactly("defaultdict", _default_parts), _default),
+    Library("array", "array", list, _typed_array_parts, _typed_array),
+    Library("uuid", "UUID", int, lambda u: u.int, lambda number: _module("uuid").UUID(int=number)),
+    Library("datetime", "timezone", list, lambda zone: [*zone.__getinitargs__()], _timezone),
+    Library("datetime", "datetime", str, lambda t: t.isoformat(), _make_from_text("datetime")),
+    Library("datetime", "date", str, lambda t: t.isoformat(), _make_from_text("date")),
+    Library("datetime", "time", str, lambda t: t.isoformat(), _make_from_text("time")),
+    Library("datetime", "timedelta", list, lambda d: [d.days, d.seconds, d.microseconds], _delta),
     Library("xml.etree.ElementTree", "Element", list, _element_parts, _element),
-    Library("numpy", "generic", list, lambda value: value.item(), list, scalar=True),
+    Library("numpy", "generic", list, lambda number: number.item(), list, scalar=True),
     Library("numpy", "ndarray", list, _array_parts, _array),
     Library("PIL.Image", "Image", list, _image_parts, _image),
 )
