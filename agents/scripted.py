@@ -14,19 +14,19 @@ CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789_ \n\"'#=+-*/%<>()[]{}:,.`\\é
 
 
 class Scripted(ABC):
-    """A policy that is written down as `act`; `generate` calls it once for each completion, in order."""
+    """A policy with the method `act`; `generate` calls it once for each completion, in order."""
 
     @abstractmethod
     def act(self, prompt: str) -> str:
         """Return the text of one completion of `prompt`."""
 
     def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
-        """Give `num_samples` completions for each prompt, without tokens."""
+        """Return `num_samples` completions for each prompt, without tokens."""
         return [[Completion(self.act(prompt)) for _ in range(num_samples)] for prompt in prompts]
 
 
 class Constant(Scripted):
-    """Gives one text always."""
+    """Always returns the same text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -37,18 +37,18 @@ class Constant(Scripted):
 
 
 class Replay(Scripted):
-    """Gives the texts of a list, in order, whatever it is asked."""
+    """Returns the texts of a list, in order, for any prompts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = tuple(texts)
         self.played = 0
-        """Number of texts given so far."""
+        """Number of texts so far."""
 
     def act(self, prompt: str) -> str:
         """Return the next text.
 
         Raises:
-            IndexError: If all texts were given.
+            IndexError: If there is none.
         """
         if self.played == len(self.texts):
             raise IndexError(
@@ -58,7 +58,7 @@ class Replay(Scripted):
         return self.texts[self.played - 1]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of texts given so far."""
+        """Return the number of texts so far."""
         return {"played": self.played}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -67,7 +67,7 @@ class Replay(Scripted):
 
 
 class RandomText(Scripted):
-    """Gives random characters of code, prose and other scripts: a lower bound.
+    """Returns random characters of code, prose and other scripts: a lower bound.
 
     Args:
         seed: At least 0.
@@ -79,11 +79,7 @@ class RandomText(Scripted):
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
-        """Restart the random stream.
-
-        Raises:
-            ValueError: If `seed` is negative.
-        """
+        """Restart the random stream; raise a `ValueError` if `seed` is negative."""
         self._rng = stream(seed, "random text")
 
     def act(self, prompt: str) -> str:
@@ -92,15 +88,14 @@ class RandomText(Scripted):
 
 
 class Gold(Scripted):
-    """Gives the data's own correct completion: an upper bound.
+    """Returns the correct completion of the data: an upper bound.
 
-    Group rollouts call `generate_with_envs`, for any environment and agent. `act` and `generate` see a prompt
-    alone, and need the environment and the agent that it belongs to.
+    Group rollouts call `generate_with_envs`. `act` and `generate` see a prompt alone, so they need an environment
+    and an agent.
 
     Args:
-        env: The environment that `act` answers for, in the state that it is in when asked; `llm_decpomdp.answers`
-            tells what is correct there.
-        agent: The agent that `act` answers for.
+        env: The environment of `act`, which answers for its state at the call.
+        agent: The agent of `act`.
     """
 
     def __init__(self, env: Any = None, agent: str | None = None) -> None:
@@ -127,7 +122,7 @@ class Gold(Scripted):
         """Return the reference of each pair of an environment and an agent, `num_samples` times.
 
         Raises:
-            LookupError: If an environment tells none.
+            LookupError: If an environment has none.
         """
         pairs = zip(envs, agents, strict=True)
         references = [answers(env).reference(agent) for env, agent in pairs]

@@ -1,12 +1,10 @@
-"""Passes of one new token a row, fast on a CPU: attention, memory of keys and values, threads.
+"""Fast passes of one new token for each row: attention, memory of keys and values, threads.
 
-- Attention: heads that share keys become queries of one head. transformers does so too, unless there is no
-  padding: it then leaves it to torch, whose kernel for CPUs takes five times as long.
-- Keys and values lie in memory that is not copied for each new token.
-- Threads: torch divides nearly every product among all. Those that sleep between products, as our commands have
-  them do, take some 60 microseconds to wake up: as long as all of a product for a few rows of a small model. The
-  number of threads is the process's: a thread of Python that uses torch for the first time meanwhile keeps what it
-  finds.
+- Attention: heads that share keys become queries of one head. Without padding, transformers leaves this to
+  torch, whose kernel for CPUs takes five times as long.
+- Keys and values: memory that is not copied for each new token.
+- Threads: torch divides nearly every product among all threads. Sleeping threads (the setting of our commands)
+  take some 60 microseconds to wake up: as long as a whole product for a few rows of a small model.
 """
 
 from __future__ import annotations
@@ -36,19 +34,17 @@ ROOM = 64
 """Tokens that are added between two copies into larger memory."""
 
 THREADS_SLEEP = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
-"""True if threads sleep while they wait; those that spin start at once."""
+"""True if waiting threads sleep; spinning threads start at once."""
 
 FEW = 4_100_000
-"""Multiplications of one product below which one thread computes a whole pass, head and attention included.
-
-With SmolLM2-135M that is up to 8 rows; on two cores they took 0.73 to 0.88 of the time in bfloat16,
-and 0.77 to 1.05 in float32.
-"""
+"""Multiplications of one product below which one thread computes a whole pass, head and attention included."""
+# With SmolLM2-135M that is up to 8 rows; on two cores they took 0.73 to 0.88 of the time in bfloat16, and 0.77 to
+# 1.05 in float32.
 
 
 @contextmanager
 def decoding(model: Any) -> Iterator[None]:
-    """Let a model on a CPU compute with this attention, if it would use `sdpa` otherwise."""
+    """Let a model on a CPU compute with this attention instead of `sdpa`."""
     model = unwrap_peft(model)
     fits = model.config._attn_implementation == "sdpa" and model._supports_attention_backend
     if not fits or model.device.type != "cpu":
@@ -63,11 +59,9 @@ def decoding(model: Any) -> Iterator[None]:
 
 @contextmanager
 def whole_head(model: Any) -> Iterator[None]:
-    """Let the head of a model read states that lie side by side.
-
-    Of states that are cut from longer rows torch makes a batch of products, and copies the weights of the head for
-    each row: on a CPU 57 MB a row for SmolLM2-135M in bfloat16, and 70 times the time.
-    """
+    """Let the head of a model read contiguous states."""
+    # For states that are cut from longer rows torch makes a batch of products, and copies the weights of the head
+    # for each row: on a CPU 57 MB a row for SmolLM2-135M in bfloat16, and 70 times the time.
     head = unwrap_peft(model).get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, states: (states[0].contiguous(), *states[1:]))
     try:
@@ -86,7 +80,7 @@ def decoding_attention(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Compute the `sdpa` of transformers, one new token without its detour; (N, new tokens, heads, size)."""
+    """Compute the `sdpa` of transformers, (N, new tokens, heads, size), faster for one new token."""
     rows, heads, new, size = query.shape
     by_head = attention_mask is not None and attention_mask.shape[1] > 1
     special = any(options.get(name) is not None for name in ("position_bias", "softcap", "cache"))
@@ -109,7 +103,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 def growing_cache(model: Any) -> Cache | None:
-    """Return an empty cache for `model`, or none if the model keeps something else than keys and values."""
+    """Return an empty cache for `model`; `None` if the model keeps other states than keys and values."""
     layers = DynamicCache(config=model.config).layers
     # Windows are a matter of masks: a layer that keeps all tokens serves them too.
     if all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers):
@@ -118,7 +112,7 @@ def growing_cache(model: Any) -> Cache | None:
 
 
 def cache_argument(model: Any) -> str:
-    """Return the name of the argument of `forward` that takes a cache: `cache` from transformers 5.24 on."""
+    """Return the name of the argument of `forward` for a cache: `cache` from transformers 5.24 on."""
     arguments = signature(type(unwrap_peft(model)).forward).parameters
     return "cache" if "cache" in arguments else "past_key_values"
 
@@ -126,9 +120,10 @@ def cache_argument(model: Any) -> str:
 class GrowingLayer(CacheLayerMixin):
     """Keys and values of one layer, (N, heads, tokens, size), in memory with room behind the last token.
 
-    transformers' own layer is concatenated anew for each token, which takes longer than all else on a
-    CPU. Rows that leave are replaced by the last ones, so that only those move. For use without gradients.
+    For use without gradients.
     """
+
+    # The layer of transformers is concatenated anew for each token, which takes longer than all else on a CPU.
 
     keys: Tensor
     values: Tensor
@@ -158,15 +153,15 @@ class GrowingLayer(CacheLayerMixin):
         return self.keys[:, :, : self._length], self.values[:, :, : self._length]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Number of tokens that a mask covers, and the index of the first."""
+        """Return the number of tokens that a mask covers, and the index of the first."""
         return self._length + query_length, 0
 
     def get_seq_length(self) -> int:
-        """Number of tokens."""
+        """Return the number of tokens."""
         return self._length
 
     def get_max_length(self) -> int:
-        """No limit."""
+        """Return -1: no limit."""
         return -1
 
     def batch_repeat_interleave(self, repeats: int) -> None:
@@ -192,16 +187,12 @@ def _reserve_memory(states: Tensor, length: int) -> Tensor:
 
 @contextmanager
 def limit_threads(multiplications: int, device: torch.device) -> Iterator[None]:
-    """Compute with one thread where several are not worth their wake-up.
-
-    Args:
-        multiplications: Those of each product.
-        device: Where it is computed; only a CPU has such threads.
-    """
+    """Compute products of a number of multiplications with one thread on a CPU, if that is faster."""
     threads = torch.get_num_threads()
     if not THREADS_SLEEP or device.type != "cpu" or threads == 1 or multiplications >= FEW:
         yield
         return
+    # The number is the process's: another thread of Python that uses torch for the first time meanwhile keeps it.
     torch.set_num_threads(1)
     try:
         yield
@@ -210,7 +201,7 @@ def limit_threads(multiplications: int, device: torch.device) -> Iterator[None]:
 
 
 def product_size(model: torch.nn.Module) -> int:
-    """Weights in an average product of a transformers model's layers, of which each has about seven."""
+    """Return the number of weights in an average product of a transformers model's layers."""
     config = model.config.get_text_config(decoder=True)  # type: ignore[union-attr, operator]
     weights = model.num_parameters(exclude_embeddings=True)  # type: ignore[operator]
-    return int(weights) // (7 * int(config.num_hidden_layers))
+    return int(weights) // (7 * int(config.num_hidden_layers))  # a layer has about seven products

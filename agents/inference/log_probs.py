@@ -1,14 +1,14 @@
 """Log-probabilities of the completions of one prompt, by one forward pass that shares the prompt.
 
-All completions lie behind their prompt in one row. Each token sees the prompt and what stands before it
-in its own completion, and positions go on from the prompt's end in every completion:
+All completions follow their prompt in one row. Each token sees the prompt and the tokens before it in its own
+completion, and the positions of every completion begin at the prompt's end:
 
 ```
 row        p p p  a a  b b b         mask of b's last token   1 1 1  0 0  1 1 1
 position   0 1 2  3 4  3 4 5
 ```
 
-Nothing is padded, and the logits of a few tokens are in memory at a time: the backward pass computes them again.
+There is no padding. Only the logits of a few tokens are in memory at once: the backward pass computes them again.
 
 Letters: G completions, P prompt tokens, L tokens in the row, K scored tokens (of all completions), V vocabulary.
 """
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 ROW_TOKENS = 4096
-"""Longest row, unless one completion alone makes a longer one: attention costs the square of it."""
+"""Longest row, unless one completion alone is longer: attention costs the square of it."""
 
 LOGITS_AT_ONCE = 2**24
 """Most logits in memory at a time."""
@@ -42,7 +42,7 @@ def packed_log_probs(
     divisor: float,
     contexts: Contexts = noop_context_fn,
 ) -> Tensor:
-    """Log-probabilities of all tokens of `rows`, one row after the other, (K,), float32.
+    """Return log-probabilities of all tokens of `rows`, one row after the other, (K,), float32.
 
     Args:
         model: A transformers model with a head for the next token, or a peft model around one.
@@ -51,23 +51,30 @@ def packed_log_probs(
         divisor: Divides the logits.
         contexts: Around the first computation of the logits, and around the second.
     """
-    base = unwrap_peft(model)
-    decoder, head = base.get_decoder(), base.get_output_embeddings()
+    base, device = unwrap_peft(model), model.device
+    config = base.config.get_text_config()
+    # Gemma 2 bounds its logits behind its head.
+    cap = getattr(config, "final_logit_softcapping", None)
+    score = partial(_head_log_probs, base.get_output_embeddings(), divisor=divisor, cap=cap)
+    autocast = torch.is_autocast_enabled(device.type)
+    dtype = torch.get_autocast_dtype(device.type) if autocast else model.dtype
+    size = max(1, LOGITS_AT_ONCE // config.vocab_size)
+    options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
     parts: list[Tensor] = []
     for part in split_rows(rows, ROW_TOKENS - len(prompt)):
-        ids, positions, mask = _pack(prompt, part, model.device, _attention_dtype(model))
-        states = decoder(
+        ids, positions, mask = _pack(prompt, part, device, dtype)
+        states = base.get_decoder()(
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
         ).last_hidden_state[0]
-        hidden = _sources(states, len(prompt), part)
-        targets = torch.tensor([token for row in part for token in row], device=model.device)
-        score = partial(_head_log_probs, head, divisor=divisor, cap=_logit_cap(model))
-        parts += _score_in_chunks(score, hidden, targets, model.config, contexts)
+        hidden = torch.split(_sources(states, len(prompt), part), size)
+        tokens = torch.tensor([token for row in part for token in row], device=device)
+        for chunk, targets in zip(hidden, torch.split(tokens, size), strict=True):
+            parts.append(checkpoint(score, chunk, targets, context_fn=contexts, **options))
     return torch.cat(parts)
 
 
 def padded_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
-    """Compute `packed_log_probs` from a batch of prompts with their completions, padded on the right."""
+    """Return `packed_log_probs` from a batch of prompts with their completions, padded on the right."""
     width = max(map(len, rows))
     lengths = torch.tensor([len(row) for row in rows], device=model.device)
     padded = [[*prompt, *row, *[0] * (width - len(row))] for row in rows]
@@ -85,7 +92,7 @@ def padded_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: flo
 
 
 def plain_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
-    """Compute `packed_log_probs` from one pass for each row, without cache, packing or padding."""
+    """Return `packed_log_probs` from one pass for each row, without cache, packing or padding."""
     parts: list[Tensor] = []
     for row in rows:
         ids = torch.tensor([[*prompt, *row]], device=model.device)  # (1, P + T)
@@ -114,11 +121,9 @@ def split_rows(rows: Rows, room: int) -> Iterator[Rows]:
 
 
 def _sources(states: Tensor, start: int, rows: Rows) -> Tensor:
-    """From the states of a row, (L, size), those that each completion's tokens are predicted from, (K, size).
-
-    The prompt's last state predicts the first token of each completion. It is not picked by its index: the
-    gradients that come together there would be added by several threads, in the order in which they arrive.
-    """
+    """Select the states of a row, (L, size), that predict the completions' tokens, (K, size)."""
+    # The prompt's last state predicts the first token of each completion. It is not selected by an index: several
+    # threads would add its gradients in the order in which they arrive.
     first, rest = states[start - 1 : start], states[start:]
     parts = torch.split(rest, [len(row) - 1 for row in rows])
     return torch.cat([state for part in parts for state in (first, part)])
@@ -127,14 +132,11 @@ def _sources(states: Tensor, start: int, rows: Rows) -> Tensor:
 def _pack(
     prompt: Sequence[int], rows: Rows, device: torch.device, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Token ids and positions, both (1, L); what is added to attention, (1, 1, L, L).
-
-    The last token of a completion predicts nothing, so it isn't in the row.
-    """
+    """Return token ids and positions, both (1, L), and the mask that is added to attention, (1, 1, L, L)."""
     start = len(prompt)
     ids, positions, owners = list(prompt), list(range(start)), [-1] * start
     for owner, row in enumerate(rows):
-        length = len(row) - 1
+        length = len(row) - 1  # the last token predicts none
         ids += row[:-1]
         positions += range(start, start + length)
         owners += [owner] * length
@@ -148,38 +150,6 @@ def _pack(
         torch.tensor([positions], device=device),
         mask[None, None],
     )
-
-
-def _attention_dtype(model: Any) -> torch.dtype:
-    kind = model.device.type
-    if torch.is_autocast_enabled(kind):
-        return torch.get_autocast_dtype(kind)
-    dtype: torch.dtype = model.dtype
-    return dtype
-
-
-def _score_in_chunks(
-    score: Callable[[Tensor, Tensor], Tensor],
-    hidden: Tensor,
-    targets: Tensor,
-    config: Any,
-    contexts: Contexts,
-) -> Iterator[Tensor]:
-    size = max(1, LOGITS_AT_ONCE // config.get_text_config().vocab_size)
-    options: dict[str, Any] = {
-        "use_reentrant": False,
-        "preserve_rng_state": False,
-        "context_fn": contexts,
-    }
-    for states, tokens in zip(torch.split(hidden, size), torch.split(targets, size), strict=True):
-        yield checkpoint(score, states, tokens, **options)
-
-
-def _logit_cap(model: Any) -> float | None:
-    """Return the bound that a model gives its logits behind its head, as Gemma 2 does; `None` without one."""
-    config = unwrap_peft(model).config.get_text_config()
-    cap: float | None = getattr(config, "final_logit_softcapping", None)
-    return cap
 
 
 def _head_log_probs(
@@ -196,10 +166,9 @@ def _head_log_probs(
 
 
 def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> Tensor:
-    """Log-probabilities of `tokens` under the softmax of the tempered logits, in nats and float32.
+    """Return log-probabilities of `tokens` under the softmax of the tempered logits, in nats and float32.
 
-    The softmax is over the whole vocabulary: what `top_p` and `top_k` cut off isn't renormalised away, so
-    that sampler and learner mean the same number.
+    The softmax is over the whole vocabulary, also with `top_p` and `top_k`, so that sampler and learner agree.
 
     Args:
         logits: (..., V).

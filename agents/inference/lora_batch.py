@@ -1,8 +1,8 @@
-"""Rows of one batch, each with a LoRA adapter of its own.
+"""Rows of one batch, each with another LoRA adapter.
 
-peft computes every adapter apart, for the rows that it picks out, which takes twice as long as the model below
-when few rows decode. Here the adapters of a layer stand side by side, as one of the sum of their ranks, and a row
-counts what lies in its own adapter's columns: two products more for each layer, however many adapters there are.
+peft computes every adapter separately, for its own rows, which takes twice as long as the base model when few rows
+decode. Here the adapters of a layer are stacked into one of the sum of their ranks, and a mask keeps the columns
+of each row's adapter: two more products for each layer, for any number of adapters.
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ from llm_decpomdp.agents.inference.sampler import SetAdapters
 
 
 def can_batch_adapters(model: Any) -> bool:
-    """True if rows of one batch can have different adapters: all must be products of two matrices."""
-    return all(map(_plain, _layers(model)))
+    """Check whether rows of one batch can have different adapters: all must be products of two matrices."""
+    return all(map(_is_plain, _layers(model)))
 
 
 @contextmanager
 def batched_adapters(model: Any, adapters: Sequence[str]) -> Iterator[SetAdapters]:
-    """Let the rows of a batch have an adapter each, in evaluation without gradients.
+    """Let each row of a batch have its own one of `adapters`, in evaluation without gradients.
 
-    Args:
-        model: A model for which `can_batch_adapters` is true.
-        adapters: The adapters of the rows to come, at least one.
+    The model is one for which `can_batch_adapters` is true. The context gives the function that sets the rows.
     """
     masks, layers = _ColumnMasks(), _layers(model)
     forwards = [_StackedAdapters(layer, adapters, masks) for layer in layers]
@@ -51,8 +49,8 @@ def _layers(model: Any) -> list[Any]:
     return [part for part in model.modules() if isinstance(part, kinds)]
 
 
-def _plain(layer: Any) -> bool:
-    replaced = "forward" in vars(layer)  # as by accelerate, where a model is spread over devices
+def _is_plain(layer: Any) -> bool:
+    replaced = "forward" in vars(layer)  # by accelerate, where a model is spread over devices
     if type(layer) is not Linear or layer.fan_in_fan_out or replaced:
         return False
     return not (layer.lora_variant or any(layer.lora_bias.values()) or layer.merged_adapters)
@@ -71,18 +69,12 @@ class _ColumnMasks:
             self._names, self._masks = list(names), {}
 
     def mask(self, ranks: tuple[tuple[str, int], ...], like: Tensor) -> Tensor:
-        """1 where a column belongs to the row's adapter, and 0 elsewhere; (N, 1, sum of the ranks).
-
-        Args:
-            ranks: Names and ranks of the stacked adapters.
-            like: Has the dtype and device of the mask.
-        """
+        """Return 1 for columns of the row's adapter and 0 elsewhere, (N, 1, sum of the ranks)."""
         key = (ranks, like.dtype, like.device)
         if key not in self._masks:
             owners = [name for name, rank in ranks for _ in range(rank)]
             rows = [[name == owner for owner in owners] for name in self._names]
-            mask = torch.tensor(rows, dtype=like.dtype, device=like.device)
-            self._masks[key] = mask.unsqueeze(1)
+            self._masks[key] = torch.tensor(rows, dtype=like.dtype, device=like.device)[:, None]
         return self._masks[key]
 
 
@@ -100,7 +92,6 @@ class _StackedAdapters:
             self._largest = max(self._down.numel(), self._up.numel())
 
     def __call__(self, states: Tensor) -> Tensor:
-        """Map states (N, tokens, in) to (N, tokens, out)."""
         base: Tensor = self._base(states)
         if not self._ranks:
             return base

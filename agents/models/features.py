@@ -1,4 +1,4 @@
-"""Features of texts for critics: the mean last hidden state of a model, and of an adapter that a critic trains."""
+"""Features of texts for critics: the mean last hidden state of a model, or of an adapter that a critic trains."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ BATCH = 16
 
 
 def hidden_means(model: Any, rows: Sequence[Sequence[int]], span: float) -> Tensor:
-    """Return the mean of the last hidden states over the tokens of each row.
+    """Return the mean of the last hidden states over the tokens of each row, (B, d), float32.
 
     Args:
         model: A causal language model of transformers, with or without adapters.
-        rows: Token ids of each text; those longer than a window go through the model in several.
+        rows: Token ids of each text. Long rows go through the model in several windows; an empty row gives zeros.
         span: Number of tokens that its attention sees.
-
-    Returns:
-        (B, d), float32; zeros for an empty row.
     """
     config = model.config.get_text_config()
     size = int(min(WINDOW, context_length(model) or WINDOW, span))
@@ -39,7 +36,7 @@ def hidden_means(model: Any, rows: Sequence[Sequence[int]], span: float) -> Tens
         for index, row in enumerate(rows)
         for first in range(0, len(row), size)
     ]
-    windows.sort(key=lambda window: len(window[1]))
+    windows.sort(key=lambda window: len(window[1]))  # so that a batch has little padding
     sums = torch.zeros(len(rows), config.hidden_size, device=model.device)
     for first in range(0, len(windows), BATCH):
         indices, parts = zip(*windows[first : first + BATCH], strict=True)
@@ -49,7 +46,6 @@ def hidden_means(model: Any, rows: Sequence[Sequence[int]], span: float) -> Tens
 
 
 def _hidden_sums(model: Any, rows: Sequence[Sequence[int]]) -> Tensor:
-    """Return the sum of the last hidden states of each row, (B, d)."""
     lengths = torch.tensor([len(row) for row in rows], device=model.device)
     width = int(lengths.max())
     ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows]).to(lengths.device)
@@ -61,12 +57,12 @@ def _hidden_sums(model: Any, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 class LoraTrunk:
-    """Reads texts with a LoRA adapter of its own, which begins as one that changes nothing.
+    """Reads texts with a separate LoRA adapter, which at first changes nothing.
 
     Args:
         engine: The model, frozen below its adapters.
         encoder: Turns texts into tokens.
-        like: Name of the adapter whose rank, scale and target modules it has.
+        like: Name of another adapter, whose rank, scale and target modules it has.
         seed: Seed of its first weights.
 
     Raises:
@@ -77,7 +73,21 @@ class LoraTrunk:
         self.engine, self.encoder = engine, encoder
         self.adapter = f"critic_{len(engine.model.peft_config)}"
         """Its name in the model."""
-        shape = _shape(engine.model.peft_config[like])
+        from peft import LoraConfig
+
+        config = engine.model.peft_config[like]
+        if not isinstance(config, LoraConfig):
+            raise ValueError(
+                "critic_trunk=lora takes the shape of the policy's LoRA, and its adapter is a "
+                f"{config.peft_type}: set critic_trunk=frozen"
+            )
+        shape = LoraConfig(
+            task_type="CAUSAL_LM",
+            r=config.r,
+            lora_alpha=config.lora_alpha,
+            use_rslora=config.use_rslora,
+            target_modules=config.target_modules,
+        )
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             engine.add_adapter(self.adapter, shape)
@@ -90,25 +100,7 @@ class LoraTrunk:
         return self.engine.features([self.encoder.plain(text) for text in texts])
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """Return the weights of its adapter."""
+        """Yield the weights of its adapter."""
         for name, weight in self.engine.model.named_parameters():
             if self.adapter in name.split("."):
                 yield weight
-
-
-def _shape(config: Any) -> Any:
-    """Return the configuration of a new adapter of the same shape."""
-    from peft import LoraConfig
-
-    if not isinstance(config, LoraConfig):
-        raise ValueError(
-            "critic_trunk=lora takes the shape of the policy's LoRA, and its adapter is a "
-            f"{config.peft_type}: set critic_trunk=frozen"
-        )
-    return LoraConfig(
-        task_type="CAUSAL_LM",
-        r=config.r,
-        lora_alpha=config.lora_alpha,
-        use_rslora=config.use_rslora,
-        target_modules=config.target_modules,
-    )

@@ -1,8 +1,8 @@
 """Models whose weights lie in shards: every process holds a part of each weight, of its gradient and moments.
 
 torch's FSDP2 (`torch.distributed.fsdp.fully_shard`) gathers the weights of a layer before its pass and frees them
-after it; gradients are summed over the processes and cut. So every pass is one of all processes, each with prompts
-of its own: as many in each, of the same model, in the same order. Sampling is not: each process samples with a
+after it; gradients are summed over the processes and cut. So every pass is one of all processes, each with its own
+prompts: as many in each, of the same model, in the same order. Sampling is not: each process samples with a
 copy of all weights.
 
 Memory of each of n processes, in bytes for a weight, without activations:
@@ -12,7 +12,7 @@ Memory of each of n processes, in bytes for a weight, without activations:
 | trained | 16 / n: float32, its gradient, two moments | 12 / n, and the copy: 2 in bfloat16, else 4    |
 | frozen  | 2 / n in bfloat16, else 4 / n             | as much, and the copy                           |
 
-While it learns, a process holds the gathered weights of one or two layers besides. Under autocast (full weights
+While it learns, a process also holds the gathered weights of one or two layers. Under autocast (full weights
 with `bfloat16`) a forward pass leaves the rounded weights of all layers, 2 bytes each, unless activations are
 computed twice (`gradient_checkpointing`). Full weights with `kl_coefficient` take 8 / n more: the reference, and
 the weights that wait while it computes. Before it is cut, every process holds the whole model.
@@ -47,17 +47,13 @@ from llm_decpomdp.agents.models.weights import has_shards, whole
 from llm_decpomdp.policy import Completion, Policy, Team
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-"""Settings of models of which a pass uses a part: the processes would sum gradients that others lack."""
+"""Settings of models with experts: the processes would sum gradients of different experts."""
 
 logger = logging.getLogger(__name__)
 
 
 class ShardedEngine(ModelEngine):
-    """A model in shards, one in each process of `mesh`; made from an engine, whose model it cuts.
-
-    Args:
-        engine: The engine; it is not used any more.
-        mesh: The processes, all of the run.
+    """A model in shards, one in each process of `mesh`, made of an engine that is not used any more.
 
     Raises:
         ValueError: If the model is of a kind that cannot be cut.
@@ -71,7 +67,7 @@ class ShardedEngine(ModelEngine):
         self._gathered = False
         self._mesh = mesh
         self.mates = [self]
-        """The engines that learn by turns with this one, itself among them."""
+        """The engines that learn in turn with this one, including itself."""
         super().__init__(
             engine.model, engine.tokenizer, compute_dtype=dtype, gradient_checkpointing=twice
         )
@@ -83,17 +79,13 @@ class ShardedEngine(ModelEngine):
         for part in (*layers, self.model):
             sharded = fully_shard(part, mesh=mesh, reshard_after_forward=True)
             _sum_gradients(sharded)
-        self.model.within_forward = MethodType(_call, self.model)
+        self.model.within_forward = MethodType(lambda _, function: function(), self.model)
         register_fsdp_forward_method(self.model, "within_forward")
 
     def generate(
         self, requests: Sequence[tuple[Any, str]], num_samples: int = 1
     ) -> list[list[Completion]]:
-        """Sample as `ModelEngine` does, with the weights of the newest `gather`.
-
-        Raises:
-            RuntimeError: If they were freed since, for a pass of the learner.
-        """
+        """Sample with the weights of the newest `gather`; raise a `RuntimeError` if a pass has freed them."""
         if not self._gathered:
             raise RuntimeError(
                 "a policy in shards samples with gathered weights, and there are none: call its gather() in all "
@@ -103,20 +95,20 @@ class ShardedEngine(ModelEngine):
 
     @torch.no_grad()
     def gather(self) -> None:
-        """Copy the weights of all processes for `generate`; the next pass of the learner frees them."""
+        """Copy the weights of all processes for `generate`; the next pass of the learner frees the copy."""
         if not self._gathered:
             self._fill(lambda weight: weight.to(self.compute_dtype))
             self._gathered = True
 
     def free(self) -> None:
-        """Free what was gathered, before a pass of the learner or as other weights were loaded."""
+        """Free the gathered weights, before a pass of the learner or after other weights were loaded."""
         if self._gathered:
             for weight in self._sampler.model.parameters():
                 weight.data = weight.data.new_empty(0)
             self._gathered = False
 
     def gather_engine(self) -> ModelEngine:
-        """Return an engine with all weights as they are, on the CPU, in each process."""
+        """Return an engine with all weights, on the CPU, in each process."""
         self.free()
         self._fill(lambda weight: weight.cpu())
         self._sampler.model.to("cpu")
@@ -131,10 +123,7 @@ class ShardedEngine(ModelEngine):
     def log_probs(
         self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float
     ) -> Tensor:
-        """Compute what `ModelEngine.log_probs` does, while the other processes do so with rows of their own.
-
-        Rows that are too many for a pass take several; all processes take as many as that with the most.
-        """
+        """Compute `ModelEngine.log_probs`, while the other processes do so with their own rows."""
         for engine in self.mates:
             engine.free()
         packs = self._can_pack(prompt, rows)
@@ -142,7 +131,8 @@ class ShardedEngine(ModelEngine):
         parts = [rows] if pads else [[row] for row in rows]
         if packs:
             parts = list(split_rows(rows, ROW_TOKENS - len(prompt)))
-        passes = self._most(len(parts))
+        most = torch.tensor(len(parts), device=self._mesh.device_type)
+        distributed.all_reduce(most, distributed.ReduceOp.MAX)
         with self._computing(), self._checkpointing():
             values = [
                 self.model.within_forward(
@@ -154,31 +144,26 @@ class ShardedEngine(ModelEngine):
                 else padded_log_probs(self.model, prompt, part, divisor)
                 for part in parts
             ]
+            # All processes need equally many passes; those with fewer parts add passes with a gradient of 0.
             end = [self.end_id]
             idle = [
                 self.model.within_forward(
                     lambda: packed_log_probs(self.model, end, [end], 1.0, self._recomputing)
                 )
-                for _ in range(passes - len(parts))
+                for _ in range(int(most) - len(parts))
             ]
         result: Tensor = torch.cat(values)
         for one in idle:
             result = result + 0.0 * one.sum()
         return result
 
-    def _most(self, number: int) -> int:
-        """Return the largest of the numbers of all processes."""
-        largest = torch.tensor(number, device=self._mesh.device_type)
-        distributed.all_reduce(largest, distributed.ReduceOp.MAX)
-        return int(largest)
-
     def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """Refuse: each process reads as many texts as it has, and not as many as the others."""
+        """Raise a `RuntimeError`: the processes have different numbers of texts, and so of passes."""
         raise RuntimeError("a model in shards gives no features: set critic=none, or shards=1")
 
     @contextmanager
     def replace_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:
-        """Compute with other weights, given in shards too; they are copied, since FSDP keeps the place."""
+        """Compute with other weights, in shards too; they are copied, since FSDP keeps the memory."""
         own = {name: weight for name, weight in self.model.named_parameters() if name in others}
         before = {name: weight.detach().clone() for name, weight in own.items()}
         try:
@@ -198,12 +183,12 @@ class ShardedEngine(ModelEngine):
 def shard_team(team: Team, shards: int) -> None:
     """Cut the weights of a team's models that learn into shards, one for each process of the run.
 
-    Every process calls it with the same team, after `torch.distributed` is initialised and before optimizers are
-    made. Frozen models, and policies of other kinds, stay as they are.
+    Every process calls it with the same team, after `torch.distributed` is initialized and before optimizers are
+    made. Frozen models and other policies do not change.
 
     Args:
         team: A policy for each agent; the weights are those of the first process.
-        shards: Number of processes; 1 leaves everything as it is.
+        shards: Number of processes; 1 changes nothing.
 
     Raises:
         ValueError: If there are more or fewer processes, or a model cannot be cut.
@@ -217,7 +202,7 @@ def shard_team(team: Team, shards: int) -> None:
             f"torchrun --nproc-per-node {shards}, or set learner.fsdp_size to 1 or to the number of processes"
         )
     engines: dict[int, ShardedEngine] = {}
-    learning = [policy for policy in _models(team) if _learns(policy)]
+    learning = [p for p in _models(team) if any(w.requires_grad for w in p.parameters())]
     for policy in learning:
         require_shardable(policy.model)
         device = policy.model.device
@@ -253,12 +238,8 @@ def _models(team: Team) -> list[CausalLM]:
     return [policy for policy in distinct.values() if isinstance(policy, CausalLM)]
 
 
-def _learns(policy: CausalLM) -> bool:
-    return any(weight.requires_grad for weight in policy.parameters())
-
-
 def require_shardable(model: Any) -> list[GradientCheckpointingLayer]:
-    """Return the layers of a model, each of which is gathered by itself.
+    """Return the layers of a model, which are gathered one by one.
 
     Raises:
         ValueError: If it is quantised, has experts or is spread over devices, or its layers are not found.
@@ -301,8 +282,3 @@ def _sum_gradients(module: FSDPModule) -> None:
         )
     module.set_gradient_divide_factor(1.0)
     module.set_force_sum_reduction_for_comms(True)
-
-
-def _call(model: Any, function: Callable[[], Tensor]) -> Tensor:
-    """Call a function as a forward pass of a model."""
-    return function()

@@ -1,7 +1,6 @@
 """A language model small enough to learn in seconds: random weights, one token for each character.
 
-It can say nothing sensible before it is trained. It is there so that tests, examples and the probes run
-through the very code that trains real models, offline and on one core.
+With it, tests, examples and probes execute the code that trains real models, offline and on one core.
 """
 
 from __future__ import annotations
@@ -17,26 +16,19 @@ from llm_decpomdp.agents.models.prompting import PromptEncoder
 from llm_decpomdp.testing.rules import short
 
 END = "<end>"
-"""The token that ends a completion, pads, and begins a prompt; it stands for no text.
-
-Without a beginning `a` and `aa` would be the same to a model with rotary positions: attention to equal tokens
-gives what one of them gives.
-"""
-
+"""The token that ends a completion, pads, and begins a prompt; it has no text."""
+# Without a first token, `a` and `aa` would be the same to a model with rotary positions: attention to several
+# equal tokens gives the value of one.
 
 INITIAL_SCALE = 0.1
 """Standard deviation of the weights: every token has a fair chance at first, and prompts already differ."""
 
 
 class CharacterEncoder(PromptEncoder):
-    """Turns prompts into the tokens of their characters, and names the characters that have none."""
+    """Turns prompts into the tokens of their characters; its errors name characters without a token."""
 
     def tokenize(self, prompt: str) -> list[int]:
-        """Tokenize a prompt.
-
-        Raises:
-            ValueError: If it has other characters than those of the alphabet.
-        """
+        """Tokenize a prompt; raise a `ValueError` if it has characters outside of the alphabet."""
         unknown = sorted(set(prompt) - set(self.tokenizer.get_vocab()))
         if unknown:
             raise ValueError(
@@ -46,7 +38,7 @@ class CharacterEncoder(PromptEncoder):
         return super().tokenize(prompt)
 
     def plain(self, text: str) -> list[int]:
-        """Tokenize the characters of a text that have a token, and leave out all others."""
+        """Tokenize the characters of the alphabet in a text."""
         vocabulary = self.tokenizer.get_vocab()
         return super().plain("".join(character for character in text if character in vocabulary))
 
@@ -60,22 +52,21 @@ def tiny_causal_lm(
     context: int = 128,
     seed: int = 0,
 ) -> CausalLM:
-    """Build a randomly initialised Llama over single characters, as an ordinary trainable policy.
+    """Build a randomly initialized Llama over single characters, as an ordinary trainable policy.
 
-    Untrained, it writes nonsense in which every character and the end has a fair chance. Equal arguments
-    give equal weights, whatever the global random state, which stays as it is.
+    At first every character and the end have a fair chance. Equal arguments give equal weights, and the global
+    random state does not change.
 
     Args:
-        alphabet: The distinct characters that prompts and completions are made of. There is no token
-            for any other one: a prompt with one is refused.
-        sampling: How completions are drawn.
+        alphabet: The distinct characters of prompts and completions. A prompt with other characters is refused.
+        sampling: Options of the sampler.
         width: Size of the hidden state, a multiple of 8.
         layers: Number of transformer layers.
         context: Most tokens of a prompt with its completion.
         seed: Seed of the weights and of the sampler.
 
     Raises:
-        ValueError: If `alphabet` is empty or repeats a character, or `width` isn't a multiple of 8.
+        ValueError: If `alphabet` is empty or repeats a character, or `width` is not a multiple of 8.
     """
     tokenizer = character_tokenizer(alphabet)
     model = _random_llama(len(tokenizer), width, layers, context, seed)
@@ -86,11 +77,7 @@ def tiny_causal_lm(
 
 
 def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
-    """Build a tokenizer with the end as token 0 and the characters of `alphabet`, in order, from 1 on.
-
-    Raises:
-        ValueError: If `alphabet` is empty or repeats a character.
-    """
+    """Build a tokenizer with the end as token 0 and the distinct characters of `alphabet`, in order, from 1 on."""
     if not alphabet or len(set(alphabet)) < len(alphabet):
         raise ValueError(f"alphabet must be distinct characters, at least one, got {alphabet!r}")
     vocabulary = {token: index for index, token in enumerate([END, *alphabet])}

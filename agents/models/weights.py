@@ -1,4 +1,4 @@
-"""Weights of a model: their number format, their shards in several processes, and a digest of their files."""
+"""Weights of a model: number format, shards in several processes, digest of their files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llm_decpomdp.validation import unknown
 
 
 def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype that `compute_dtype` means on `device`.
+    """Return the dtype of an option `compute_dtype` on `device`.
 
     Raises:
         ValueError: If the name is unknown.
@@ -32,7 +32,7 @@ def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:
 def _fast_with_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    # Not in every version of torch, and processors without the units take longer than in float32.
+    # Processors without the units take longer than in float32. Not every version of torch has the functions.
     probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type == "cpu" and any(
         hasattr(torch.cpu, probe) and bool(getattr(torch.cpu, probe)()) for probe in probes
@@ -40,20 +40,13 @@ def _fast_with_bfloat16(device: torch.device) -> bool:
 
 
 def round_weights(model: torch.nn.Module, dtype: torch.dtype) -> AbstractContextManager[None]:
-    """Let the model compute with its weights rounded to `dtype`; the originals are back afterwards."""
+    """Let the model compute with its weights rounded to `dtype`, and restore the originals."""
     return weights_as(model, lambda _, data: data.to(dtype))
 
 
 @contextmanager
-def weights_as(
-    model: torch.nn.Module, other: Callable[[str, torch.Tensor], torch.Tensor]
-) -> Iterator[None]:
-    """Let the model compute with other weights; the originals are back afterwards.
-
-    Args:
-        model: The model.
-        other: Gives the weight to compute with, from the name and the value of the model's own.
-    """
+def weights_as(model: torch.nn.Module, other: Callable[[str, Tensor], Tensor]) -> Iterator[None]:
+    """Let the model compute with `other(name, weight)` in place of each weight, and restore the originals."""
     originals = [(name, weight, weight.data) for name, weight in model.named_parameters()]
     try:
         for name, weight, data in originals:
@@ -65,30 +58,27 @@ def weights_as(
 
 
 def has_shards(tensors: Iterable[Tensor]) -> bool:
-    """Check whether any of some tensors lies in shards."""
+    """Check whether a tensor lies in shards."""
     return any(map(is_shard, tensors))
 
 
 def is_shard(tensor: Tensor) -> bool:
-    """Check whether a tensor has here but a part of its values."""
+    """Check whether this process has only a part of a tensor."""
     return hasattr(tensor, "full_tensor")  # without importing DTensor, which takes a second
 
 
 @torch.no_grad()
 def whole(tensor: Tensor) -> Tensor:
-    """Return a tensor with all of its values: itself, unless it lies in shards.
+    """Return a tensor with all of its values.
 
-    Shards are gathered: all processes call this for the same tensors in the same order, and each has all values.
+    Shards are gathered: all processes call this for the same tensors in the same order, and each gets all values.
     """
     full: Tensor = tensor.full_tensor() if is_shard(tensor) else tensor  # type: ignore[attr-defined]
     return full
 
 
 def cut_as(tensor: Tensor, like: Tensor) -> Tensor:
-    """Return the part of a whole tensor that belongs here, as `like` is cut; all of it where that is whole.
-
-    Nothing is sent: every process has the whole tensor.
-    """
+    """Return this process's part of a whole tensor, sharded like another one; every process has the whole."""
     if not is_shard(like) or is_shard(tensor):
         return tensor
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -105,23 +95,22 @@ WHOLE = 64 * 2**20
 """Maximum number of bytes of a file that is read completely."""
 
 PIECES, PIECE = 4096, 16 * 2**10
-"""Number and size in bytes of the pieces that are read of a larger file, at equal distances. The first piece has
-the
-names and shapes of all tensors, or of the first tensors."""
+"""Number and size in bytes of the pieces that are read of a larger file, at equal distances."""
+# The first piece has the names and shapes of all tensors, or of the first tensors.
 
 
 def describe_weights(name_or_path: str) -> dict[str, str]:
     """Describe the weights of a model.
 
-    The digest is the SHA-256 of the names, sizes and contents of the weight files. Of files above 64 MiB it reads
-    4096 pieces of 16 KiB. It detects training, which changes whole tensors. It may miss a change of a few values.
+    The digest is the SHA-256 of the names, sizes and contents of the weight files; 4096 pieces of 16 KiB represent
+    a file above 64 MiB. It detects training, which changes whole tensors, but may miss a change of a few values.
 
     Args:
         name_or_path: A folder, or a name on the hub whose files are in its cache.
 
     Returns:
-        `name`, the digest as `weights`, and for a model on the hub its `revision` (commit). Empty if there are no
-        weight files, as for a model that was made in memory.
+        `name`, the digest as `weights`, and for a model on the hub its `revision` (commit). Empty without weight
+        files, as for a model that was made in memory.
     """
     folder, revision = _folder(name_or_path)
     files = _weight_files(folder) if folder is not None else []
@@ -133,9 +122,11 @@ def describe_weights(name_or_path: str) -> dict[str, str]:
 
 
 def _folder(name_or_path: str) -> tuple[Path | None, str | None]:
-    """Return the folder of a model's files, and the revision if that is in the cache of the hub."""
-    if not name_or_path or Path(name_or_path).is_dir():
-        return (Path(name_or_path), None) if name_or_path else (None, None)
+    """Return the folder of a model's files, and the revision if it is in the cache of the hub."""
+    if not name_or_path:
+        return None, None
+    if Path(name_or_path).is_dir():
+        return Path(name_or_path), None
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(name_or_path, "config.json")

@@ -1,7 +1,7 @@
 """The routes of a vLLM server that sampling needs, over HTTP: token ids in, token ids and log-probabilities out.
 
-Those that load adapters and weights, pause and count are for development only (`VLLM_SERVER_DEV_MODE=1`,
-`VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`) and ask for no key.
+The routes that load adapters and weights, pause and count are for development only (`VLLM_SERVER_DEV_MODE=1`,
+`VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`) and need no key.
 """
 
 from __future__ import annotations
@@ -24,12 +24,28 @@ from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
 from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
 
 QUOTED = 500
-"""Characters of a server's answer that an error shows."""
+"""Maximum number of characters of a server's answer in an error."""
 
 BRIEF = 10.0
-"""Seconds that a server may take to say whether it is well."""
+"""Timeout of short requests, such as the one for the server's health, in seconds."""
+
+AT_ONCE = 256
+"""Maximum number of requests that wait for answers at once."""
+
+POLL = 0.005
+"""Seconds between two requests for the server's number of open requests."""
+
+SETTLING = 0.05
+"""Seconds in which a server queues the last request of a batch that it has read."""
+
+UNSEEN = 20.0
+"""Seconds without a counted request after which the server is considered one that does not count requests."""
 
 HOW_TO_SERVE = "start it with the flags that docs/cluster.md tells, or let the run start it"
+
+
+class NoRoute(SamplerError):
+    """The server does not know a route, or the object of a request."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +57,7 @@ class CompletionRequest:
     prompt: Sequence[int]
     """Token ids."""
     samples: int
-    """Completions, at least 1."""
+    """Number of completions."""
     seed: int
     """In [0, 2**31)."""
     sampling: Sampling
@@ -50,44 +66,44 @@ class CompletionRequest:
 
 
 class VllmClient:
-    """Speaks with a server.
+    """Sends requests to a server.
 
     Args:
         url: Its address, as in `http://127.0.0.1:8000`.
         end_ids: The tokens that end a completion.
-        timeout: Seconds that an answer may take.
+        timeout: Seconds until an answer.
     """
 
     def __init__(self, url: str, end_ids: Sequence[int], timeout: float) -> None:
         self.url, self.end_ids, self.timeout = url.rstrip("/"), tuple(end_ids), timeout
 
     def complete(self, request: CompletionRequest, in_order: bool) -> list[SampledRow]:
-        """Sample completions of a prompt.
-
-        Args:
-            request: The prompt.
-            in_order: Whether requests that wait are begun in the order of their places.
+        """Sample completions of a prompt; `in_order` starts waiting requests in the order of their places.
 
         Raises:
-            SamplerError: If the server answers by other weights, or something else.
+            SamplerError: If the server has other weights, or its answer is not complete.
             ServerLost: If it does not answer, or has no weights of that name.
         """
-        greedy = request.sampling.temperature == 0  # of which a server gives one alone
+        sampling = request.sampling
+        greedy = sampling.temperature == 0  # a server then gives one completion only
         body = {
             "model": request.model,
             "prompt": list(request.prompt),
             "n": 1 if greedy else request.samples,
             "seed": request.seed,
-            "temperature": request.sampling.temperature,
-            "top_p": request.sampling.top_p,
-            "top_k": request.sampling.top_k or 0,
-            "max_tokens": request.sampling.max_new_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k or 0,
+            "max_tokens": sampling.max_new_tokens,
             "stop_token_ids": list(self.end_ids),
             "logprobs": 0,
             "return_token_ids": True,
-            **(_stops(request.sampling.stop) if request.sampling.stop else {}),
-            **({"priority": request.place} if in_order else {}),
         }
+        if sampling.stop:  # searched in the text with special tokens, as here
+            body |= {"stop": sampling.stop, "skip_special_tokens": False}
+            body |= {"spaces_between_special_tokens": False}
+        if in_order:
+            body["priority"] = request.place
         answer = self._call("POST", "/v1/completions", body)
         if answer.get("model") != request.model:
             raise SamplerError(
@@ -97,7 +113,7 @@ class VllmClient:
         choices = sorted(answer.get("choices", ()), key=lambda choice: choice["index"])
         if len(choices) != body["n"]:
             raise SamplerError(f"{self.url} gave {len(choices)} completions, not {body['n']}")
-        rows = [self._row(choice, request.sampling) for choice in choices]
+        rows = [self._row(choice, sampling) for choice in choices]
         return rows * request.samples if greedy else rows
 
     def _row(self, choice: dict[str, Any], sampling: Sampling) -> SampledRow:
@@ -119,27 +135,27 @@ class VllmClient:
         return SampledRow(tokens, log_probs, stopped)
 
     def load_adapter(self, name: str, folder: Path) -> None:
-        """Give the server a LoRA adapter by a name that it has not heard yet."""
+        """Load a LoRA adapter by a new name."""
         body = {"lora_name": name, "lora_path": str(folder)}
         self._call("POST", "/v1/load_lora_adapter", body)
 
     def unload_adapter(self, name: str) -> None:
-        """Let the server forget an adapter, if it still knows it."""
+        """Remove an adapter, if the server still has it."""
         timeout = min(self.timeout, BRIEF)
         with suppress(NoRoute):
             self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout=timeout)
 
     def reload_weights(self, version: str, folder: Path) -> None:
-        """Give the server all weights of its model anew, and note their version where it keeps one."""
+        """Replace all weights of the model, and set their version if the server keeps one."""
         with self.pause():
             body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
             self._call("POST", "/collective_rpc", body)
-            self._call("POST", "/reset_prefix_cache")
+            self.forget_prompts()
             with suppress(NoRoute):
                 self._call("POST", "/update_weight_version", {"new_version": version})
 
     def version(self) -> str | None:
-        """Return the version that `reload_weights` noted; `None` where the server keeps none."""
+        """Return the version of `reload_weights`; `None` if the server keeps none."""
         try:
             return str(self._call("GET", "/weight_info").get("weight_version"))
         except NoRoute:
@@ -151,15 +167,15 @@ class VllmClient:
         self._call("POST", "/pause?" + urlencode({"mode": "keep"}))
         try:
             yield
-        finally:  # perhaps after it has hung, or on Ctrl-C
+        finally:  # also on Ctrl-C, or if the server hangs
             self._call("POST", "/resume", timeout=min(self.timeout, BRIEF))
 
     def forget_prompts(self) -> None:
-        """Let the server compute prompts anew that it has computed before."""
+        """Clear the cache of prompts."""
         self._call("POST", "/reset_prefix_cache")
 
     def open_requests(self) -> int:
-        """Return the number of prompts that the server has been given and not answered."""
+        """Return the number of prompts without an answer."""
         return int(self._call("GET", "/load")["server_load"])
 
     def is_well(self) -> bool:
@@ -173,23 +189,17 @@ class VllmClient:
     def _call(
         self, method: str, path: str, body: Any = None, timeout: float | None = None
     ) -> dict[str, Any]:
-        """Return the JSON of an answer; empty where it is none.
-
-        Raises:
-            SamplerError: If the server refuses, with its words.
-            ServerLost: If it does not answer, or fails.
-        """
-        place = urlsplit(self.url)
+        """Return the JSON of an answer; empty if it is none."""
+        place, timeout = urlsplit(self.url), timeout or self.timeout
         kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
-        connection = kind(place.netloc, timeout=timeout or self.timeout)
+        connection = kind(place.netloc, timeout=timeout)
         try:
             headers = {"Content-Type": "application/json"}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
             status, content = response.status, response.read()
         except TimeoutError:
-            waited = timeout or self.timeout
-            raise ServerLost(f"{self.url}{path} gave no answer for {waited:g} s") from None
+            raise ServerLost(f"{self.url}{path} gave no answer for {timeout:g} s") from None
         except (OSError, HTTPException) as error:
             reason = f"{type(error).__name__}: {error}"
             raise ServerLost(f"{self.url}{path} cannot be reached ({reason})") from error
@@ -198,13 +208,10 @@ class VllmClient:
         text = content.decode("utf-8", "replace")
         if status != 200:
             reply = f"{self.url}{path} answers {status}: {' '.join(text.split())[:QUOTED]}"
-            if status >= 500:
+            # A server that was started anew does not know the weights, and answers 404.
+            if status >= 500 or (status == 404 and path == "/v1/completions"):
                 raise ServerLost(reply)
-            if status == 404 and path == "/v1/completions":  # it has forgotten what it was given
-                raise ServerLost(reply)
-            if status == 404:
-                raise NoRoute(f"{reply}; {HOW_TO_SERVE}")
-            raise SamplerError(reply)
+            raise NoRoute(f"{reply}; {HOW_TO_SERVE}") if status == 404 else SamplerError(reply)
         try:
             answer = json.loads(text)
         except ValueError:
@@ -212,38 +219,15 @@ class VllmClient:
         return answer if isinstance(answer, dict) else {}
 
 
-def _stops(stop: Sequence[str]) -> dict[str, Any]:
-    """Return the fields for stop strings, which a server then searches in text with special tokens."""
-    return {"stop": stop, "skip_special_tokens": False, "spaces_between_special_tokens": False}
-
-
-class NoRoute(SamplerError):
-    """The server does not know a route, or what the route was asked for."""
-
-
-AT_ONCE = 256
-"""Most requests that wait for answers at once."""
-
-POLL = 0.005
-"""Seconds between two looks at the number of requests that a server has."""
-
-SETTLING = 0.05
-"""Seconds from a server's having read the last request of a batch to its having queued it."""
-
-UNSEEN = 20.0
-"""Seconds after which a server that has still seen no request is one that does not count them."""
-
-
 @dataclass(frozen=True)
 class ServedWeights:
-    """Samples by weights that were published, and by no others. It holds no weights, and can be pickled."""
+    """Samples by published weights, and by no others. It holds no weights, and can be pickled."""
 
     client: VllmClient
-    """Speaks with the server."""
     names: Mapping[str | None, str]
     """Names of the weights at the server, by adapter; `None` for all weights of the model."""
     version: str | None
-    """Of all weights of the model, where they were published."""
+    """Version of all weights of the model, if they were published."""
     exact: bool
     """Whether a batch is held back until it is complete."""
 
@@ -251,7 +235,7 @@ class ServedWeights:
         """Draw completions of all prompts: those of the first one, then those of the second, and so on.
 
         The seed of each prompt comes from its generator. Log-probabilities are those of the distribution that
-        was sampled from, at its temperature. Of a row that ends at a stop string, tokens behind it may be left.
+        was sampled from, at its temperature. Tokens may follow a stop string.
 
         Raises:
             SamplerError: If the server has other weights, or refuses.
@@ -261,55 +245,50 @@ class ServedWeights:
         return [row for rows in groups for row in rows]
 
     def ask(self, requests: Sequence[CompletionRequest]) -> list[list[SampledRow]]:
-        """Ask for all completions of a batch; errors as of `sample`."""
-        self._require_version()
+        """Send all requests of a batch; raises the errors of `sample`."""
+        version = None if self.version is None else self.client.version()
+        if version not in (None, self.version):
+            raise ServerLost(
+                f"{self.client.url} has weights of version {version!r}, not {self.version!r}: somebody has "
+                "started it anew, or given it others"
+            )
         # Its threads are daemons, so that Ctrl-C waits for no server.
         with ThreadPool(len(requests) if self.exact else min(len(requests), AT_ONCE)) as pool:
             if not self.exact:
                 return list(
                     pool.imap(lambda request: self.client.complete(request, False), requests)
                 )
+            # The server computes a batch in one order if it has queued all requests before the first begins.
             with self.client.pause():
                 self.client.forget_prompts()
                 answers = [
                     pool.apply_async(self.client.complete, (request, True)) for request in requests
                 ]
-                deadline = time.monotonic() + self.client.timeout
+                begin = time.monotonic()
                 while not any(answer.ready() for answer in answers):
-                    if self.client.open_requests() >= len(requests):
+                    seen = self.client.open_requests()
+                    if seen >= len(requests):
                         break
-                    self._require_seen(deadline)
+                    self._check_wait(time.monotonic() - begin, seen)
+                    time.sleep(POLL)
                 time.sleep(SETTLING)
             return [answer.get() for answer in answers]
 
-    def _require_version(self) -> None:
-        """Check that all weights of the model are those that were published, where the server tells."""
-        if self.version is None:
-            return
-        version = self.client.version()
-        if version not in (None, self.version):
-            raise ServerLost(
-                f"{self.client.url} has weights of version {version!r}, not {self.version!r}: somebody has "
-                "started it anew, or given it others"
-            )
-
-    def _require_seen(self, deadline: float) -> None:
-        """Wait a moment for a batch to arrive; raise a `ServerLost` if it takes too long."""
-        rest, url = deadline - time.monotonic(), self.client.url
-        if rest < 0:
-            raise ServerLost(f"{url} has not taken in a batch for {self.client.timeout:g} s")
-        if self.client.timeout - rest > UNSEEN and not self.client.open_requests():
+    def _check_wait(self, waited: float, seen: int) -> None:
+        url, timeout = self.client.url, self.client.timeout
+        if waited > timeout:
+            raise ServerLost(f"{url} has not taken in a batch for {timeout:g} s")
+        if waited > UNSEEN and not seen:
             raise SamplerError(
                 f"{url} does not count its requests: start it with --enable-server-load-tracking, or set "
                 "exact=false"
             )
-        time.sleep(POLL)
 
 
 def to_requests(
     names: Mapping[str | None, str], prompts: Sequence[Prompt], num_samples: int
 ) -> list[CompletionRequest]:
-    """Return what to ask a server for, each prompt with a seed that its generator draws; names by adapter."""
+    """Return the requests for prompts, each with a seed from its generator; names of weights by adapter."""
     return [
         CompletionRequest(
             model=names[prompt.adapter],

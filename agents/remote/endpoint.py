@@ -25,13 +25,13 @@ from llm_decpomdp.validation import unknown
 __all__ = ["Endpoint", "EndpointError"]
 
 NO_KEY = "none"
-"""Sent where no key is known: a server of one's own mostly asks for none."""
+"""Key without an environment variable: most own servers ask for none."""
 
 DEFAULT_VARIABLE = "OPENAI_API_KEY"
-"""Environment variable of the key, unless another one is named."""
+"""Default environment variable of the key."""
 
 DEFAULT_ADDRESS = "https://api.openai.com/v1"
-"""Server that is asked where neither `base_url` nor `OPENAI_BASE_URL` names one."""
+"""Server without `base_url` and `OPENAI_BASE_URL`."""
 
 CONNECT_SECONDS = 5.0
 """Timeout of a connection to the server."""
@@ -45,47 +45,47 @@ logger = logging.getLogger(__name__)
 
 
 class Endpoint(Options, frozen=False, eq=False):
-    """Asks a server that speaks OpenAI's chat protocol: vLLM, llama.cpp's server, or any such API.
+    """Asks a server with OpenAI's chat protocol: vLLM, llama.cpp's server, or any such API.
 
-    A prompt becomes one user message. Completions carry no tokens, so that learners leave this policy as it
-    is. The samples of a prompt are asked for in one request; where the server gives or allows only one at a
-    time, in one request each. Requests that may succeed later are tried again by the client of `openai`, which
-    waits longer each time, and as long as the server says. Several threads may ask at once.
+    A prompt becomes one user message. Completions have no tokens, so learners do not train this policy. One
+    request asks for all samples of a prompt; if the server gives only one at a time, one request for each. The
+    client of `openai` repeats requests that may succeed later, with growing pauses or as the server says. Several
+    threads may use the policy at once.
 
-    The seeds of requests depend on `seed`, the prompt and how often it was asked before alone; equal ones give
-    equal completions if the server honours them. A server that answers the same to each of several prompts
-    whenever it is asked, though it should draw at random, is logged once, as is one that is slow or refuses.
+    The seed of a request depends only on `seed`, the prompt and the number of its earlier requests; equal seeds
+    give equal completions if the server supports them. A server that always gives the same text at a temperature
+    above 0 is logged once, and so is a server that is slow or refuses.
 
     Raises:
         ImportError: If the package `openai` is not installed.
-        ValueError: If a number is out of its range, `omit` or `extra` makes no sense, or neither an address nor a
-            key is known.
+        ValueError: If a number is out of its range, `omit` or `extra` is wrong, or neither an address nor a key is
+            known.
     """
 
     model: str
     """Name of the model on the server."""
     base_url: str | None = None
-    """Address of the API, mostly ending in `/v1`; `None` takes `OPENAI_BASE_URL`, or else OpenAI's own."""
+    """Address of the API, mostly ending in `/v1`; `None` takes `OPENAI_BASE_URL`, or else OpenAI's server."""
     temperature: float = option_of(Sampling, "temperature")
     top_p: float = option_of(Sampling, "top_p")
     top_k: int | None = option_of(Sampling, "top_k")
-    """Draw among this many most likely tokens; `None` and 0 draw among all. OpenAI's own API has no such limit."""
+    """Draw among this many most likely tokens; `None` and 0 draw among all. OpenAI's API does not support it."""
     max_new_tokens: int = option_of(Sampling, "max_new_tokens")
     stop: list[str] | None = option_of(Sampling, "stop")  # a field
     """Texts that end a completion; the text goes up to the first of them. OpenAI's own API takes four at most."""
     key_variable: str = DEFAULT_VARIABLE
     """Name of the environment variable that holds the API key."""
     max_parallel: int = option(8, ge=1)
-    """Number of requests that may wait for answers at once."""
+    """Maximum number of requests that wait for answers at once."""
     timeout: float = option(180.0, gt=0)
     """Seconds that a request waits for the server before it is tried again."""
     max_retries: int = option(6, ge=0)
-    """Number of further tries of a request that may succeed later, as after the status 429 or 500."""
+    """Number of further tries of a request that may succeed later, such as after status 429 or 500."""
     omit: list[str] | None = None
-    """Options that the model refuses and requests leave out: some of `n`, `seed`, `temperature`, `top_p`, `top_k`,
-    `max_tokens`, `stop`."""
+    """Options that requests leave out because the model refuses them: some of `n`, `seed`, `temperature`, `top_p`,
+    `top_k`, `max_tokens`, `stop`."""
     extra: dict[str, Any] | None = None
-    """Further options of requests, as the server calls them: `{max_completion_tokens: 2048}`."""
+    """Further options of requests, by the server's names: `{max_completion_tokens: 2048}`."""
 
     def __post_init__(self) -> None:
         if find_spec("openai") is None:
@@ -103,7 +103,7 @@ class Endpoint(Options, frozen=False, eq=False):
         self._slots = BoundedSemaphore(self.max_parallel)
         self._variety = Variety()
         self._refused = 0  # answers without a text
-        self._warned: set[str] = set()  # topics of warnings, each of which is given once
+        self._warned_slow = False
         self._lock = Lock()
         self.seed(0)
 
@@ -127,8 +127,9 @@ class Endpoint(Options, frozen=False, eq=False):
             raise ValueError(f"num_samples must be at least 1, got {num_samples}")
         completions: list[list[Completion]] = [[] for _ in prompts]
         if num_samples > 1 and self._several:
-            requests = [(index, num_samples) for index in range(len(prompts))]
-            self._ask_all(prompts, requests, completions)
+            self._ask_all(
+                prompts, [(index, num_samples) for index in range(len(prompts))], completions
+            )
             self._several = all(len(group) == num_samples for group in completions)
             if not self._several:
                 logger.warning("%s gives one sample a request; asking for each", self.model)
@@ -143,7 +144,7 @@ class Endpoint(Options, frozen=False, eq=False):
         requests: Sequence[tuple[int, int]],
         completions: list[list[Completion]],
     ) -> None:
-        """Ask for each pair of a prompt's index and a number of samples, and add what comes back."""
+        """Send a request for each pair of a prompt's index and a number of samples, and add the answers."""
         calls = [(prompts[index], count, self._draw(prompts[index])) for index, count in requests]
         ask = partial(self._ask, self._client)  # the client is built here, not by several threads
         if len(calls) < 2:
@@ -163,7 +164,7 @@ class Endpoint(Options, frozen=False, eq=False):
         return int(stream(self._seed, "endpoint", _sendable(prompt), number).integers(2**31))
 
     def _ask(self, client: Any, call: tuple[str, int, int]) -> list[Completion]:
-        """Up to as many completions as asked for; none where the server refuses more than one at once."""
+        """Return up to `count` completions; none if the server refuses more than one at once."""
         import openai
 
         prompt, count, seed = call
@@ -189,13 +190,12 @@ class Endpoint(Options, frozen=False, eq=False):
             if choices or server_error or getattr(response, "choices", None) is not None:
                 raise self._errors.no_choices(server_error)
             raise self._errors.no_completion(response)  # such as a web page
-        usage = _usage(response) if len(choices) == 1 else None  # else of all samples together
+        usage = _usage(response) if len(choices) == 1 else None  # else the sum of all samples
         completions = [self._completion(choice, usage) for choice in choices[:count]]
         self._watch(prompt, seed, completions)
         return completions
 
     def _options(self, count: int, seed: int) -> dict[str, Any]:
-        """Return the arguments of the client for `OPTIONS` and `extra`."""
         openai_options: dict[str, Any] = {
             "n": count,
             "seed": seed,
@@ -214,23 +214,20 @@ class Endpoint(Options, frozen=False, eq=False):
     def _completion(self, choice: Any, usage: Usage | None) -> Completion:
         message, reason = choice.message, choice.finish_reason
         refusal = getattr(message, "refusal", None)
+        # Reasoning that used up the tokens is no refusal.
         is_refusal = reason == "content_filter" or (message.content is None and reason != "length")
         if is_refusal:
-            self._count_refusal()
+            with self._lock:
+                self._refused += 1
+                count = self._refused
+            if str(count).rstrip("0") == "1":  # the first, tenth, hundredth and so on
+                logger.warning("%s", self._errors.refusals(count))
         text = message.content or refusal or ""
         finish_reason = REFUSAL if is_refusal else "length" if reason == "length" else "stop"
         return Completion(text, finish_reason=finish_reason, usage=usage)
 
-    def _count_refusal(self) -> None:
-        """Count an answer without a text, and warn of the first, tenth, hundredth and so on."""
-        with self._lock:
-            self._refused += 1
-            count = self._refused
-        if str(count).rstrip("0") == "1":
-            logger.warning("%s", self._errors.refusals(count))
-
     def _watch(self, prompt: str, seed: int, completions: Sequence[Completion]) -> None:
-        """Warn if answers never differ, where they should be drawn at random."""
+        # A server that ignores seeds and temperature gives groups without variety.
         if self.temperature == 0 or self.top_k == 1:
             return
         if self._variety.is_missing(prompt, seed, [completion.text for completion in completions]):
@@ -245,21 +242,19 @@ class Endpoint(Options, frozen=False, eq=False):
 
     @contextmanager
     def _warn_if_slow(self) -> Iterator[None]:
-        message = self._errors.slow(self.timeout, self.max_retries)
-        timer = Timer(SLOW_SECONDS, self._warn_once, ("slow", message))
+        def warn() -> None:
+            with self._lock:
+                warned, self._warned_slow = self._warned_slow, True
+            if not warned:
+                logger.warning("%s", self._errors.slow(self.timeout, self.max_retries))
+
+        timer = Timer(SLOW_SECONDS, warn)
         timer.daemon = True
         timer.start()
         try:
             yield
         finally:
             timer.cancel()
-
-    def _warn_once(self, topic: str, text: str) -> None:
-        with self._lock:
-            if topic in self._warned:
-                return
-            self._warned.add(topic)
-        logger.warning("%s", text)
 
     @cached_property
     def _errors(self) -> Errors:
@@ -278,7 +273,7 @@ class Endpoint(Options, frozen=False, eq=False):
 
 
 def check_request(omit: Sequence[str] | None, extra: Mapping[str, Any] | None) -> None:
-    """Raise a `ValueError` unless `omit` and `extra` fit what an `Endpoint` sends."""
+    """Raise a `ValueError` unless `omit` and `extra` fit the requests of an `Endpoint`."""
     for name in omit or ():
         if name not in OPTIONS:
             raise ValueError(unknown("option in omit", name, OPTIONS))
@@ -288,7 +283,6 @@ def check_request(omit: Sequence[str] | None, extra: Mapping[str, Any] | None) -
 
 
 def _usage(response: Any) -> Usage | None:
-    """Return the server's own token counts, if it reports them."""
     usage = getattr(response, "usage", None)
     prompt = getattr(usage, "prompt_tokens", None)
     completion = getattr(usage, "completion_tokens", None)
@@ -298,24 +292,27 @@ def _usage(response: Any) -> Usage | None:
 
 
 def _sendable(prompt: str) -> str:
-    """Replace lone surrogates, which an answer may bring and no request can hold."""
+    """Replace lone surrogates, which answers may contain and requests cannot."""
     return prompt.encode("utf-8", "replace").decode("utf-8")
 
 
+# Errors and warnings
+
+
 QUOTED_CHARACTERS = 300
-"""Length of a quotation from a server's answer."""
+"""Maximum number of characters of a server's answer in an error."""
 
 SLOW_SECONDS = 30.0
 """Waiting time of a request after which a line is logged."""
 
 ENOUGH_PROMPTS = 3
-"""Prompts with equal answers only, from which on the server is reported."""
+"""Number of prompts with equal answers only, after which the server is reported."""
 
 MAX_PROMPTS = 10_000
-"""Prompts after which the watch ends."""
+"""Number of prompts after which no more answers are compared."""
 
 MIN_CHARACTERS = 40
-"""Shorter answers may well be equal, such as a number or a yes."""
+"""Minimum length of compared answers: short ones, such as a number, may well be equal."""
 
 _BAD_REQUEST = (
     "the server refuses the request; leave out an option that the model does not know, as in omit: [top_p]; "
@@ -343,13 +340,8 @@ class Errors:
     """The model and the server."""
     key_variable: str
 
-    REFUSAL = (
-        "gave no text (content null): it refused, or a filter took the answer away; such answers are empty, "
-        "get the reward of an empty text, and count as refused/<agent>"
-    )
-
     def from_exception(self, error: Exception, status: int | None) -> EndpointError:
-        """Error of a request that has failed for good; `status` is that of HTTP, if there was an answer."""
+        """Return the error of a failed request; `status` is the HTTP status of the answer, if any."""
         reason = f"{type(error).__name__}: {error}"[:QUOTED_CHARACTERS]
         if status is None:
             remedy = "start the server, or set base_url; if it is slow, raise timeout"
@@ -358,7 +350,7 @@ class Errors:
         return EndpointError(f"the endpoint of {self.where} refuses ({reason}): {remedy}")
 
     def no_completion(self, answer: Any) -> EndpointError:
-        """Error of an answer that is no completion, such as a web page."""
+        """Return the error of an answer that is no completion, such as a web page."""
         text = " ".join(str(answer).split())[:QUOTED_CHARACTERS]
         return EndpointError(
             f"the endpoint of {self.where} answers without a completion, with {text!r}: check base_url, which "
@@ -366,7 +358,7 @@ class Errors:
         )
 
     def no_choices(self, error: Any) -> EndpointError:
-        """Error of an answer without a choice or a message; `error` is what the server says in it, if anything."""
+        """Return the error of an answer without a choice or a message; `error` is the server's text, if any."""
         note = f"; it says {' '.join(str(error).split())[:QUOTED_CHARACTERS]!r}" if error else ""
         return EndpointError(
             f"the endpoint of {self.where} answers with no choices, and so without a completion{note}: check the "
@@ -374,11 +366,14 @@ class Errors:
         )
 
     def refusals(self, count: int) -> str:
-        """Message about `count` answers without a text so far."""
-        return f"{self.where} {self.REFUSAL}; {count} so far"
+        """Return the warning about a number of answers without a text."""
+        return (
+            f"{self.where} gave no text (content null): it refused, or a filter took the answer away; such "
+            f"answers are empty, get the reward of an empty text, and count as refused/<agent>; {count} so far"
+        )
 
     def slow(self, timeout: float, max_retries: int) -> str:
-        """Message of a request that has waited for `SLOW_SECONDS`."""
+        """Return the warning about a request that has waited for `SLOW_SECONDS`."""
         return (
             f"no answer from {self.where} for {SLOW_SECONDS:.0f} s; every try may take {timeout:.0f} s (timeout), "
             f"and there are {max_retries} more (max_retries). If it hangs, stop this and look into its log"
@@ -386,15 +381,15 @@ class Errors:
 
 
 class Variety:
-    """Watches whether the answers to a prompt ever differ.
+    """Checks whether the answers to a prompt ever differ; threads may share it.
 
-    A prompt counts as soon as it was answered twice, by equal texts of at least `MIN_CHARACTERS`: in one request
-    for several samples, or in requests with different seeds. A single prompt with two different texts shows
-    that the server varies, and ends the watch; so does the verdict, after `ENOUGH_PROMPTS`. Threads may share it.
+    A prompt counts after two equal texts of at least `MIN_CHARACTERS`: in one request for several samples, or in
+    requests with different seeds. A single prompt with two different texts shows that the server varies, and ends
+    the check. It also ends after `ENOUGH_PROMPTS` equal ones.
     """
 
     def __init__(self) -> None:
-        # By the prompt's hash: seed and index of its first text, and that text's hash; None after the watch.
+        # By the prompt's hash: seed and index of its first text, and that text's hash; None after the check.
         self._first: dict[int, tuple[tuple[int, int], int]] | None = {}
         self._equal: set[int] = set()
         self._lock = Lock()

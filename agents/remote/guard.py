@@ -1,9 +1,8 @@
 """Runs a command that must not outlive the process that started it: `python guard.py FOLDER [COMMAND...]`.
 
-Standard input is a pipe. It ends with the process that holds its other end, however that one ends; then the
-command is ended with all that it has started, and FOLDER removed. A byte from the pipe ends the command alone.
-Without a command FOLDER is all that is watched.
-This file imports nothing but the standard library.
+Standard input is a pipe. It ends with the process at its other end, even if that is killed. Then the command ends
+with all of its processes, and FOLDER is removed. A byte from the pipe ends the command alone. Without a command
+the guard only removes FOLDER. This file imports the standard library alone, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -17,22 +16,21 @@ import threading
 import time
 
 PATIENCE = 5.0
-"""Seconds that the command has to end, once it was asked to."""
+"""Seconds between the request to end and the kill."""
 
 
 def main() -> None:
     """Run the command, and end as it does."""
     folder, *command = sys.argv[1:]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the business of who started this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this handles Ctrl-C
     byte = run(command) if command else os.read(0, 1)
     if not byte:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(command: list[str]) -> bytes:
-    """Run a command until the pipe tells something; return what."""
+    """Run a command until a byte or the end of the pipe; return it."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
-
     ending = threading.Event()
 
     def leave() -> None:
@@ -44,17 +42,12 @@ def run(command: list[str]) -> bytes:
     threading.Thread(target=leave, daemon=True).start()
     byte = os.read(0, 1)
     ending.set()
-    end(process)
-    return byte
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its group: ask, wait, and kill."""
     signal_group(process.pid, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     signal_group(process.pid, signal.SIGKILL)
+    return byte
 
 
 def signal_group(leader: int, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Options of sampling by a server, and how it fails."""
+"""Options of sampling by a server, and its errors."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.options import Options, option
 
 PYTHON_VARIABLE = "LLM_DECPOMDP_VLLM_PYTHON"
-"""Environment variable with the path of vLLM's own Python, where no option says it."""
+"""Environment variable with the path of vLLM's Python, without an option."""
 
 BASE = "base"
-"""Name of the model itself on a server, without any adapter."""
+"""Name of the model without an adapter on a server."""
 
 
 class SamplerError(RuntimeError):
-    """A server that samples cannot be used; the text says why."""
+    """A server that samples cannot be used; the text has the cause."""
 
 
 class ServerLost(SamplerError):
-    """A server has died or hangs: what it was asked can be asked again."""
+    """A server has died or hangs: its requests can be repeated."""
 
 
 class SamplerOptions(Options):
-    """Sampler of the policies that learn: the process that learns itself, or servers of vLLM."""
+    """Sampler of the policies that learn: the learning process, or vLLM servers."""
 
     switch = "engine"
     engine: str = option("transformers", choices=("transformers", "vllm"))
-    """`transformers` samples in the process that learns, `vllm` at servers of vLLM, one for each base of policies,
-    to which new weights are published before they sample."""
+    """`transformers` samples in the learning process, `vllm` at vLLM servers, one for each base model, which get
+    new weights before they sample."""
     urls: list[str] = field(default_factory=list, metadata={"unless": ("engine", "transformers")})
-    """Addresses of servers that run already, one for each base of policies in the order of the team, as in
+    """Addresses of running servers, one for each base model in the order of the team, as in
     `[http://127.0.0.1:8000]`. Empty: the run starts its own on this machine, and ends them."""
     python: str | None = option(None, unless=("engine", "transformers"))
-    """Path of the Python that vLLM is installed for, in an environment of its own; null takes the environment
-    variable `LLM_DECPOMDP_VLLM_PYTHON`."""
+    """Path of the Python of vLLM's separate environment; null takes the environment variable
+    `LLM_DECPOMDP_VLLM_PYTHON`."""
     flags: dict[str, Any] = field(
         default_factory=dict, metadata={"unless": ("engine", "transformers")}
     )
-    """Further flags of `vllm serve`, by their names there, as in `{gpu_memory_utilization: 0.8}`; true and false
-    turn a switch on and off."""
+    """Further flags of `vllm serve`, as in `{gpu_memory_utilization: 0.8}`; true and false turn a switch on and
+    off."""
     exact: bool = option(True, unless=("engine", "transformers"))
     """Hold requests back until all of a batch are there, so that it is computed in one order: with float32 on a
-    CPU a run that is resumed equals one that never stopped. Otherwise each begins as it comes, as it must with
-    `cluster.rollout_workers`."""
+    CPU a resumed run equals one that never stopped. Otherwise each begins at once, as `cluster.rollout_workers`
+    require."""
     timeout: float = option(600.0, gt=0, unless=("engine", "transformers"))
-    """Seconds that a batch, or new weights, may take; then the server counts as dead."""
+    """Seconds for a batch, or for new weights, after which the server counts as dead."""
     start_timeout: float = option(900.0, gt=0, unless=("engine", "transformers"))
-    """Seconds that a server may take until it answers."""
+    """Seconds until a server answers."""
     max_restarts: int = option(3, ge=0, unless=("engine", "transformers"))
-    """Most times in a row that a server which has died or hangs is started again, and asked the same; then the run
+    """Maximum number of restarts in a row of a server that died or hangs, with the same requests; then the run
     ends."""
     max_mismatch: float | None = option(None, gt=0, unless=("engine", "transformers"))
     """Largest mean difference, in nats a token, between the log-probabilities of a server's first answer by new
-    weights and the learner's own. Above it the run ends. null: 0.001 in float32 and 0.05 in half precision,
-    divided by the temperature. This limit holds for the average of all first answers, from 1,000 tokens on. For a
-    single answer the limit is ten times as high, since rounding varies."""
+    weights and the learner's. Above it the run ends. null: 0.001 in float32 and 0.05 in half precision, divided by
+    the temperature, for the average of all first answers from 1,000 tokens on. For a single answer the limit is
+    ten times as high, since rounding varies."""
 
     def interpreter(self) -> str:
         """Return the path of vLLM's Python.
@@ -76,11 +76,7 @@ class SamplerOptions(Options):
 
 
 def check_untruncated(name: str, sampling: Sampling) -> None:
-    """Refuse to learn from a distribution that a server cuts and scales up again, with log-probabilities to match.
-
-    Raises:
-        ValueError: If `top_p` is below 1, or there is a `top_k`.
-    """
+    """Raise a `ValueError` if `top_p` or `top_k` cuts the distribution, which servers renormalize."""
     for key, value, off in (("top_p", sampling.top_p, 1.0), ("top_k", sampling.top_k or 0, 0)):
         if value != off:
             raise ValueError(

@@ -1,7 +1,7 @@
 """Sampling at a server for policies that learn here.
 
-Requests name the version of the weights, and the server's first answer with new ones is compared with what the
-learner computes: it never samples by weights that are not those of the policy.
+Requests name the version of the weights. The first answer with new weights is compared with the learner's
+log-probabilities, so a server never samples by other weights than the policy's.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from llm_decpomdp.agents.remote.server import Server, make_private
 logger = logging.getLogger(__name__)
 
 ENOUGH_TOKENS = 1000
-"""Number of tokens from which on the average difference of a server's log-probabilities counts."""
+"""Number of tokens after which the average difference of a server's log-probabilities is checked."""
 
 SINGLE = 10
 """Factor of the limit for a single answer."""
 
 PROBE, PROBE_TOKENS = "Say something.", 16
-"""What `serve` asks a server, and the most tokens that it waits for."""
+"""Prompt of `serve`, and the maximum number of tokens of its completion."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Publication:
-    """The weights of a policy as they were published."""
+    """The published weights of a policy."""
 
     name: str
-    """Their name at the server, and nowhere else."""
+    """Their name at the server, which no other weights have."""
     folder: Path
     """Files for the server to load."""
     writes: int
@@ -60,15 +60,15 @@ class Publication:
 class RemoteSampler:
     """Samples at a server for the policies of one engine.
 
-    A server that dies or hangs is started again and given the same weights, and what it was asked is asked again
-    from the beginning, with the same seeds.
+    A server that dies or hangs is started again and gets the same weights. Its open requests are repeated from the
+    beginning, with the same seeds.
 
     Args:
         engine: The model that learns here.
-        policies: The policies of that engine, by name: one with weights of its own, or several with adapters.
+        policies: The policies of that engine, by name: one that trains the model itself, or several with adapters.
         server: The server, with the same model.
         folder: Takes weights on their way to the server.
-        options: How to ask, and how patiently.
+        options: Timeouts, restarts and limits.
 
     Raises:
         ValueError: If a policy that learns cuts the distribution that it samples from.
@@ -87,19 +87,21 @@ class RemoteSampler:
                 check_untruncated(name, policy.sampling)
         self.engine, self.policies, self.server = engine, policies, server
         self.folder, self.options = folder, options
-        self._wanted: dict[str | None, Publication] = {}  # by adapter
+        # All by adapter: the weights that the server should have and has, those without a compared answer, and
+        # their first answers.
+        self._wanted: dict[str | None, Publication] = {}
         self._there: dict[str | None, Publication] = {}
-        self._unproven: set[str | None] = (
-            set()
-        )  # adapters with weights of which no answer was compared
-        self._proofs: dict[str | None, tuple[Prompt, Sequence[SampledRow]]] = {}  # by adapter
+        self._unproven: set[str | None] = set()
+        self._proofs: dict[str | None, tuple[Prompt, Sequence[SampledRow]]] = {}
         self.proves_later = False
-        """Whether the model here is at work in another thread, so that answers by new weights wait for `prove`."""
-        self._difference, self._tokens = 0.0, 0  # of all answers that were compared
+        """Whether answers by new weights wait for `prove`, because another thread uses the model here."""
+        self._difference, self._tokens = 0.0, 0  # of all compared answers
         self._client: VllmClient | None = None
         self._lost = False
         self._closed = False
-        self._process = secrets.token_hex(3)  # names of another process are others
+        self._process = secrets.token_hex(
+            3
+        )  # part of the names, so that no two processes share one
 
     def launch(self) -> None:
         """Begin to start the server, if it does not run, and sample at it from now on; do not wait."""
@@ -111,7 +113,7 @@ class RemoteSampler:
         """Give the server the present weights of all policies.
 
         Args:
-            version: Becomes part of their names, as in `main@17`.
+            version: Part of their names, as in `main@17`.
 
         Raises:
             SamplerError: If the server does not take them, or cannot be kept alive.
@@ -127,26 +129,23 @@ class RemoteSampler:
             folder = self.folder / "weights" / unique
             policy.save(folder)
             self._wanted = {**self._wanted, policy.adapter: Publication(unique, folder, writes)}
-        self._insist(lambda served: None)
+        self._retry(lambda served: None)
         for adapter, publication in before.items():
             if self._wanted[adapter] is not publication:
                 shutil.rmtree(publication.folder, ignore_errors=True)
 
     def sample(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
-        """Draw completions of all prompts: those of the first one, then those of the second, and so on.
-
-        The seed of each prompt comes from its generator. Log-probabilities are those of the distribution that
-        was sampled from, at its temperature.
+        """Draw completions of all prompts, as in `ServedWeights.sample`.
 
         Raises:
-            SamplerError: If weights are not those that were published, the server has others, its answers are not
-                the learner's, or it cannot be kept alive.
+            SamplerError: If weights were not published, the server has others, its answers differ from the
+                learner's, or it cannot be kept alive.
         """
         self._require_published({prompt.adapter for prompt in prompts})
         requests = to_requests(self._names(), prompts, num_samples)
-        groups = self._insist(lambda served: served.ask(requests))
+        groups = self._retry(lambda served: served.ask(requests))
         for prompt, rows in zip(prompts, groups, strict=True):
-            # Of a partner that cuts its distribution the server tells other log-probabilities.
+            # For a partner that cuts its distribution, the server returns other log-probabilities.
             if prompt.adapter in self._unproven and not prompt.sampling.cuts:
                 self._proofs.setdefault(prompt.adapter, (prompt, rows))
         if not self.proves_later:
@@ -154,10 +153,9 @@ class RemoteSampler:
         return [row for rows in groups for row in rows]
 
     def serve(self) -> ServedWeights:
-        """Return what other processes sample by, until it is published again or the server is lost.
+        """Return a sampler for other processes, until weights are published again or the server is lost.
 
-        The server is asked a little first, so that one that was lost is started again, and its answers are
-        compared with what the learner computes; errors as of `sample`.
+        A short request first restarts a lost server and compares its answers; raises the errors of `sample`.
         """
         prompts = []
         for policy in self.policies.values():
@@ -166,16 +164,14 @@ class RemoteSampler:
                 sampling = replace(prompt.sampling, max_new_tokens=few, stop=None)
                 prompts.append(replace(prompt, sampling=sampling, generator=torch.Generator()))
         self.sample(prompts, 1)
-        return self._insist(lambda served: served)
+        return self._retry(lambda served: served)
 
     def close(self) -> None:
-        """Let the server forget what it was given, or end it if it was started for this; `publish` begins anew.
-
-        Until then the model here samples.
-        """
+        """Remove all weights from the server, and end it if the run has started it. The model here samples
+        again."""
         self._closed, self.engine.remote = True, None
         if self._client is not None:
-            with suppress(SamplerError):  # it has gone already
+            with suppress(SamplerError):  # the server has ended already
                 for adapter, publication in self._there.items():
                     if adapter is not None:
                         self._client.unload_adapter(publication.name)
@@ -184,7 +180,7 @@ class RemoteSampler:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _names(self) -> dict[str | None, str]:
-        """Return the names of weights by adapter; all weights of a model have one name, whatever their version."""
+        # All weights of a model have the same name in each version.
         return {a: BASE if a is None else there.name for a, there in self._wanted.items()}
 
     def _require_published(self, adapters: set[str | None]) -> None:
@@ -197,13 +193,13 @@ class RemoteSampler:
                         "are sampled from"
                     )
 
-    def _insist(self, work: Callable[[ServedWeights], Result]) -> Result:
+    def _retry(self, work: Callable[[ServedWeights], Result]) -> Result:
         """Do something with a server that has the wanted weights, again after each time that it is lost."""
         for failures in range(self.options.max_restarts + 1):
             try:
                 return work(self._ready())
             except ServerLost as error:
-                if self._closed:  # by another thread, which starts nothing again
+                if self._closed:  # by another thread, so no server may start again
                     raise SamplerError(f"asked while it was closed ({error})") from error
                 words = self.server.last_words()
                 self._leave()
@@ -220,7 +216,6 @@ class RemoteSampler:
         raise AssertionError("either returned or raised")
 
     def _leave(self) -> None:
-        """End the server, or with one of somebody else's forget what it was given."""
         self.server.stop()
         self._client, self._there = None, {}
 
@@ -237,23 +232,21 @@ class RemoteSampler:
                     client.unload_adapter(old.name)
                 del self._there[adapter]
         for adapter, new in self._wanted.items():
-            if adapter not in self._there:
-                self._load(client, adapter, new)
+            if adapter in self._there:
+                continue
+            if adapter is None:
+                client.reload_weights(new.name, new.folder)
+            else:
+                if self._lost:  # a server that hung for a while may still have it
+                    client.unload_adapter(new.name)
+                client.load_adapter(new.name, new.folder)
+            self._there[adapter] = new
+            self._unproven.add(adapter)
         version = self._wanted[None].name if None in self._wanted else None
         return ServedWeights(client, self._names(), version, self.options.exact)
 
-    def _load(self, client: VllmClient, adapter: str | None, new: Publication) -> None:
-        if adapter is None:
-            client.reload_weights(new.name, new.folder)
-        else:
-            if self._lost:  # a server that hung for a while may have it still
-                client.unload_adapter(new.name)
-            client.load_adapter(new.name, new.folder)
-        self._there[adapter] = new
-        self._unproven.add(adapter)
-
     def prove(self) -> None:
-        """Compare a server's first answers by new weights with what the learner computes.
+        """Compare a server's first answers by new weights with the learner's log-probabilities.
 
         Raises:
             SamplerError: If they differ by more than the limit.
@@ -266,25 +259,24 @@ class RemoteSampler:
     @torch.no_grad()
     def _compare(self, prompt: Prompt, rows: Sequence[SampledRow]) -> None:
         self.engine.activate(prompt.adapter)
-        tokens = [row.tokens for row in rows]
-        log_probs = self.engine.log_probs(prompt.ids, tokens, prompt.sampling.divisor)
+        tokens, divisor = [row.tokens for row in rows], prompt.sampling.divisor
+        log_probs = self.engine.log_probs(prompt.ids, tokens, divisor)
         sampled = torch.tensor([value for row in rows for value in row.log_probs]).to(log_probs)
         mismatch, limit = mean_difference(log_probs, sampled), self.options.max_mismatch
-        of_one = "its first answer"
+        answers = "its first answer"
         if limit is None:
-            divisor = prompt.sampling.divisor
             usual = mismatch_limit(self.engine.compute_dtype)
             self._difference += mismatch * divisor * len(sampled)
             self._tokens += len(sampled)
-            average = self._difference / self._tokens
+            # A few tokens vary by rounding, so a single answer may differ more than the average.
             limit = SINGLE * usual / divisor
             if self._tokens >= ENOUGH_TOKENS and mismatch <= limit:
-                mismatch, limit = average, usual
-                of_one = f"its first answers so far ({self._tokens} tokens), the last of them"
-        if not mismatch <= limit:
+                mismatch, limit = self._difference / self._tokens, usual
+                answers = f"its first answers so far ({self._tokens} tokens), the last of them"
+        if not mismatch <= limit:  # NaN too
             raise SamplerError(
                 f"the server's log-probabilities differ from the learner's by {mismatch:.3g} nats a token, more "
-                f"than {limit:g}, in {of_one} by {self._names()[prompt.adapter]}: the server has other weights, "
+                f"than {limit:g}, in {answers} by {self._names()[prompt.adapter]}: the server has other weights, "
                 "another model, or another number format than compute_dtype; inference.max_mismatch sets the limit"
             )
 

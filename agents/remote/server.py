@@ -1,4 +1,4 @@
-"""Servers that sample: one that runs already, or a `vllm serve` of the run's own."""
+"""Servers that sample: one that runs already, or a `vllm serve` that the run starts."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 GUARD = Path(__file__).with_name("guard.py")
 
 LAST_LINES = 25
-"""Lines of a server's log that an error shows."""
+"""Number of lines of a server's log in an error."""
 
 PAUSE = 0.1
-"""Seconds between two questions whether a server is ready."""
+"""Seconds between two checks whether a server is ready."""
 
 PORTS = 3
-"""Most ports that a server tries, where somebody else takes the one that was free."""
+"""Maximum number of ports for a server, if another process takes the free one first."""
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks that a server of vLLM can be told to expect of its adapters."""
+"""Ranks of adapters for which vLLM can reserve memory."""
 
 VARIABLES = {
     "VLLM_SERVER_DEV_MODE": "1",  # routes that pause, and load weights
@@ -43,13 +43,13 @@ VARIABLES = {
 """Environment variables of a server."""
 
 GPUS = "CUDA_VISIBLE_DEVICES"
-"""Variable that names the GPUs which a process sees."""
+"""Variable with the GPUs that a process sees."""
 
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""Variables of this Python, which are none of another's business."""
+"""Variables of this Python, which would break another one."""
 
 IsWell = Callable[[str], bool]
-"""Tells of the server at an address if it answers, and is ready."""
+"""Checks whether the server at an address answers, and is ready."""
 
 
 class Server(Protocol):
@@ -60,7 +60,7 @@ class Server(Protocol):
         ...
 
     def ready(self, is_well: IsWell) -> str:
-        """Wait until it is ready, and return its address.
+        """Start it if needed, wait until it is ready, and return its address.
 
         Raises:
             SamplerError: If it ends, or takes too long.
@@ -68,21 +68,21 @@ class Server(Protocol):
         ...
 
     def stop(self) -> None:
-        """End it, if it is one's own."""
+        """End it, if the run has started it."""
         ...
 
     def last_words(self) -> str:
-        """Return the end of its log, or where that is to be found."""
+        """Return the end of its log, or the place of the log."""
         ...
 
 
 class RunningServer:
-    """A server that somebody else has started, and starts again.
+    """A server that the user has started, and restarts.
 
     Args:
         url: Its address.
-        folder: Takes what it reads; removed if this process is killed.
-        timeout: Seconds that it may take until it answers.
+        folder: The folder of its weights; removed if this process is killed.
+        timeout: Seconds until it answers.
     """
 
     def __init__(self, url: str, folder: Path, timeout: float) -> None:
@@ -90,12 +90,12 @@ class RunningServer:
         self._guard: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        """Let the folder be removed if this process is killed; the server runs."""
+        """Guard the folder; the server runs already."""
         if self._guard is None:
             self._guard = start_guarded_command(self.folder, [])
 
     def ready(self, is_well: IsWell) -> str:
-        """Wait until it is ready, and return its address; errors as of `Server`."""
+        """Wait until it is ready, and return its address; raises the errors of `Server`."""
         self.launch()
         deadline = time.monotonic() + self.timeout
         while not is_well(self.url):
@@ -107,26 +107,26 @@ class RunningServer:
         return self.url
 
     def stop(self) -> None:
-        """Leave it: it is somebody else's."""
+        """Let the server run; only the guard of the folder ends."""
         if self._guard is not None:
             release(self._guard)
             self._guard = None
 
     def last_words(self) -> str:
-        """Say where to look."""
+        """Return the place of its log."""
         return f"its log is where it was started ({self.url})"
 
 
 class StartedServer:
-    """A server of one's own on this machine, at a free port of the loopback address.
+    """A server that the run starts on this machine, at a free port of the loopback address.
 
-    It ends with this process, however that ends.
+    It ends with this process, even if the process is killed.
 
     Args:
-        command: Goes from a port to the command that serves there.
+        command: Returns the command for a port.
         folder: Takes its log; removed if this process is killed.
-        timeout: Seconds that it may take until it answers.
-        variables: Environment variables beside those of this process and `VARIABLES`.
+        timeout: Seconds until it answers.
+        variables: Further environment variables.
     """
 
     def __init__(
@@ -162,41 +162,35 @@ class StartedServer:
         logger.info("starting a server that samples: %s", " ".join(command))
 
     def ready(self, is_well: IsWell) -> str:
-        """Start it if need be, wait until it is ready, and return its address; errors as of `Server`."""
+        """Start it if needed, wait until it is ready, and return its address; raises the errors of `Server`."""
         self.launch()
         begin, ports = time.monotonic(), 1
         while not is_well(url := f"http://127.0.0.1:{self._port}"):
-            if self._has_ended:
-                words = self.last_words()
-                self.stop()
-                if ports < PORTS and is_taken(self._port):
-                    ports += 1
-                    self.launch()
-                    continue
-                raise SamplerError(
-                    f"a server that samples did not start; the end of its log:\n{words}"
-                )
-            if time.monotonic() - begin > self.timeout:
-                words = self.last_words()
-                self.stop()
+            assert self._process is not None, "it was launched"
+            has_ended = self._process.poll() is not None
+            if not has_ended and time.monotonic() - begin <= self.timeout:
+                time.sleep(PAUSE)
+                continue
+            words = self.last_words()
+            self.stop()
+            if not has_ended:
                 raise SamplerError(
                     f"a server that samples is not ready after {self.timeout:g} s (raise "
                     f"inference.start_timeout if it loads a large model); the end of its log:\n{words}"
                 )
-            time.sleep(PAUSE)
+            if ports == PORTS or not is_taken(self._port):
+                raise SamplerError(
+                    f"a server that samples did not start; the end of its log:\n{words}"
+                )
+            ports += 1
+            self.launch()
         return url
-
-    @property
-    def _has_ended(self) -> bool:
-        assert self._process is not None, "it was launched"
-        return self._process.poll() is not None
 
     def stop(self) -> None:
         """End it with all its processes, if it runs."""
-        if self._process is None:
-            return
-        release(self._process)
-        self._process = None
+        if self._process is not None:
+            release(self._process)
+            self._process = None
 
     def last_words(self) -> str:
         """Return the end of its log."""
@@ -207,38 +201,32 @@ class StartedServer:
 def start_guarded_command(
     folder: Path, command: Sequence[str], **options: Any
 ) -> subprocess.Popen[bytes]:
-    """Start a command, perhaps none, that ends with this process; a folder is then removed.
-
-    Args:
-        folder: The folder.
-        command: The command.
-        **options: For `subprocess.Popen`.
-    """
+    """Start a command, or none, that ends with this process; then the folder is removed. Options of `Popen`."""
     return subprocess.Popen(
         [sys.executable, str(GUARD), str(folder), *command],
         stdin=subprocess.PIPE,  # ends with this process
         stderr=subprocess.STDOUT if "stdout" in options else None,
-        start_new_session=True,  # Ctrl-C comes from here alone
+        start_new_session=True,  # so that Ctrl-C ends it only through this process
         **options,
     )
 
 
 def release(process: subprocess.Popen[bytes]) -> None:
-    """End a process of `guarded`, with its command; the folder stays."""
+    """End a process of `start_guarded_command`, with its command; the folder stays."""
     with suppress(BrokenPipeError):  # it has ended by itself
         process.communicate(b".")
     process.wait()
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that other users cannot look into, unless it is there."""
+    """Make a folder that other users cannot read, unless it exists."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def vllm_command(
     python: str, model: str, flags: Mapping[str, Any]
 ) -> Callable[[int], Sequence[str]]:
-    """Return what goes from a port to the command of a server of vLLM.
+    """Return the function from a port to the command of a vLLM server.
 
     Args:
         python: Path of its Python.
@@ -264,8 +252,8 @@ def vllm_flags(dtype: str, ranks: Sequence[int], cpu: bool, context: int | None)
 
     Args:
         dtype: `float32` or `bfloat16`.
-        ranks: The rank of each adapter; empty where all weights are trained.
-        cpu: Whether the server computes on a CPU, where a seeded prompt must be computed in one piece.
+        ranks: The rank of each adapter; empty if all weights are trained.
+        cpu: Whether the server computes on a CPU.
         context: Most tokens of a prompt with its completion, if known.
 
     Raises:
@@ -275,7 +263,7 @@ def vllm_flags(dtype: str, ranks: Sequence[int], cpu: bool, context: int | None)
         "served_model_name": BASE,
         "dtype": dtype,
         "logprobs_mode": "processed_logprobs",  # at the temperature, as the learner's
-        "generation_config": "vllm",  # no defaults of the model's own
+        "generation_config": "vllm",  # no defaults of the model
         "scheduling_policy": "priority",
         "enable_server_load_tracking": True,
     }
@@ -284,32 +272,28 @@ def vllm_flags(dtype: str, ranks: Sequence[int], cpu: bool, context: int | None)
         if not room:
             raise ValueError(f"vLLM takes adapters of a rank up to {RANKS[-1]}, got {max(ranks)}")
         flags |= {"enable_lora": True, "max_loras": len(ranks), "max_lora_rank": room[0]}
-    if cpu:
+    if cpu:  # where a prompt with a seed must be computed in one piece
         flags |= {"enforce_eager": True, "enable_chunked_prefill": False}
         flags |= {"max_num_batched_tokens": max(8192, context or 0)}
     return flags
 
 
 def visible(gpus: Sequence[int]) -> dict[str, str]:
-    """Return the variable that shows a process some GPUs alone.
-
-    Args:
-        gpus: Their numbers among those that this process sees.
-    """
+    """Return the variable that shows a process only some of the GPUs that this process sees, by their numbers."""
     inherited = os.environ.get(GPUS)
     names = inherited.split(",") if inherited else None
     return {GPUS: ",".join(names[gpu] if names else str(gpu) for gpu in gpus)}
 
 
 def free_port() -> int:
-    """Return a port of the loopback address that nobody listens at; somebody else may, a moment later."""
+    """Return a free port of the loopback address, which another process may take a moment later."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def is_taken(port: int) -> bool:
-    """Check whether somebody has a port of the loopback address."""
+    """Check whether another process has a port of the loopback address."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
