@@ -167,8 +167,7 @@ class RemoteSampler:
         return self._retry(lambda served: served)
 
     def close(self) -> None:
-        """Remove all weights from the server, and end it if the run has started it. The model here samples
-        again."""
+        """Remove all weights from the server, and end it if the run has started it; sample here again."""
         self._closed, self.engine.remote = True, None
         if self._client is not None:
             with suppress(SamplerError):  # the server has ended already
