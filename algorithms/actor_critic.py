@@ -1,22 +1,18 @@
 """Algorithms with a critic of their own: `iac.py`, `maac.py` and `coma.py`.
 
-The critic is that of `critics/`: what it reads and learns is set by the options `critic_*`, its use by `role`.
+The critic is that of `critics/`: what it reads and learns is set by the options `critic_*`, its
+use by `critic_role`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
-from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm, AnyOptions
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
+from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.policy import TrainablePolicy
-
-if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.critics.states import Features
 
 # A group of 16 completions for 16 agents already needs 3,856 texts; more is probably a typing error.
 MAX_COUNTERFACTUALS = 4096
@@ -34,8 +30,8 @@ class ActorCritic(Algorithm):
     """`own`: one critic for each agent; `joint`: one for the team."""
     input: str
     """Text that the critic reads unless the options say otherwise."""
-    role: str = "baseline"
-    """Use of the critic's values, see `critics/actor_critic.py`."""
+
+    critic_role: ClassVar[str] = "baseline"
 
     def complete_options(self, options: AnyOptions) -> AnyOptions:
         """Return the options with this algorithm's critic; raise a `ValueError` if they name another one."""
@@ -47,24 +43,12 @@ class ActorCritic(Algorithm):
             )
         return replace(options, critic=scope, critic_input=options.critic_input or self.input)
 
-    def make_critic(
-        self,
-        options: LearnerOptions,
-        agents: Mapping[str, TrainablePolicy],
-        features: Features | None,
-        gather: Callable[[Sequence[Any]], list[Any]],
-    ) -> ReturnEstimator | None:
-        """Build the critic, with the role that this algorithm gives it."""
-        return options.make_critic(
-            agents, features, discount=options.discount, gather=gather, role=self.role
-        )
-
 
 @dataclass(eq=False, kw_only=True)
 class CounterfactualActorCritic(ActorCritic):
     """An algorithm whose critic values joint answers: it is asked about an agent's other answers."""
 
-    role: str = "counterfactual"
+    critic_role: ClassVar[str] = "counterfactual"
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""

@@ -173,7 +173,7 @@ def build_critic(
         features: Featuriser; by default each agent's own model reads for its own critic, and the first one that
             can for the team's.
         role: One of `ROLES`.
-        discount: Weight of a turn later.
+        discount: Weight of a reward one turn later.
         gather: As of `Critic`.
 
     Raises:

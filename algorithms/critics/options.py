@@ -1,20 +1,9 @@
-"""Options of a critic."""
+"""Options of a critic. Nothing here runs in an update without one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-from typing_extensions import Self
-
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options, option, refuse_changes
-from llm_decpomdp.policy import TrainablePolicy
-
-if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.critics.critic import Critic
-    from llm_decpomdp.algorithms.critics.states import Features
-    from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 
 SCOPES = ("none", "joint", "own")
 TRUNKS = ("frozen", "lora")
@@ -58,55 +47,14 @@ class CriticOptions(Options):
     """Use the critic of a turn only while it explains some of the variance of returns that it was not yet trained
     on. Otherwise that turn is learned as without one; `iac` and `maac` compare with its running mean return."""
 
-    @property
-    def has_critic(self) -> bool:
-        """Whether the options ask for a critic."""
-        return self.critic not in (None, "none")
 
-    def complete_critic(self) -> Self:
-        """Return the options with the critic's defaults, for an algorithm without a critic of its own."""
-        return replace(
-            self,
-            critic=self.critic or "none",
-            critic_input=self.critic_input or DEFAULT_INPUT,
+def check_critic_rollouts(options: CriticOptions, rollouts: RolloutOptions) -> None:
+    """Raise a `ValueError` if a critic cannot learn from such rollouts."""
+    if rollouts.plan != "chain":
+        whole = f"plan={rollouts.plan}, whose returns are those of whole episodes"
+        refuse_changes(options, ["critic"], whole, "set plan=chain, or drop it")
+    if rollouts.refill:
+        raise ValueError(
+            f"refill={rollouts.refill} looks for starts without a learning signal, which the critic has not read: "
+            "set refill=0, or use an algorithm without a critic"
         )
-
-    def check_rollouts(self, rollouts: RolloutOptions) -> None:
-        """Raise a `ValueError` if a critic cannot learn from such rollouts."""
-        if rollouts.plan != "chain":
-            whole = f"plan={rollouts.plan}, whose returns are those of whole episodes"
-            refuse_changes(self, ["critic"], whole, "set plan=chain, or drop it")
-        if self.has_critic and rollouts.refill:
-            raise ValueError(
-                f"refill={rollouts.refill} asks which starts teach nothing before the critic has read them: set "
-                "refill=0, or use an algorithm without a critic"
-            )
-
-    def make_critic(
-        self,
-        agents: Mapping[str, TrainablePolicy],
-        features: Features | None,
-        *,
-        discount: float,
-        gather: Callable[[Sequence[Any]], list[Any]],
-        role: str = "future",
-    ) -> Critic | None:
-        """Build the critic; `None` if there is none.
-
-        Args:
-            agents: The agents that learn, and their policies.
-            features: Features of the texts that the critic reads; by default those of the policies' own models.
-            discount: Weight of a reward one turn later.
-            gather: Collects the items of all processes.
-            role: Use of the critic's values, one of `ROLES` (`actor_critic.py`).
-
-        Raises:
-            TypeError: If no policy gives features.
-            ValueError: If the trunk is to be trained, and no model takes an adapter, or features are given.
-        """
-        if not self.has_critic:
-            return None
-        # Imported here, because options are read before torch is loaded.
-        from llm_decpomdp.algorithms.critics.actor_critic import build_critic
-
-        return build_critic(self, agents, features, role=role, discount=discount, gather=gather)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -69,6 +69,8 @@ class Algorithm:
     """Whether the loss assumes that the current weights have sampled the completions."""
     supports_sharding: ClassVar[bool] = True
     """Whether all processes make equally many passes of a policy in an update, which sharded models require."""
+    critic_role: ClassVar[str] = "future"
+    """Use of a critic's values, one of `ROLES` (`critics/actor_critic.py`)."""
     supports_stored_pairs: ClassVar[bool] = False
     """Whether it can learn from stored preference pairs (`pairs_source`)."""
 
@@ -186,8 +188,20 @@ class Algorithm:
         features: Features | None,
         gather: Callable[[Sequence[Any]], list[Any]],
     ) -> ReturnEstimator | None:
-        """Build the critic of the options, or `None`; the arguments are those of `CriticOptions.make_critic`."""
-        return options.make_critic(agents, features, discount=options.discount, gather=gather)
+        """Build the critic of the options, or `None`; arguments and errors are those of `build_critic`."""
+        if not options.has_critic:
+            return None
+        # Imported here, because options are read before torch is loaded, and critics are optional.
+        from llm_decpomdp.algorithms.critics.actor_critic import build_critic
+
+        return build_critic(
+            options,
+            agents,
+            features,
+            role=self.critic_role,
+            discount=options.discount,
+            gather=gather,
+        )
 
     def needs_reference(self, options: UpdateOptions) -> bool:
         """Check whether the loss reads log-probabilities of the reference: the weights before training."""
@@ -203,7 +217,12 @@ class Algorithm:
         Raises:
             ValueError: If the options contradict the algorithm.
         """
-        return options.complete_critic()
+        # Without a critic its other options have no effect, and setting them is an error.
+        return (
+            replace(options, critic="none")
+            if getattr(options, "critic", "none") is None
+            else options
+        )
 
     # ------------------------------------------------------------------------------------------- checks
 

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from typing_extensions import Self
-
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.options import NonNegative, Options, option
-
-if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.critics.states import Features
-    from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator
-    from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-    from llm_decpomdp.policy import TrainablePolicy
 
 LOSSES = ("sequence_sum", "token_mean", "fixed_length")
 SCHEDULES = ("constant", "linear", "cosine")
@@ -74,31 +63,10 @@ class StepOptions(Options):
     early_termination_weight: float = option(2.0, ge=0)
     """Factor of the loss of groups that ended before the last turn, by `early_termination_threshold`."""
 
-    # A critic is an optional feature: `CriticOptions` overrides these four, and nothing else here knows of it.
-
     @property
     def has_critic(self) -> bool:
-        """Whether the options ask for a critic."""
-        return False
-
-    def complete_critic(self) -> Self:
-        """Return the options with the critic's defaults, for an algorithm without a critic of its own."""
-        return self
-
-    def make_critic(
-        self,
-        agents: Mapping[str, TrainablePolicy],
-        features: Features | None,
-        *,
-        discount: float,
-        gather: Callable[[Sequence[Any]], list[Any]],
-        role: str = "future",
-    ) -> ReturnEstimator | None:
-        """Build the critic that the options ask for."""
-        return None
-
-    def check_rollouts(self, rollouts: RolloutOptions) -> None:
-        """Raise a `ValueError` if the options do not fit the rollouts."""
+        """Whether the options ask for a critic; `CriticOptions` adds the option."""
+        return getattr(self, "critic", "none") not in (None, "none")
 
 
 class ObjectiveOptions(Options):

@@ -20,7 +20,7 @@ class ClusterOptions(Options):
     """
 
     switch = "engine"
-    engine: str = option("local", choices=ENGINES)
+    engine: str = option("local", choices=ENGINES, unless=("rollout_workers", 0))
     """What starts rollout workers: this machine (`local`), or Ray, on the nodes of a cluster (`ray`, of the extra
     `cluster`)."""
     address: str | None = option(None, unless=("engine", "local"))
@@ -38,10 +38,3 @@ class ClusterOptions(Options):
     `algorithm.rollout.rollout_batch_size`. With several processes of a launcher each has so many of its own."""
     max_redo: int = option(3, ge=0, key="max_retries")
     """Most times that a batch is played again because the worker that played it has died; then the run ends."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.engine == "ray" and not self.rollout_workers:
-            raise ValueError(
-                "engine=ray plays in rollout workers: set rollout_workers to 1 or more"
-            )

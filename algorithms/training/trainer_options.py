@@ -94,7 +94,11 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
     if rollouts.plan != "episodes":
         remedy = "set plan=episodes, or drop it"
         refuse_changes(updates, ["step_advantage_weight"], f"plan={rollouts.plan}", remedy)
-    updates.check_rollouts(rollouts)
+    if updates.has_critic:
+        # Imported here, because critics are optional.
+        from llm_decpomdp.algorithms.critics.options import check_critic_rollouts
+
+        check_critic_rollouts(updates, rollouts)
 
 
 GOLD = "gold"

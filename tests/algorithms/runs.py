@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     LocalRolloutWorker,
     WeightSync,
@@ -71,12 +73,12 @@ class Run(Trainer):
         self,
         folder: Path,
         batches: Sequence[Sequence[Start]],
-        learner: dict[str, Any],
+        learner: LearnerOptions,
         options: TrainerOptions,
         *,
         env: Any = None,
         team: Any = None,
-        algorithm: str = "magrpo",
+        algorithm: str | Algorithm = "magrpo",
         eval_env: Any = None,
         eval_starts: Sequence[Start] = EVAL_STARTS,
         warm_start: SupervisedTraining | None = None,
@@ -87,8 +89,8 @@ class Run(Trainer):
     ) -> None:
         env, team = env or EchoEnv(2), team or make_team()
         eval_env = eval_env or env
-        declared, learner_options = declare(algorithm, learner)
-        learns = declared.make_learner(team, learner_options, options.seed)
+        algorithm = ALGORITHMS[algorithm] if isinstance(algorithm, str) else algorithm
+        learns = algorithm.make_learner(team, learner, options.seed)
         version = lambda: learns.updates + (warm_start.steps if warm_start else 0)  # noqa: E731
         workers = WeightSync(
             rollout_worker or LocalRolloutWorker(WorkerState(env, eval_env, team)),
@@ -142,7 +144,9 @@ def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options:
     names = ("env", "eval_env", "team", "algorithm", "eval_starts", "warm_start", "problems")
     names += ("comparator", "rollout_worker", "stored")
     given = {name: options.pop(name) for name in names if name in options}
-    learner = {"learning_rate": 0.05, **options.pop("learner", {})}
+    given["algorithm"], learner = declare(
+        given.get("algorithm", "magrpo"), {"learning_rate": 0.05, **options.pop("learner", {})}
+    )
     return Run(folder, batches, learner, TrainerOptions(**{"group_size": 3, **options}), **given)
 
 

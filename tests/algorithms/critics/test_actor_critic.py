@@ -273,7 +273,7 @@ def test_one_completion_is_enough_where_nothing_is_compared_within_a_group() -> 
 
 
 def test_a_run_that_refills_updates_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"refill=1 asks .* before the critic has read them"):
+    with pytest.raises(ValueError, match=r"refill=1 looks for .* which the critic has not read"):
         build(tmp_path, algorithm="iac", team=reading_team(), refill=1)
 
 
