@@ -1,21 +1,20 @@
-"""The teams and protocols that a trained team is compared with, by name.
+"""Baselines for a trained team, by name.
 
-| name                   | what it is                                                                     |
-|------------------------|--------------------------------------------------------------------------------|
-| `single_agent`         | one agent alone                                                                |
-| `single_agent_matched` | the same, that may write as many tokens as the whole team                      |
-| `naive_concatenation`  | the team before training: all answer at once                                   |
-| `sequential_pipeline`  | one after the other in the team's order; later agents see what earlier ones wrote |
-| `one_round_discussion` | all answer, read the others' answers, and answer again; the second ones count  |
-| `expert_edits`         | the team before training, whose answers an outside model edits between turns   |
-| `gold`                 | the data's own answers: an upper bound                                         |
-| `random`               | random characters: a lower bound                                               |
-| `module:NAME`          | a function of your own, from the environment to a policy for each agent        |
+| name                   | what it is                                                                      |
+|------------------------|---------------------------------------------------------------------------------|
+| `single_agent`         | a single agent                                                                  |
+| `single_agent_matched` | a single agent with the token limit of the whole team                           |
+| `naive_concatenation`  | the team before training: all answer at once                                    |
+| `sequential_pipeline`  | agents answer in the team's order and see earlier answers                       |
+| `one_round_discussion` | all answer, read the other answers, and answer again; the second answers count  |
+| `expert_edits`         | the team before training, whose answers an outside model edits between turns    |
+| `gold`                 | the data's own answers: an upper bound                                          |
+| `random`               | random characters: a lower bound                                                |
+| `module:NAME`          | a function of your own, from the environment to a policy for each agent         |
 
-The first six play the model that a configuration's `model` section names, each agent with its own copy or all
-with one as `model.shared` says; `team` and `policies` are for trained teams and do not count. They sample as the
-trained team does, with the same limits. A baseline is an environment with other arguments, a team, and a way to
-act.
+The first six use the model in the `model` section of a configuration, for each agent or shared as in
+`model.shared`; they ignore `team` and `policies`, which declare trained teams. Sampling and limits are those of
+the trained team. A baseline is an environment with other arguments, a team, and a way to act.
 """
 
 from __future__ import annotations
@@ -52,24 +51,24 @@ class EvalConfig:
     env_options: Mapping[str, Any]
     """Arguments of the environment, the split among them."""
     allow_endpoints: Sequence[str] = ()
-    """Servers that saved teams may ask, as in `load_saved_team`."""
+    """Servers that saved teams may use, as in `load_saved_team`."""
 
     @classmethod
     def from_config(cls, config: Config) -> EvalConfig:
-        """Take a configuration's own environment, on its evaluation split."""
+        """Use a configuration's own environment, on its evaluation split."""
         env = build_env(config.make_eval_env)
         return cls(config, env.spec_id, env.spec_kwargs)
 
     @cached_property
     def env(self) -> DecPOMDPEnv:
-        """The environment, built and its data loaded once; errors as of `make_env`."""
+        """The environment, built once; raises the same errors as `make_env`."""
         return self.make_env()
 
     def make_env(self, **changes: Any) -> DecPOMDPEnv:
-        """Build the environment, with some arguments changed.
+        """Build the environment with changed arguments.
 
         Raises:
-            ConfigError: If it does not take an argument or its value.
+            ConfigError: If an argument or its value is not valid.
         """
         return build_env(lambda: make(self.env_id, **{**self.env_options, **changes}))
 
@@ -86,7 +85,7 @@ class TeamUnderTest:
     team: Team
     act: Act = act_simultaneously
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Its identity, for manifests; two that differ must differ here."""
+    """Its identity in manifests, which differs between different teams."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,9 @@ class Baseline:
 
     env: DecPOMDPEnv
     config: Config | None = None
-    """The configuration whose `model` all agents play; `None` where none is played."""
+    """The configuration whose `model` all agents use; `None` without a model."""
     team: Team = field(default_factory=dict)
-    """The agents that need no model."""
+    """The policies without a model."""
     act: Act = act_simultaneously
     answers: int = 1
     """Answers of an agent in a turn."""
@@ -105,7 +104,7 @@ class Baseline:
 
     @property
     def limits(self) -> dict[str, int]:
-        """Most tokens that the model of each agent may write in a turn."""
+        """Token limit of each agent's model in a turn."""
         if self.config is None:
             return {}
         most = self.answers * self.config.model.max_new_tokens
@@ -113,7 +112,7 @@ class Baseline:
 
     @property
     def specs(self) -> list[PolicySpec]:
-        """Declarations of the policies that play a model; agents that share weights have one."""
+        """Declarations of the policies with a model, one for agents that share weights."""
         if self.config is None:
             return []
         return list(teams.team_spec(self.config, self.env.possible_agents).policies.values())
@@ -132,42 +131,41 @@ class Baseline:
 
 
 def find_baseline(name: str, setting: EvalConfig) -> Baseline:
-    """Return a baseline by name, its environment built.
+    """Return a baseline by name, with its environment.
 
     Raises:
-        ConfigError: If the name is unknown, or the baseline makes no sense with the environment.
+        ConfigError: If the name is unknown, or the baseline does not fit the environment.
     """
     if name not in BASELINES:
         return replace(_own(name, setting), name=name)
-    # One agent that writes for all is no team to compare with.
     if name in OF_TEAMS and setting.env_options.get("centralized"):
         raise ConfigError(
-            f"{name} is about a team, and one agent stands for a centralised one: drop env.centralised"
+            f"{name} needs a team, and a centralised environment has one agent: drop env.centralised"
         )
     if name in OF_TEAMS and len(setting.env.possible_agents) < 2:
-        raise ConfigError(f"{name} is about a team, and there is one agent: set env.num_agents")
+        raise ConfigError(f"{name} needs a team, and there is one agent: set env.num_agents")
     return replace(BASELINES[name](setting), name=name)
 
 
 OTHER_METHODS = ("untrained", "train", *NAMES)
-"""Methods of suites that are no baselines, whatever a package announces."""
+"""Methods of suites that are never baselines, even if a package has an entry point of that name."""
 
 
 def find_baseline_name(about: Mapping[str, Any]) -> str | None:
-    """Read the baseline of a manifest, evaluated by itself or as the method of a suite's cell."""
+    """Read the baseline of a manifest, of an evaluation or of a suite's job."""
     name = about.get("baseline", about.get("method"))
     return name if "baseline" in about or is_baseline(name) else None
 
 
 def is_baseline(name: object) -> bool:
-    """Check whether a name is that of a baseline, here or in an installed package; a path is none."""
+    """Check whether a name is a baseline of this or of an installed package; a path is not."""
     if not isinstance(name, str) or name in OTHER_METHODS:
         return False
     return name in BASELINES or is_entry_point("baseline", name)
 
 
 def _own(name: str, setting: EvalConfig) -> Baseline:
-    """Build a baseline of somebody else: what a function makes of the environment.
+    """Build a baseline by a function of the user or of an installed package.
 
     Raises:
         ConfigError: If there is no such function, or it returns no policy for each agent.
@@ -186,12 +184,12 @@ def _own(name: str, setting: EvalConfig) -> Baseline:
 
 
 def single_agent(setting: EvalConfig) -> Baseline:
-    """Build the baseline of one agent alone."""
+    """Build the baseline of a single agent."""
     return _model_baseline(setting.config, _single_agent_env(setting))
 
 
 def single_agent_matched(setting: EvalConfig) -> Baseline:
-    """Build that of one agent alone, whose limit is the sum of those of the team's agents, messages included."""
+    """Build the baseline of a single agent with the sum of the team's token limits, messages included."""
     team = teams.team_spec(setting.config, setting.env.possible_agents)
     # With a channel each agent also writes a message in each turn.
     texts = 1 if message_turns(setting.env) is None else 2
@@ -201,46 +199,44 @@ def single_agent_matched(setting: EvalConfig) -> Baseline:
 
 
 def _single_agent_env(setting: EvalConfig) -> DecPOMDPEnv:
-    """Build the environment for one agent, who writes without tags and has nobody to talk to."""
+    """Build the environment for one agent, without tags and without a channel."""
     return setting.make_env(num_agents=1, centralised=False, channel={})
 
 
 def untrained_team(setting: EvalConfig, **changes: Any) -> Baseline:
-    """Build that of the team before training, which may act in another way."""
+    """Build the baseline of the team before training."""
     return _model_baseline(setting.config, setting.env, **changes)
 
 
 def expert_edits(setting: EvalConfig) -> Baseline:
-    """Build that of an outside model which edits the agents' answers; there is a second turn at least."""
-    # The edits of the first turn are seen in the second one.
+    """Build the baseline of an outside model which edits the agents' answers."""
+    # Agents see the edits of the first turn in the second one.
     turns = max(2, setting.env.num_turns)
     env = setting.make_env(external_mode="expert_edits", num_turns=turns)
     return _model_baseline(setting.config, env)
 
 
 def gold(setting: EvalConfig) -> Baseline:
-    """Build that of the data's own answers."""
+    """Build the baseline of the data's own answers."""
     agents = setting.env.possible_agents
     teams.check_references(dict.fromkeys(agents, PolicySpec("gold")), [setting.env])
     return Baseline(setting.env, team=dict.fromkeys(agents, Gold()))
 
 
 def random(setting: EvalConfig) -> Baseline:
-    """Build that of random characters."""
-    team = {agent: RandomText() for agent in setting.env.possible_agents}
-    return Baseline(setting.env, team=team)
+    """Build the baseline of random characters."""
+    return Baseline(setting.env, team={a: RandomText() for a in setting.env.possible_agents})
 
 
 def _model_baseline(config: Config, env: DecPOMDPEnv, **changes: Any) -> Baseline:
-    """Build a baseline whose agents all play the configuration's model."""
-    # The declared team may be a trained one, so baselines play the plain model.
+    # The declared team may be a trained one, so baselines use the plain model.
     return Baseline(env, replace(config, team={}, policies={}), **changes)
 
 
 def act_sequentially(
     team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
 ) -> list[Move]:
-    """Let the agents answer in the order of the team; each sees the answers of those before it."""
+    """Let the agents answer in the order of the team; each sees the earlier answers."""
     moves = [Move({}, {}) for _ in prompts]
     for agent in team:
         part = [
@@ -301,7 +297,7 @@ BASELINES: Mapping[str, Callable[[EvalConfig], Baseline]] = {
 """The builder of each baseline."""
 
 TALKING = ("sequential_pipeline", "one_round_discussion")
-"""Baselines that add to the prompts of the environment what team-mates wrote."""
+"""Baselines that add team-mates' answers to the prompts of the environment."""
 
 OF_TEAMS = ("single_agent_matched", "naive_concatenation", *TALKING)
-"""Baselines that compare with a team of several agents, or play one."""
+"""Baselines that need a team of several agents."""

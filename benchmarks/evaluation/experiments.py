@@ -1,4 +1,4 @@
-"""Runs that differ by their seed alone, as one experiment."""
+"""Experiments, which are runs that differ only by their seed, and their estimates."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, compute_ta
 from llm_decpomdp.utils.text import number
 
 OF_A_RUN = ("seed", "output")
-"""Keys of a configuration in which runs of one experiment may differ."""
+"""Keys in which the configurations of one experiment may differ."""
 
 NAMED_KEYS = 3
-"""Most keys of its configuration in the name of an experiment."""
+"""Maximum number of keys in the name of an experiment."""
 
 LONGEST = 20
-"""Characters of a line in the head of a column; longer ones are cut in their middle."""
+"""Maximum characters of a line in the head of a column; longer ones are cut in their middle."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TaskColumn:
     """One evaluation of an experiment, task by task."""
 
     experiment: str
-    """Its name; empty where there is no other."""
+    """Its name; empty if there is only one."""
     lines: tuple[str, ...]
     """The name as in `headings`."""
     title: str
@@ -59,14 +59,14 @@ class TaskColumn:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The runs of one configuration, each with a seed of its own."""
+    """The runs of one configuration with different seeds."""
 
     name: str
     runs: tuple[Results, ...]
 
     @property
     def has_training(self) -> bool:
-        """True if updates were made, unlike in the folder of an evaluation."""
+        """True if a run has updates, unlike the folder of an evaluation."""
         return any(run.train for run in self.runs)
 
     def rows(self, kind: str) -> list[Row]:
@@ -81,10 +81,10 @@ class Experiment:
 
 
 def experiments(runs: Sequence[Results]) -> list[Experiment]:
-    """Put runs together whose configurations are equal but for the seed and the output.
+    """Group runs whose configurations are equal except for the seed and the output.
 
-    A run that repeats the seed of another one is no further seed, so it belongs to another experiment. Several
-    experiments are named by the keys in which they differ, and evaluations and a single training by their folder.
+    Several experiments are named by the keys in which they differ; evaluations and a single training are named by
+    their folder.
     """
     groups: dict[tuple[str, int], list[Results]] = {}
     settings: dict[tuple[str, int], dict[str, Any]] = {}
@@ -93,34 +93,36 @@ def experiments(runs: Sequence[Results]) -> list[Experiment]:
         flat = _settings(run)
         text = json.dumps(flat, sort_keys=True, default=str)
         seed = run.manifest.get("seed")
-        # A second run of the same seed is no further seed: it must not narrow an interval.
+        # A second run of a seed is not another seed and must not narrow an interval, so it is a
+        # separate experiment.
         key = text, times[text, seed]
         times[text, seed] += 1
         groups.setdefault(key, []).append(run)
         settings[key] = flat
-    names = _names([groups[key][0] for key in groups], list(settings.values()))
-    return [
-        Experiment(name, tuple(of_group))
-        for name, of_group in zip(names, groups.values(), strict=True)
-    ]
+    trained = [settings[key] for key, (first, *_) in groups.items() if first.config_text]
+    keys = dict.fromkeys(name for of in trained for name in of)
+    differing = [name for name in keys if len({str(of.get(name)) for of in trained}) > 1]
+    found: list[Experiment] = []
+    for key, members in groups.items():
+        folder = name = members[0].path.name
+        if members[0].config_text and differing:
+            name = ", ".join(f"{k}={settings[key].get(k)}" for k in differing[:NAMED_KEYS])
+        if name in [experiment.name for experiment in found]:
+            name += f" ({folder})"
+        found.append(Experiment(name, tuple(members)))
+    return found
 
 
 def headings(experiments: Sequence[Experiment]) -> dict[str, tuple[str, ...]]:
-    """Return the names of experiments as lines that fit above a column, keys without their section.
-
-    Where short ones would be the same, they begin where the names differ.
-    """
+    """Return the names of experiments as lines that fit above a column, keys without their section."""
     names = [experiment.name for experiment in experiments]
-    short = {name: _short(name) for name in names}
+    short = {name: tuple(map(_shorten, name.split(", "))) for name in names}
     if len(set(short.values())) == len(short):
         return short
+    # Equal short names begin where the names differ.
     letters = zip(*names, strict=False)
     shared = sum(1 for _ in takewhile(lambda of: len(set(of)) == 1, letters))
-    return {name: _short(f"…{name[shared:]}") for name in names}
-
-
-def _short(name: str) -> tuple[str, ...]:
-    return tuple(map(_shorten, name.split(", ")))
+    return {name: tuple(map(_shorten, f"…{name[shared:]}".split(", "))) for name in names}
 
 
 def _shorten(line: str) -> str:
@@ -131,36 +133,18 @@ def _shorten(line: str) -> str:
 
 def _settings(run: Results) -> dict[str, Any]:
     """Return the configuration of a run, or the identity of an evaluation, as flat keys."""
+    tree: Any = run.manifest.get("identity", {"folder": str(run.path)})
     if run.config_text:
-        tree: Any = OmegaConf.to_container(OmegaConf.create(run.config_text))
-        return _flat({key: value for key, value in tree.items() if key not in OF_A_RUN})
-    if "identity" not in run.manifest:
-        return {"folder": str(run.path)}
-    return _flat({key: v for key, v in run.manifest["identity"].items() if key not in OF_A_RUN})
+        tree = OmegaConf.to_container(OmegaConf.create(run.config_text))
+    return _flatten({key: value for key, value in tree.items() if key not in OF_A_RUN})
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= (
-            _flat(value, f"{prefix}{key}.")
-            if isinstance(value, dict)
-            else {prefix + str(key): value}
-        )
+        name = f"{prefix}{key}"
+        flat |= _flatten(value, f"{name}.") if isinstance(value, dict) else {name: value}
     return flat
-
-
-def _names(firsts: Sequence[Results], settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    trained = [of_one for run, of_one in zip(firsts, settings, strict=True) if run.config_text]
-    keys = list(dict.fromkeys(key for of_one in trained for key in of_one))
-    differing = [key for key in keys if len({str(of_one.get(key)) for of_one in trained}) > 1]
-    names: list[str] = []
-    for run, of_one in zip(firsts, settings, strict=True):
-        name = run.path.name
-        if run.config_text and differing:
-            name = ", ".join(f"{key}={of_one.get(key)}" for key in differing[:NAMED_KEYS])
-        names.append(name if name not in names else f"{name} ({run.path.name})")
-    return names
 
 
 Table: TypeAlias = npt.NDArray[np.float64]
@@ -173,7 +157,7 @@ SEEDS_NEEDED_NOTE = (
 
 
 def evaluation_mean(experiment: Experiment, position: int) -> Estimate:
-    """Estimate the mean team reward of the first (0) or last (-1) evaluation of each run, as `evaluated_after`."""
+    """Estimate the mean team reward of the first (0) or last (-1) evaluation, as `evaluated_after`."""
     table = _table(_scores(experiment, position))
     if table is None:
         value = fmean(run.evaluations[position]["reward_mean"] for run in experiment.runs)
@@ -182,7 +166,7 @@ def evaluation_mean(experiment: Experiment, position: int) -> Estimate:
 
 
 def evaluated_after(experiment: Experiment, update: int) -> Estimate:
-    """Estimate the mean team reward after an update; without an interval unless all runs played the same tasks."""
+    """Estimate the mean team reward after an update; with an interval if all runs played the same tasks."""
     table = _table([run.select_scores("eval", update) for run in experiment.runs])
     if table is None:
         series = experiment.series("eval", "reward_mean")
@@ -201,12 +185,8 @@ def mean_gain(experiment: Experiment) -> Estimate:
 
 
 def component_gain(experiment: Experiment, components: Sequence[str]) -> Estimate | None:
-    """Estimate the gain in the points of some components; `None` unless all runs played the same tasks."""
-
-    def points(score: Score) -> float:
-        return sum(score.points.get(name, 0.0) for name in components)
-
-    return _gain(experiment, points)
+    """Estimate the gain in some components; `None` unless all runs played the same tasks."""
+    return _gain(experiment, lambda score: sum(score.points.get(n, 0.0) for n in components))
 
 
 def _gain(experiment: Experiment, value: Callable[[Score], float]) -> Estimate | None:

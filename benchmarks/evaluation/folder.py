@@ -1,4 +1,4 @@
-"""The folder of an evaluation, read again."""
+"""The results in the folder of an evaluation, their files and their tables."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ TIMES, FAILURES = "times.jsonl", "failures.jsonl"
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """The values of a complete evaluation; episodes that failed count in no measure."""
+    """The values of a complete evaluation; no measure counts failed episodes."""
 
     folder: Path
     manifest: Row
     values: Mapping[str, Mapping[str, tuple[float, ...]]]
-    """The values of the samples of each task, by measure, where it has any."""
+    """The values of each task's samples, by measure."""
     passes: Mapping[str, tuple[bool, ...]]
-    """True for the samples of each task that pass, in the sense of pass@k."""
+    """Whether each sample of a task passes, as in pass@k."""
     seconds: Mapping[str, float]
     """Spent by agents and `environment`."""
     failures: tuple[str, ...] = ()
-    """The error of each episode that is missing."""
+    """The error of each missing episode."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Tasks with an episode at least, in the order that they were played in."""
+        """Tasks with at least one episode, in the order of play."""
         return tuple(self.passes)
 
     @property
@@ -67,7 +67,7 @@ class EvaluationResult:
         return count
 
     def means(self, measure: str) -> dict[str, float]:
-        """Compute the mean over the samples of each task that has values, for comparisons."""
+        """Compute the mean over the samples of each task that has values."""
         return {task: sum(v) / len(v) for task, v in self.values[measure].items()}
 
     def pass_at_k(self, k: int) -> dict[str, float]:
@@ -119,34 +119,24 @@ def read_evaluation(folder: Path | str) -> EvaluationResult:
         task = task_name(row)
         passes[task] = (*passes.get(task, ()), episode_passes(row))
         for measure, value in measures(row).items():
-            task_estimates = values.setdefault(measure, {})
-            task_estimates[task] = (*task_estimates.get(task, ()), value)
-    seconds = _seconds(path, manifest["samples"])
+            of_tasks = values.setdefault(measure, {})
+            of_tasks[task] = (*of_tasks.get(task, ()), value)
+    seconds: dict[str, float] = {}
+    for row in read_json_lines(path / TIMES):
+        if row["sample"] < manifest["samples"]:
+            for name, spent in row["seconds"].items():
+                seconds[name] = seconds.get(name, 0.0) + spent
     return EvaluationResult(path, manifest, values, passes, seconds, failures)
-
-
-def _seconds(folder: Path, samples: int) -> dict[str, float]:
-    """Add up the seconds of the first samples."""
-    total: dict[str, float] = {}
-    for row in read_json_lines(folder / TIMES):
-        if row["sample"] >= samples:
-            continue
-        for name, seconds in row["seconds"].items():
-            total[name] = total.get(name, 0.0) + seconds
-    return total
 
 
 IQM = "last/reward_iqm"
 
 COMPARED = (REWARD, "last/solved", "pass@1", "tests_passed", "prompt_tokens", "tokens")
-"""The measures in the table of several models, as far as there are any."""
+"""The measures in the table of several models."""
 
 
 def overall(evaluation: EvaluationResult) -> dict[str, Estimate]:
-    """Estimate every measure over all tasks, which are the units of its interval.
-
-    A measure counts the tasks that have it: the third turn's those that reached a third turn.
-    """
+    """Estimate every measure over the tasks that have it, which are the units of its interval."""
     estimates = {}
     for measure in evaluation.values:
         means = list(evaluation.means(measure).values())
@@ -160,40 +150,28 @@ def overall(evaluation: EvaluationResult) -> dict[str, Estimate]:
     return estimates
 
 
-def task_estimates(evaluation: EvaluationResult, task: str) -> dict[str, Estimate]:
-    """Estimate every measure of one task, with its samples as the units; pass@k has no interval."""
-    estimates = {
-        measure: estimate_measure(measure, of_tasks[task])
-        for measure, of_tasks in evaluation.values.items()
-        if task in of_tasks
-    }
-    for k in evaluation.manifest["k"]:
-        if task in (of_tasks := evaluation.pass_at_k(k)):
-            samples = len(evaluation.passes[task])
-            estimates[f"pass@{k}"] = Estimate(of_tasks[task], None, None, samples)
-    return estimates
-
-
 def summary(evaluation: EvaluationResult) -> dict[str, Any]:
     """Return the content of `summary.json`."""
+    by_task: dict[str, dict[str, Any]] = {task: {} for task in evaluation.tasks}
+    for measure, of_tasks in evaluation.values.items():
+        for task, samples in of_tasks.items():
+            by_task[task][measure] = asdict(estimate_measure(measure, samples))
+    for k in evaluation.manifest["k"]:
+        # The samples of one task give a single pass@k, so it has no interval.
+        for task, value in evaluation.pass_at_k(k).items():
+            samples_of_task = len(evaluation.passes[task])
+            by_task[task][f"pass@{k}"] = asdict(Estimate(value, None, None, samples_of_task))
+    episodes = evaluation.episodes
     return {
         "tasks": len(evaluation.tasks),
         "samples": evaluation.samples,
-        "episodes": evaluation.episodes,
+        "episodes": episodes,
         "failed": len(evaluation.failures),
         "about": evaluation.manifest["identity"]["about"],
         "overall": {name: asdict(estimate) for name, estimate in overall(evaluation).items()},
-        "of_task": {
-            task: {
-                name: asdict(estimate)
-                for name, estimate in task_estimates(evaluation, task).items()
-            }
-            for task in evaluation.tasks
-        },
+        "of_task": by_task,
         "seconds": dict(evaluation.seconds),
-        "seconds_per_episode": {
-            name: s / evaluation.episodes for name, s in evaluation.seconds.items()
-        },
+        "seconds_per_episode": {name: s / episodes for name, s in evaluation.seconds.items()},
     }
 
 
@@ -204,8 +182,7 @@ def write_summary(evaluation: EvaluationResult) -> None:
     columns = ["value", "low", "high", "units"]
     lines = [[name, *(row[c] for c in columns)] for name, row in content["overall"].items()]
     write_csv(evaluation.folder / "summary.csv", ["measure", *columns], lines)
-    names = list(content["overall"])
-    names.remove(IQM)
+    names = [name for name in content["overall"] if name != IQM]
     tasks = [
         [task, *(of.get(name, {}).get("value") for name in names)]
         for task, of in content["of_task"].items()
@@ -223,12 +200,14 @@ def table(evaluation: EvaluationResult) -> Table:
     for column in ("measure", "mean", "95 % interval", "tasks"):
         grid.add_column(column, justify="left" if column == "measure" else "right")
     several_turns = max(evaluation.means("turns").values()) > 1
-    for name in sorted((n for n in estimates if _is_shown(n, several_turns)), key=_order):
-        row = estimates[name]
+    for name, row in sorted(estimates.items(), key=lambda item: _order(item[0])):
+        if "reward/" in name:
+            shown = name.startswith("last/")
+        else:
+            shown = several_turns or not name.startswith(("turn", "reward_mean", "solved"))
         # Refusals are rare, so zeros would only fill the table.
-        if name.startswith("refused/") and row.value == 0:
-            continue
-        grid.add_row(name, number(row.value), interval(row), str(row.units))
+        if shown and (row.value or not name.startswith("refused/")):
+            grid.add_row(name, number(row.value), interval(row), str(row.units))
     for name, seconds in evaluation.seconds.items():
         grid.add_row(f"seconds/{name}", number(seconds / evaluation.episodes), "", "")
     return grid
@@ -243,43 +222,32 @@ def comparison(evaluations: Mapping[str, EvaluationResult]) -> Table:
     table.add_column("measure")
     for name in estimates:
         table.add_column(name, justify="right", overflow="fold")
-    refusals = dict.fromkeys(key for of in estimates.values() for key in of if "refused/" in key)
-    for measure in (*COMPARED, *refusals):
-        if any(
-            measure in of and (of[measure].value or measure in COMPARED)
-            for of in estimates.values()
-        ):
-            cells = [
-                estimate_text(of[measure]) if measure in of else "" for of in estimates.values()
-            ]
-            table.add_row(measure, *cells)
+    measures = dict.fromkeys(name for of in estimates.values() for name in of)
+    refused = [name for name in measures if "refused/" in name]
+    for measure in (*COMPARED, *refused):
+        found = [of.get(measure) for of in estimates.values()]
+        if any(row and (row.value or measure in COMPARED) for row in found):
+            table.add_row(measure, *(estimate_text(row) if row else "" for row in found))
     table.add_row("failed episodes", *(str(len(e.failures)) for e in evaluations.values()))
     return table
 
 
-def _is_shown(measure: str, several_turns: bool) -> bool:
-    """Check whether the table shows a measure: components at the end only, and turns where there are several."""
-    if "reward/" in measure:
-        return measure.startswith("last/")
-    return several_turns or not measure.startswith(("turn", "reward_mean", "solved"))
-
-
 def _order(measure: str) -> tuple[int, str]:
-    """Order measures: the end of episodes first, then all turns, then each, then costs."""
-    groups: Mapping[str, int] = {"last": 0, "pass@": 1, "tests": 2, "all_tests": 2, "cooper": 3}
-    first = next((rank for start, rank in groups.items() if measure.startswith(start)), 4)
-    costs = ("tok", "prompt_tok", "trunc", "refused")
-    late = 5 if measure.startswith("turn_") else 6 if measure.startswith(costs) else first
-    return late, measure
+    """Order measures: the end of episodes first, then all turns, then each turn, then costs."""
+    groups = {
+        **{"last": 0, "pass@": 1, "tests": 2, "all_tests": 2, "cooper": 3, "turn_": 5},
+        **dict.fromkeys(("tok", "prompt_tok", "trunc", "refused"), 6),
+    }
+    return next((rank for start, rank in groups.items() if measure.startswith(start)), 4), measure
 
 
 def number(value: float) -> str:
-    """Write a number with three decimals, or one with a single decimal where it is large."""
+    """Write a number with three decimals, or with one if it is large."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
 
 
 def interval(estimate: Estimate) -> str:
-    """Write an interval, such as "0.200 to 0.400", or the reason why there is none."""
+    """Write an interval, such as "0.200 to 0.400", or why there is none."""
     if estimate.low is None or estimate.high is None:
         return "one task"
     if estimate.low == estimate.high:
@@ -288,15 +256,14 @@ def interval(estimate: Estimate) -> str:
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Write an estimate, such as "0.300 (0.200 to 0.400)", or the number alone where there is no interval."""
+    """Write an estimate, such as "0.300 (0.200 to 0.400)"; without an interval only the number."""
     return number(estimate.value) + (f" ({interval(estimate)})" if estimate.low is not None else "")
 
 
 def read_estimates(path: Path) -> Any:
-    """Read a JSON file that holds estimates, at whatever depth, as `asdict` writes them."""
-    return json.loads(path.read_text(encoding="utf-8"), object_hook=_estimate_hook)
-
-
-def _estimate_hook(content: dict[str, Any]) -> dict[str, Any] | Estimate:
+    """Read a JSON file that holds estimates at any depth, as `asdict` writes them."""
     names = {field.name for field in fields(Estimate)}
-    return Estimate(**content) if content.keys() == names else content
+    return json.loads(
+        path.read_text(encoding="utf-8"),
+        object_hook=lambda content: Estimate(**content) if content.keys() == names else content,
+    )

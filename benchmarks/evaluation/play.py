@@ -1,6 +1,6 @@
-"""Episodes of evaluations: the usual way for a team to act, and the rows that are written down.
+"""Episodes of evaluations: how a team plays them, their rows, and the measures of a row.
 
-Other ways to act are in `llm_decpomdp.benchmarks.evaluation.baselines`.
+`llm_decpomdp.benchmarks.evaluation.baselines` has other ways to act.
 """
 
 from __future__ import annotations
@@ -29,26 +29,25 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     sample,
 )
 from llm_decpomdp.algorithms.training.metrics import episode_row, reward_metrics
-from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.branching import branch, branches_in_threads, seed_noise
 from llm_decpomdp.policy import REFUSAL, Completion, Seedable, Team, shared_engine
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.validation import unknown
 
-_ONE_AT_A_TIME = Lock()  # for policies of this process, which are not made for threads
+# Policies of this process are not thread-safe.
+_ONE_AT_A_TIME = Lock()
 
 
 def act_simultaneously(
     team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
 ) -> list[Move]:
-    """Let all agents answer at the same time; they see nothing of one another.
+    """Let all agents answer at the same time, without seeing each other's answers.
 
-    Agents that are sampled in one batch have their seconds in common, under a name such as `aux_0+main_0`.
+    Agents that are sampled in one batch share their seconds, under a name such as `aux_0+main_0`.
     """
     answers: list[Completions] = [{} for _ in prompts]
     for agents in group_by_engine(team):
-        # Requests to a server may wait at the same time; models of this process may not compute so.
+        # Requests to a server may run in parallel.
         alone = nullcontext() if isinstance(team[agents[0]], Endpoint) else _ONE_AT_A_TIME
         part = [{agent: texts[agent] for agent in agents} for texts in prompts]
         with alone, timer("+".join(agents)):
@@ -74,25 +73,19 @@ def group_by_engine(team: Team) -> list[list[str]]:
 def sample_row(rollout: Rollout, number: int) -> dict[str, Any]:
     """Return an episode as a row of `episodes.jsonl`.
 
-    It has `sample`, the number among the episodes of its start; in `tokens` those that each agent sampled in each
-    turn, and in `prompt_tokens` those that it was asked with (`None` where nobody knows).
+    `sample` is its number among the episodes of its start. `tokens` and `prompt_tokens` have the sampled tokens
+    and those of the prompts, drafts included, by turn and agent; `None` if they are unknown.
     """
-    return {
-        **episode_row(rollout, 0, "eval"),
-        "sample": number,
-        "tokens": [_sums(group, "num_tokens") for group in rollout.groups],
-        "prompt_tokens": [_sums(group, "prompt_tokens") for group in rollout.groups],
-    }
-
-
-def _sums(group: Group, count: str) -> dict[str, int | None]:
-    """Add up a count over the answers of each agent, drafts included; `None` if one of them is not known."""
-    sums: dict[str, int | None] = {}
-    for agent in group.completions:
-        answers = [c for groups in (group.completions, *group.drafts) for c in groups[agent]]
-        counts = [getattr(answer, count) for answer in answers]
-        sums[agent] = None if None in counts else sum(counts)
-    return sums
+    row = {**episode_row(rollout, 0, "eval"), "sample": number}
+    for name, attribute in (("tokens", "num_tokens"), ("prompt_tokens", "prompt_tokens")):
+        turns: list[dict[str, int | None]] = [{} for _ in rollout.groups]
+        for group, sums in zip(rollout.groups, turns, strict=True):
+            for agent in group.completions:
+                answers = [c for part in (group.completions, *group.drafts) for c in part[agent]]
+                counts = [getattr(answer, attribute) for answer in answers]
+                sums[agent] = None if None in counts else sum(counts)
+        row[name] = turns
+    return row
 
 
 def read_rollout(row: Mapping[str, Any]) -> Rollout:
@@ -131,21 +124,8 @@ def read_rollout(row: Mapping[str, Any]) -> Rollout:
     )
 
 
-ON_ERROR = ("raise", "skip")
-"""Choices once a request to a server has failed for good: end the evaluation, or go on without its episode."""
-
 Batch = tuple[int, Sequence[Start]]
-"""The number of a sample, and the episodes of it that are played together."""
-
-
-def check_on_error(choice: str) -> None:
-    """Check a choice of `ON_ERROR`.
-
-    Raises:
-        ConfigError: If it is none.
-    """
-    if choice not in ON_ERROR:
-        raise ConfigError(unknown("on_error", choice, ON_ERROR))
+"""The number of a sample, and the starts of its episodes that are played together."""
 
 
 @dataclass(frozen=True)
@@ -154,15 +134,15 @@ class PlayedBatch:
 
     batch: Batch
     rows: Sequence[dict[str, Any]]
-    """Those of `episodes.jsonl`; none if a request has failed."""
+    """Rows of `episodes.jsonl`; none if a request failed."""
     seconds: dict[str, float]
-    """Spent by agents and `environment`."""
+    """Seconds of agents and `environment`."""
     error: EndpointError | None = None
 
 
 @dataclass(frozen=True)
 class EpisodePlayer:
-    """A team, its way to act, and the environment that it plays."""
+    """Plays episodes of an environment with a team and its way to act."""
 
     env: TextEnv
     team: Team
@@ -171,15 +151,15 @@ class EpisodePlayer:
 
     @property
     def waiting(self) -> int:
-        """Most episodes that may wait for a server at once; 0 of a team that asks none."""
+        """Maximum number of parallel requests to servers; 0 for a team without remote models."""
         return max(
             (p.max_parallel for p in self.team.values() if isinstance(p, Endpoint)), default=0
         )
 
     def play(self, batches: Sequence[Batch]) -> Iterator[PlayedBatch]:
-        """Play one batch after the other; its sample and its first start decide its random numbers."""
+        """Play one batch after the other."""
         for number, starts in batches:
-            # Random numbers depend on the sample and the first task alone, so that a batch that is
+            # Random numbers depend only on the sample and the first task, so that a batch that is
             # played again gives the same rows.
             first = starts[0]
             self._restart(number, str(first.seed if first.task_id is None else first.task_id))
@@ -188,31 +168,20 @@ class EpisodePlayer:
     def play_apart(
         self, batches: Sequence[Batch], parallel: int, skip_failed: bool
     ) -> Iterator[PlayedBatch]:
-        """Play batches in threads, and yield them in the order in which they end, sample by sample.
-
-        Branches are played where they can step in threads (`branches_in_threads`); any other environment is played
-        itself, one batch after the other.
+        """Play batches in threads, sample by sample, and yield them in the order in which they end.
 
         Args:
-            batches: What is played, in the order of the samples.
-            parallel: How many batches are played at once.
-            skip_failed: Whether to yield a batch in which a request has failed, and go on; otherwise none begins
-                after it, and those that have begun are played to their end.
+            batches: The batches, in the order of the samples.
+            parallel: Number of batches that are played at once, if the environment can branch in threads.
+            skip_failed: Whether to yield a batch with a failed request, and go on. Otherwise no new batch begins
+                after it, but those that have begun are played to their end.
 
         Raises:
             EndpointError: If a request has failed, and `skip_failed` is false.
         """
-        for number, group in groupby(batches, key=itemgetter(0)):
-            self._restart(number)
-            yield from self._play_sample(list(group), parallel, skip_failed)
-
-    def _play_sample(
-        self, batches: Sequence[Batch], parallel: int, skip_failed: bool
-    ) -> Iterator[PlayedBatch]:
-        # An event instead of a cancelled pool: what was paid for is played to its end.
-        env, stopped = self.env, Event()
-        apart = branches_in_threads(env)
-        failed: EndpointError | None = None
+        env, apart = self.env, branches_in_threads(self.env)
+        # An event instead of a cancelled pool: an episode whose requests were paid for is finished.
+        stopped = Event()
 
         def play(batch: Batch) -> PlayedBatch | None:
             if stopped.is_set():
@@ -222,81 +191,106 @@ class EpisodePlayer:
                 stopped.set()
             return outcome
 
-        # Threads of such a pool are daemons, so that Ctrl-C waits for no server.
-        # An environment that cannot branch in threads is played by one thread.
-        threads = min(parallel, len(batches)) if apart else 1
-        with ThreadPool(threads) as pool:
-            for outcome in pool.imap_unordered(play, batches):
-                if outcome is not None and (outcome.error is None or skip_failed):
-                    yield outcome
-                elif outcome is not None:
-                    failed = failed or outcome.error
-        if failed is not None:
-            raise failed
+        for number, group in groupby(batches, key=itemgetter(0)):
+            self._restart(number)
+            of_sample, failed = list(group), None
+            # The threads of this pool are daemons, so that Ctrl-C does not wait for a server.
+            with ThreadPool(min(parallel, len(of_sample)) if apart else 1) as pool:
+                for outcome in pool.imap_unordered(play, of_sample):
+                    if outcome is None:
+                        continue
+                    if outcome.error is None or skip_failed:
+                        yield outcome
+                    else:
+                        failed = failed or outcome.error
+            if failed is not None:
+                raise failed
 
     def _batch(self, env: TextEnv, batch: Batch) -> PlayedBatch:
-        clock = Timer()
+        clock, error = Timer(), None
         number, starts = batch
+        rows: list[dict[str, Any]] = []
         seed_noise(env, self.seed, "evaluation", number, *map(str, starts[:1]))
         try:
             rollouts = play_episodes(env, self.team, starts, act=self.act, timer=clock)
-        # A failed request costs its own episode only.
-        except EndpointError as error:
-            return PlayedBatch(batch, [], _agent_seconds(clock), error)
-        rows = [sample_row(rollout, number) for rollout in rollouts]
-        return PlayedBatch(batch, rows, _agent_seconds(clock))
+            rows = [sample_row(rollout, number) for rollout in rollouts]
+        # A failed request costs only its own episode.
+        except EndpointError as failure:
+            error = failure
+        seconds = {"environment" if k == "stepping" else k: s for k, s in clock.seconds.items()}
+        return PlayedBatch(batch, rows, seconds, error)
 
     def _restart(self, *names: int | str) -> None:
-        """Give every policy that samples random numbers of its own for a part of the evaluation."""
+        """Restart the random numbers of every policy that samples, for a part of the evaluation."""
         for name, policy in distinct_policies(self.team).items():
             if isinstance(policy, Seedable):
                 policy.seed(int(stream(self.seed, "evaluation", *names, name).integers(2**32)))
 
 
-def _agent_seconds(clock: Timer) -> dict[str, float]:
-    """Return the seconds of the agents, and those of steps as the `environment`'s."""
-    return {"environment" if k == "stepping" else k: s for k, s in clock.seconds.items()}
-
-
 Row = Mapping[str, Any]
 
 REWARD = "last/reward_mean"
-"""The measure that teams are ranked by: the reward at the end of the episode."""
+"""The measure that ranks teams: the reward at the end of the episode."""
 
 COOPERATION = {"uses_aux": 0.5, "not_wrapper": 1.0, "aux_ignored": -0.5}
-"""The components of the code reward that tell how helpers are used, and their points where all of them are."""
-
-_OF_GROUPS = ("reward_std", "stopped_early")
-"""Metrics of several samples and of groups that stop early: an episode has neither."""
+"""The components of the code reward for the use of helpers, and their full points."""
 
 
 def measures(row: Row) -> dict[str, float]:
-    """Compute all measures of an episode; those that it has no value for are missing."""
+    """Compute all measures of an episode that have a value."""
     values = {
         key: value
         for key, value in reward_metrics([read_rollout(row)]).items()
-        if key not in _OF_GROUPS and not key.endswith("/groups")
+        # Metrics of several samples and of groups, which a single episode does not have.
+        if key not in ("reward_std", "stopped_early") and not key.endswith("/groups")
     }
-    turns = len(row["groups"])
+    turns, info = len(row["groups"]), _last_info(row)
     values["turns"] = float(turns)
     for k in range(2, turns + 1):
-        # The gain from feedback, turn by turn.
         before, after = (values[f"turn_{turn}/reward_mean"] for turn in (k - 1, k))
         values[f"turn_{k}/improvement"] = after - before
-    return {**values, **_tests(row), **_cooperation(row), **_refusals(row), **_tokens(row)}
+    if info.get("tests_total"):
+        values["tests_passed"] = info["tests_passed"] / info["tests_total"]
+        values["all_tests_passed"] = float(episode_passes(row))
+    if len(row["groups"][-1]["completions"]) > 1:
+        for name, points in COOPERATION.items():
+            if f"reward/{name}" in info:
+                # The sum turns -0.0, which is 0.0 / -0.5, into 0.0.
+                values[f"cooperation/{name}"] = info[f"reward/{name}"] / points + 0.0
+    refusals: dict[str, list[bool]] = {}
+    for group in row["groups"]:
+        for agent, reasons in group["finish_reasons"].items():
+            refusals.setdefault(agent, []).extend(reason == REFUSAL for reason in reasons)
+    values |= {f"refused/{agent}": sum(flags) / len(flags) for agent, flags in refusals.items()}
+    for name in ("tokens", "prompt_tokens"):
+        by_turn: list[dict[str, int | None]] = row.get(name, [{}])  # older rows count no prompts
+        totals = {}
+        for agent in by_turn[0]:
+            counts = [turn[agent] for turn in by_turn]
+            if None not in counts:
+                totals[f"{name}/{agent}"] = float(sum(filter(None, counts)))
+        if totals and len(totals) == len(by_turn[0]):
+            totals[name] = sum(totals.values())
+        values |= totals
+    return values
 
 
 def episode_passes(row: Row) -> bool:
-    """Check whether pass@k counts an episode: all tests pass in the end, or, where there is none, it is solved."""
+    """Check whether pass@k counts an episode, by `passes` of its last turn."""
     return passes(_last_info(row))
 
 
 def passes(info: Mapping[str, float]) -> bool:
-    """Check the same from the infos of a turn."""
+    """Check from the infos of a turn whether all tests pass, or without tests whether the task is solved."""
     # Tasks with tests follow the pass@k of HumanEval: all tests pass.
     if info.get("tests_total"):
         return bool(info["tests_passed"] == info["tests_total"])
     return bool(info.get("solved", 0.0))
+
+
+def _last_info(row: Row) -> Mapping[str, float]:
+    info: Mapping[str, float] = row["groups"][-1]["infos"][0]
+    return info
 
 
 def is_share(measure: str) -> bool:
@@ -308,54 +302,3 @@ def is_share(measure: str) -> bool:
 def estimate_measure(measure: str, scores: ArrayLike) -> Estimate:
     """Estimate a measure from scores of shape (tasks,) or (seeds, tasks)."""
     return share(scores) if is_share(measure) else bootstrap(scores)
-
-
-def _last_info(row: Row) -> Mapping[str, float]:
-    info: Mapping[str, float] = row["groups"][-1]["infos"][0]
-    return info
-
-
-def _tests(row: Row) -> dict[str, float]:
-    info = _last_info(row)
-    if not info.get("tests_total"):
-        return {}
-    return {
-        "tests_passed": info["tests_passed"] / info["tests_total"],
-        "all_tests_passed": float(episode_passes(row)),
-    }
-
-
-def _cooperation(row: Row) -> dict[str, float]:
-    info = _last_info(row)
-    if len(row["groups"][-1]["completions"]) < 2:
-        return {}
-    return {
-        f"cooperation/{name}": info[f"reward/{name}"] / points + 0.0  # 0.0 / -0.5 is -0.0
-        for name, points in COOPERATION.items()
-        if f"reward/{name}" in info
-    }
-
-
-def _refusals(row: Row) -> dict[str, float]:
-    """Compute the share of each agent's completions that a remote model refused."""
-    refusals: dict[str, list[bool]] = {}
-    for group in row["groups"]:
-        for agent, reasons in group["finish_reasons"].items():
-            refusals.setdefault(agent, []).extend(reason == REFUSAL for reason in reasons)
-    return {f"refused/{agent}": sum(flags) / len(flags) for agent, flags in refusals.items()}
-
-
-def _tokens(row: Row) -> dict[str, float]:
-    """Count the tokens of an episode, sampled and of prompts, by agent and in all, as far as they are known."""
-    totals: dict[str, float] = {}
-    for name in ("tokens", "prompt_tokens"):
-        turns: list[dict[str, int | None]] = row.get(name, [{}])  # older rows count no prompts
-        of_agents = {}
-        for agent in turns[0]:
-            counts = [turn[agent] for turn in turns]
-            if None not in counts:
-                of_agents[f"{name}/{agent}"] = float(sum(filter(None, counts)))
-        if of_agents and len(of_agents) == len(turns[0]):
-            of_agents[name] = sum(of_agents.values())
-        totals |= of_agents
-    return totals

@@ -1,4 +1,4 @@
-"""Requests for evaluations: from the options of a command to an environment, a team and an evaluation."""
+"""Evaluations from the options of a command: environment, team and folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from llm_decpomdp.benchmarks.runs.manifest import warn_of_other_data
 from llm_decpomdp.utils.storage import read_json_lines
 
 OF_THE_TEAM = ("model", "team", "policies")
-"""Sections of a configuration that a saved team replaces, but for `model.device`."""
+"""Sections of a configuration that a saved team replaces, except `model.device`."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class EvalRequest:
     """The team of a run: `final`, `best` or `last`."""
     baseline: str | None = None
     model: RemoteModel | None = None
-    """A model behind a server, in place of the configuration's team."""
+    """A remote model instead of the configuration's team."""
     env: str | None = None
     """An environment instead of the configuration's."""
     env_options: Sequence[str] = ()
@@ -61,31 +61,32 @@ class EvalRequest:
     output: Path | None = None
     """The evaluation's folder."""
     allow_endpoints: Sequence[str] = ()
-    """Servers that a saved team may ask, as in `load_saved_team`."""
+    """Servers that a saved team may use, as in `load_saved_team`."""
 
 
 def evaluate_models(
     request: EvalRequest, models: Sequence[RemoteModel]
 ) -> dict[str, EvaluationResult]:
-    """Evaluate a team, or each of some models behind a server; several have folders of their own in `--output`.
+    """Evaluate a team, or each of several remote models, in separate folders of `--output`.
 
     Args:
         request: The options of the command.
-        models: Models in place of the request's team; without any, that team is evaluated.
+        models: Models instead of the request's team; without any, that team is evaluated.
 
     Returns:
-        The evaluations by the names of the models; that of the request's team under an empty name.
+        The evaluations by the names of the models; that of the request's team has an empty name.
 
     Raises:
         ConfigError: If an option is wrong, or two exclude each other.
         RunError: If data or models cannot be loaded, or a policy or the sandbox fails.
-        KeyboardInterrupt: After Ctrl-C; says how to go on.
+        KeyboardInterrupt: After Ctrl-C; its text tells how to resume.
     """
     if not models:
         return {"": evaluate_team(request)}
     if request.team is not None or request.baseline is not None:
         raise ConfigError(
-            "--model excludes --team and --baseline: each says who plays. Baselines play the configuration's model"
+            "--model excludes --team and --baseline, as each of them is a team. Baselines use the configuration's "
+            "model"
         )
     evaluations, output = {}, request.output
     for model in models:
@@ -97,14 +98,20 @@ def evaluate_models(
 def evaluate_team(request: EvalRequest) -> EvaluationResult:
     """Evaluate one team; errors as in `evaluate_models`."""
     if request.greedy and request.samples > 1:
-        raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
+        raise ConfigError("greedy samples are all equal: leave out --samples or --greedy")
     setting = resolve_request(request)
-    # The name of the folder has no time in it, so that the same command continues.
-    path = request.output or default_folder(setting, f"eval-{_name(request)}")
+    name = (
+        (request.model and request.model.slug)
+        or request.baseline
+        or (request.team and request.team.resolve().name)
+        or (request.config and Path(request.config).stem)
+        or "untrained"
+    )
+    path = request.output or default_folder(setting, f"eval-{name}")
     with open_folder(path) as folder:
         refuse_run(folder)
         with raise_run_errors():
-            # What costs little is checked before data or models are loaded.
+            # Fast checks come before data and models are loaded.
             if request.team is not None:
                 kept_teams.locate(request.team, request.checkpoint, setting.config)
             baseline = find_baseline(request.baseline, setting) if request.baseline else None
@@ -133,19 +140,16 @@ def evaluate_team(request: EvalRequest) -> EvaluationResult:
 @contextmanager
 def _resumable(folder: Path, total: int) -> Iterator[None]:
     """Add to failures and Ctrl-C how to resume the evaluation, if any of its episodes are stored."""
-
-    def remedy() -> str:
-        rows = sum(1 for _ in read_json_lines(folder / "episodes.jsonl"))
-        return f"run the same command again: {rows} of {total} episodes are kept" if rows else ""
-
     try:
         yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(remedy()) from None
-    except RunError as error:
-        if not remedy():
+    except (KeyboardInterrupt, RunError) as error:
+        rows = sum(1 for _ in read_json_lines(folder / "episodes.jsonl"))
+        remedy = f"run the same command again: {rows} of {total} episodes are kept" * bool(rows)
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(remedy) from None
+        if not remedy:
             raise
-        raise RunError(f"{error}. To go on, {remedy()}") from error
+        raise RunError(f"{error}. To go on, {remedy}") from error
 
 
 def resolve_request(request: EvalRequest) -> EvalConfig:
@@ -155,9 +159,9 @@ def resolve_request(request: EvalRequest) -> EvalConfig:
         ConfigError: If an option is wrong, or two exclude each other.
     """
     if request.team is not None and request.baseline is not None:
-        raise ConfigError("--team and --baseline exclude each other: each is a team of its own")
+        raise ConfigError("--team and --baseline exclude each other: each of them is a team")
     if request.checkpoint is not None and request.team is None:
-        raise ConfigError("--checkpoint says which team of a run: name the run with --team")
+        raise ConfigError("--checkpoint selects a team of a run: name the run with --team")
     path = find_config(request.config) if request.config else None
     if path is None and request.team is not None and (request.team / "config.yaml").is_file():
         path = request.team / "config.yaml"
@@ -165,8 +169,7 @@ def resolve_request(request: EvalRequest) -> EvalConfig:
     if request.model is not None:
         config = request.model.play(config)
     options = env_arguments(request.env_options)
-    # A relative path on the command line is relative to the working folder, not to the
-    # configuration.
+    # A path of the command line is relative to the working folder, not to the configuration.
     if "source" in options:
         options["source"] = data_place(options["source"], Path.cwd())
     if request.split is not None:
@@ -191,38 +194,21 @@ def env_arguments(items: Sequence[str]) -> dict[str, Any]:
 
 
 def default_folder(setting: EvalConfig, name: str) -> Path:
-    """Return the folder of results: equal for equal names and environments, so that the same command goes on."""
-    folder = f"{name}-{setting.env_id}".replace(":", "-")
-    return Path(setting.config.output.base_dir) / folder
+    """Return the folder of results, without a time, so that the same command goes on."""
+    return Path(setting.config.output.base_dir) / f"{name}-{setting.env_id}".replace(":", "-")
 
 
 def _entry(request: EvalRequest, setting: EvalConfig) -> TeamUnderTest:
-    """Load the team of a request that names no baseline."""
+    """Load the team of a request without a baseline."""
     if request.team is None:
         return eval_teams.load_configured_team(setting)
     path = kept_teams.locate(request.team, request.checkpoint, setting.config)
-    if (path / MANIFEST).is_file():
-        _refuse_changes(request.overrides, path)
-    return eval_teams.load_stored_team(path, setting)
-
-
-def _refuse_changes(overrides: Sequence[str], team: Path) -> None:
-    for item in overrides:
+    for item in request.overrides if (path / MANIFEST).is_file() else ():
         key = renamed(item.partition("=")[0])
-        # A saved team has its own models; the device is a matter of this machine.
+        # A saved team has its own models, but the device is a property of this machine.
         if key.partition(".")[0] in OF_THE_TEAM and key != "model.device":
             raise ConfigError(
-                f"{item!r} changes nothing: the saved team in {team} has its own models and sampling; leave "
-                f"it out, or change {MANIFEST} in a copy of that folder"
+                f"{item!r} changes nothing: the saved team in {path} has its own models and sampling; leave it "
+                f"out, or change {MANIFEST} in a copy of that folder"
             )
-
-
-def _name(request: EvalRequest) -> str:
-    """Name the team of a request."""
-    return (
-        (request.model and request.model.slug)
-        or request.baseline
-        or (request.team and request.team.resolve().name)
-        or (request.config and Path(request.config).stem)
-        or "untrained"
-    )
+    return eval_teams.load_stored_team(path, setting)

@@ -2,15 +2,15 @@
 
 An evaluation is a folder:
 
-- `manifest.json`: what was evaluated, on which data, with which versions.
-- `episodes.jsonl`: one row for each episode, as of a run's evaluations, with `sample` and `tokens` besides.
-- `times.jsonl`: one row for each batch, with its first start and the seconds of agents and environment.
-- `failures.jsonl`: one row for each episode that a failed request has ended, where such are skipped.
-- `summary.json`, `summary.csv`, `tasks.csv`: the measures, overall and of each task.
+- `manifest.json`: the team, the data and the versions.
+- `episodes.jsonl`: a row for each episode, as in a run, with `sample` and tokens.
+- `times.jsonl`: a row for each batch, with its first start and the seconds of agents and environment.
+- `failures.jsonl`: a row for each skipped episode, whose request has failed.
+- `summary.json`, `summary.csv`, `tasks.csv`: the measures, overall and by task.
 
-Episodes are played in batches of tasks, one sample of each, and every batch has random numbers of its own; a team
-that asks a server plays each episode by itself. What is missing in a folder is played when the evaluation is
-started again, as it would have been at first.
+Episodes are played in batches of tasks, one sample of each, with separate random numbers for every batch. For a
+server each episode is a batch. An evaluation that is started again plays only missing batches, with the same
+result.
 """
 
 from __future__ import annotations
@@ -41,23 +41,25 @@ from llm_decpomdp.benchmarks.evaluation.play import (
     EpisodePlayer,
     PlayedBatch,
     act_simultaneously,
-    check_on_error,
 )
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, describe_env, versions
 from llm_decpomdp.benchmarks.runs.results import make_episode_key, make_start_key, unique_rows
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines
+from llm_decpomdp.validation import unknown
 
 AT_A_TIME = 64
-"""Episodes that are played in step."""
+"""Number of episodes in a batch."""
 
 USUAL_K = (1, 5, 10)
-"""The k of pass@k where there are as many samples and none are asked for."""
+"""The default k of pass@k, up to the number of samples."""
 
 MADE_WITH = ("packages", "plugins", "python", "platform", "git")
-"""Keys of a manifest that may change between the sessions of an evaluation; `earlier` lists those before the last
-change."""
+"""Keys of a manifest that may change between sessions of an evaluation; `earlier` lists their earlier values."""
+
+ON_ERROR = ("raise", "skip")
+"""Choices after a request to a server has failed for good: end the evaluation, or skip the episode."""
 
 
 def evaluate(
@@ -75,25 +77,25 @@ def evaluate(
     on_error: str = "raise",
     progress: bool = True,
 ) -> EvaluationResult:
-    """Play every start `samples` times, and write down the measures.
+    """Play every start `samples` times, and write the measures into a folder.
 
-    Equal arguments give equal rows on a CPU, wherever an evaluation was stopped in between, if every policy
-    that samples has `seed` (remote models answer as they like). A folder takes more tasks and samples later.
+    Equal arguments give equal rows on a CPU, also after an interruption, if every policy that samples has `seed`.
+    Remote models may answer differently. More tasks and samples can be added to a folder later.
 
     Args:
         env: The environment.
         team: A policy for each agent; their random streams are restarted.
-        starts: Episode starts, all different and each with a task or a seed.
+        starts: Different episode starts, each with a task or a seed.
         samples: Episodes of each start.
-        folder: A new folder, or one of the same evaluation.
-        seed: Decides all that is sampled.
-        act: The way to the agents' completions.
-        about: The identity of the entry, JSON-able: an evaluation of something else is refused in its folder.
-        k: Of pass@k; 1, 5 and 10 as far as there are samples if none is given.
-        at_a_time: Episodes in a batch, or the most that wait for a server at once.
-        on_error: What to do once a request to a server has failed for good: `raise` the error, after the episodes
-            that have begun; or `skip` the episode, which then counts as failed.
-        progress: Whether a terminal is to show a progress bar.
+        folder: A new folder, or that of the same evaluation.
+        seed: Seed of all sampling.
+        act: The way in which the team acts.
+        about: JSON-able identity of the team; its folder refuses an evaluation of another one.
+        k: The k of pass@k; by default 1, 5 and 10, up to the number of samples.
+        at_a_time: Episodes in a batch, or the maximum number of parallel requests to a server.
+        on_error: After a request to a server has failed for good: `raise` the error, when the running episodes
+            have ended; or `skip` the episode, which then counts as failed.
+        progress: Whether to show a progress bar on a terminal.
 
     Raises:
         ConfigError: If an argument is out of its range, or the folder holds another evaluation.
@@ -101,23 +103,21 @@ def evaluate(
         RunError: If every single episode has failed.
         Exception: What policies and environments raise.
     """
-    _check_team(env, team, starts)
     # Arguments are checked before anything is loaded or written.
-    ks = _check_numbers(samples, k, at_a_time, on_error)
+    ks = _check_arguments(env, team, starts, samples, k, at_a_time, on_error)
     place = folder if isinstance(folder, RunFolder) else RunFolder(folder)
     identity = {
         "environment": {"id": env.spec_id, **env.spec_kwargs},
         "data": env.metadata["data"]["fingerprint"],
         "team": list(team),
-        # What decides the rows is in the identity; versions are not, so that an update of a package
-        # does not throw rows away.
+        # Versions are not part of the identity, so that an update of a package keeps the rows.
         "about": dict(about or {}),
         "seed": seed,
         "at_a_time": at_a_time,
     }
     manifest = _manifest(env, starts, samples, ks, identity)
     player = EpisodePlayer(env, team, act, seed)
-    # Servers answer requests in any order, so every episode is a batch of its own there.
+    # Servers answer requests in any order, so every episode is a separate batch.
     parallel = min(player.waiting, at_a_time)
     console = Console(stderr=True)
     # A progress bar in a log file is noise.
@@ -134,14 +134,23 @@ def evaluate(
             else player.play(batches)
         )
         for outcome in track(playing, "evaluating", len(batches), console=console, disable=hidden):
-            _keep(place, outcome)
-        # Read from the files, so that a result is the same whether it was played now or before.
+            _append(place, outcome)
+        # Read from the files, so that results do not depend on the session that played them.
         evaluation = read_evaluation(place.path)
         write_summary(evaluation)
     return evaluation
 
 
-def _check_team(env: DecPOMDPEnv, team: Team, starts: Sequence[Start]) -> None:
+def _check_arguments(
+    env: DecPOMDPEnv,
+    team: Team,
+    starts: Sequence[Start],
+    samples: int,
+    k: Sequence[int],
+    at_a_time: int,
+    on_error: str,
+) -> list[int]:
+    """Check the arguments of `evaluate`, and return the k of pass@k."""
     if set(team) != set(env.possible_agents):
         raise ConfigError(
             f"the team plays {', '.join(team)}, and the environment has {', '.join(env.possible_agents)}"
@@ -150,15 +159,12 @@ def _check_team(env: DecPOMDPEnv, team: Team, starts: Sequence[Start]) -> None:
         raise ConfigError(f"an evaluation needs different tasks, at least one; got {len(starts)}")
     if any(start == Start() for start in starts):
         raise ConfigError("every start of an evaluation needs a task_id or a seed")
-
-
-def _check_numbers(samples: int, k: Sequence[int], at_a_time: int, on_error: str) -> list[int]:
-    """Check the other arguments, and return the k of pass@k."""
     if samples < 1 or at_a_time < 1:
         raise ConfigError(
             f"samples and at_a_time must be at least 1, got {samples} and {at_a_time}"
         )
-    check_on_error(on_error)
+    if on_error not in ON_ERROR:
+        raise ConfigError(unknown("on_error", on_error, ON_ERROR))
     for size in k:
         if not 1 <= size <= samples:
             raise ConfigError(f"pass@{size} needs k from 1 to the number of samples, {samples}")
@@ -182,9 +188,8 @@ def _manifest(
     packages = origins_of((kind, name) for kind, name in names.items() if isinstance(name, str))
     return {
         "kind": "evaluation",
-        # Tuples become lists in a file; the comparison with an earlier manifest needs the same
-        # form.
-        "identity": json.loads(json.dumps(identity)),  # as it is read again
+        # Tuples become lists in a file; the comparison with an earlier manifest needs this form.
+        "identity": json.loads(json.dumps(identity)),
         "environment": env.spec_id or env.name,
         "description": describe_env(env),
         "starts": [asdict(start) for start in starts],
@@ -201,26 +206,26 @@ def _manifest(
 
 
 def _open(place: RunFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the manifest that was there before, if there was one; refuse a folder that holds something else."""
+    """Read the earlier manifest, if there is one; refuse a folder with other content."""
     refuse_run(place)
-    if place.manifest.exists():
-        before = place.read_manifest()
-        old, new = before["identity"], manifest["identity"]
-        changes = [change.removeprefix("about.") for change in differences(old, new)]
-        if changes:
-            raise ConfigError(
-                f"{place.path} holds another evaluation ({in_short(changes)}): choose another folder with "
-                "--output, or delete this one"
-            )
-        return before
-    return {}
+    if not place.manifest.exists():
+        return {}
+    before = place.read_manifest()
+    changes = list(differences(before["identity"], manifest["identity"]))
+    if changes:
+        short = in_short([change.removeprefix("about.") for change in changes])
+        raise ConfigError(
+            f"{place.path} holds another evaluation ({short}): choose another folder with --output, or delete "
+            "this one"
+        )
+    return before
 
 
 def refuse_run(place: RunFolder) -> None:
-    """Refuse a folder that holds something else than an evaluation.
+    """Refuse a folder with the files of a run.
 
     Raises:
-        ConfigError: If it does.
+        ConfigError: If it has some.
     """
     is_evaluation = place.manifest.exists() and place.read_manifest().get("kind") == "evaluation"
     results = (place.manifest, place.config, place.metrics, place.episodes)
@@ -231,12 +236,11 @@ def refuse_run(place: RunFolder) -> None:
 def _version_history(
     before: Mapping[str, Any], now: Mapping[str, Any], plays: bool
 ) -> dict[str, Any]:
-    """Return the versions behind the rows: as they were where nothing is played, else with the `earlier` ones."""
+    """Return the versions of the rows, with `earlier` ones if new rows are played with others."""
     if not before:
         return {}
     old = {key: before[key] for key in MADE_WITH if key in before}
     earlier = before.get("earlier", [])
-    # Rows of several versions stay, and all versions are listed.
     if plays and any(now.get(key) != old.get(key) for key in MADE_WITH):
         return {"earlier": [*earlier, old]}
     return {**old, "earlier": earlier} if earlier else old
@@ -245,45 +249,43 @@ def _version_history(
 def _missing(
     place: RunFolder, starts: Sequence[Start], samples: int, at_a_time: int
 ) -> list[tuple[int, Sequence[Start]]]:
-    """List the batches that lack rows; the rows that they have are dropped, as failures are."""
+    """List the batches that lack rows, and drop their other rows and all failures."""
     batches = [
         (number, starts[first : first + at_a_time])
         for number in range(samples)
         for first in range(0, len(starts), at_a_time)
     ]
     rows = {make_episode_key(row) for _, row in unique_rows(place.episodes)}
-    missing = [(n, batch) for n, batch in batches if not rows.issuperset(_places(n, batch))]
-    (place.path / FAILURES).unlink(missing_ok=True)  # they are tried again
-    # A batch shares random numbers, so a batch that was stopped in its middle is played again as a
-    # whole.
-    torn = {place for n, batch in missing for place in _places(n, batch)}
+    missing = [(n, batch) for n, batch in batches if not rows.issuperset(_episode_keys(n, batch))]
+    (place.path / FAILURES).unlink(missing_ok=True)  # failed episodes are tried again
+    # A batch shares random numbers, so a batch that was stopped is played again as a whole.
+    torn = {key for n, batch in missing for key in _episode_keys(n, batch)}
     keep_json_lines(place.episodes, _first_of_each(torn))
     times = _first_of_each(torn)
-    keep_json_lines(  # older rows do not tell their start
-        place.path / TIMES, lambda row: "start" not in row or times(row)
-    )
+    # Rows of early versions have no start.
+    keep_json_lines(place.path / TIMES, lambda row: "start" not in row or times(row))
     return missing
 
 
 def _first_of_each(dropped: Container[Any]) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a rule that keeps the first row of each place, but none of the dropped places."""
-    places: set[Any] = set()
+    """Return a rule that keeps the first row of each episode, except of the dropped ones."""
+    seen: set[Any] = set()
 
     def keep(row: Mapping[str, Any]) -> bool:
-        place = make_episode_key(row)
-        first = place not in dropped and place not in places
-        places.add(place)
+        key = make_episode_key(row)
+        first = key not in dropped and key not in seen
+        seen.add(key)
         return first
 
     return keep
 
 
-def _places(number: int, starts: Iterable[Start]) -> list[tuple[int, tuple[Any, Any]]]:
+def _episode_keys(number: int, starts: Iterable[Start]) -> list[tuple[int, tuple[Any, Any]]]:
     return [(number, make_start_key(asdict(start))) for start in starts]
 
 
-def _keep(place: RunFolder, outcome: PlayedBatch) -> None:
-    """Write down the outcome of a batch."""
+def _append(place: RunFolder, outcome: PlayedBatch) -> None:
+    """Write the rows of a batch."""
     number, starts = outcome.batch
     if outcome.error is not None:
         for start in starts:

@@ -1,11 +1,11 @@
 """Statistics of evaluations: intervals, comparisons, and the number of seeds that they need.
 
 The units of replication are seeds (whole trainings) and tasks, never single episodes: a thousand samples of ten
-tasks tell nothing about an eleventh one. Scores come as arrays of shape (S, T), one mean score for each of S seeds
-and T tasks, or (T,) for a single seed. The same T tasks are played under every seed. The samples of a task are
-averaged before: their chance is in the means already, and drawing them again would count it twice.
+tasks say nothing about an eleventh task. Scores are arrays of shape (S, T), one mean score for each of S seeds
+and T tasks, or (T,) for a single seed. Every seed plays the same T tasks. The samples of a task are averaged
+before; their variance is part of the variance of the means, so resampling them would count it twice.
 
-An interval has two parts, and their half-widths are added in quadrature, below and above the value each (Zou and
+An interval has two parts, whose half-widths are added in quadrature, separately below and above the value (Zou and
 Donner 2008, Statistics in Medicine 27, 1693):
 
 - tasks: percentiles of the bootstrap over the tasks (Efron 1979), all seeds kept. With several seeds the distances
@@ -15,10 +15,10 @@ Donner 2008, Statistics in Medicine 27, 1693):
   interval of the S means of the seeds. v is S - 1; for two methods, the degrees of freedom of Welch (1947,
   Biometrika 34, 28).
 
-The residual variance is in both parts, so intervals are too wide if there is no other variance. With two seeds an
-interval of 95 % is 12.7 standard errors wide to either side.
+The residual variance is in both parts, so intervals are too wide if there is no other variance. With two seeds the
+half-width of a 95 % interval is 12.7 standard errors.
 
-Share of simulated intervals of 95 % without the true value, for a mean and (in brackets) for the difference of two
+Share of simulated 95 % intervals without the true value, for a mean and (in brackets) for the difference of two
 methods; 20 tasks, 4,000 draws a cell (standard error at most 0.004):
 
 | standard deviations: seeds, tasks, rest | 2 seeds | 3 | 5 | 10 |
@@ -28,9 +28,9 @@ methods; 20 tasks, 4,000 draws a cell (standard error at most 0.004):
 | 0.1, 1, 0.5 | 0.011 (0.001) | 0.024 (0.009) | 0.045 (0.009) | 0.046 (0.014) |
 | 0, 1, 0.1 | 0.036 (0.000) | 0.053 (0.004) | 0.055 (0.006) | 0.050 (0.007) |
 
-The seeds' scores are taken to be normally distributed. Where they are not, the shares are larger: for a mean with
-exponential seeds 0.093, 0.113, 0.125 and 0.089 (2, 3, 5 and 10 seeds), and with seeds that score 0.9 in four of
-five cases and 0.2 otherwise 0.195, 0.373, 0.323 and 0.101 (1,500 draws each).
+The scores of seeds are assumed to be normally distributed. For other distributions the shares are larger: for a
+mean of exponential seeds 0.093, 0.113, 0.125 and 0.089 (2, 3, 5 and 10 seeds), and for seeds that score 0.9 in
+four of five cases and 0.2 otherwise 0.195, 0.373, 0.323 and 0.101 (1,500 draws each).
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ LEVEL = 0.95
 # to another; more would cost time without a visible change.
 REPLICATES = 2000
 
+# With 1,000 degrees of freedom t is 1.962 for a level of 0.95; the limit is 1.960.
 MAX_FREEDOM = 1000
-"""Maximum of the degrees of freedom, at which t is 1.962 for a level of 0.95; the limit is 1.960."""
 
-# 16 MB of float64 numbers for each table.
+# Numbers that are resampled at once: 16 MB of float64 for each table.
 MAX_ELEMENTS = 2_000_000
-"""Numbers that are resampled at once: a bound for memory."""
 
 Array = NDArray[np.float64]
 
@@ -70,13 +69,13 @@ class Estimate:
 
     value: float
     low: float | None
-    """`None`, as `high`, where there is nothing to resample: a single unit."""
+    """`None`, as `high`, for a single unit."""
     high: float | None
     units: int
-    """Number of seeds that the interval rests on; of tasks, where there is one seed."""
+    """Number of seeds, or of tasks if there is one seed."""
 
     def excludes(self, value: float) -> bool:
-        """Check whether there is an interval, and `value` outside of it."""
+        """Check whether there is an interval without `value`."""
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
     def within(self, least: float, most: float) -> Estimate:
@@ -92,11 +91,11 @@ def mean(values: Array) -> Array:
 
 
 def interquartile_mean(values: Array) -> Array:
-    """Compute the mean of the middle half of each row: floor(N / 4) scores are cut off at either end.
+    """Compute the mean of the middle half of each row, without floor(N / 4) scores at either end.
 
-    Less moved by outliers than the mean, and less noisy than the median (Agarwal et al. 2021, arXiv 2108.13264).
+    It is more robust than the mean and less noisy than the median (Agarwal et al. 2021, arXiv 2108.13264).
     """
-    # Whole scores are cut off, as in rliable, so that fewer than four scores give the plain mean.
+    # As in rliable, whole scores are cut off, so fewer than four scores give the plain mean.
     quarter = values.shape[-1] // 4
     return mean(np.sort(values, -1)[..., quarter : values.shape[-1] - quarter])
 
@@ -111,14 +110,14 @@ def bootstrap(
 ) -> Estimate:
     """Estimate a statistic of all scores, with its interval over seeds and tasks (see the module).
 
-    Scores that are all equal give an interval of no width, for which see `share`.
+    Equal scores give an interval of width 0; `share` widens it.
 
     Args:
-        scores: (S, T) or (T,); any number of either.
+        scores: (S, T) or (T,).
         statistic: The number to estimate.
-        level: The probability that the interval should hold the true value with.
+        level: Nominal coverage of the interval.
         replicates: Number of resamples of the tasks.
-        seed: Decides the resampling.
+        seed: Seed of the resampling.
 
     Raises:
         ValueError: If there are no scores, one is not finite, or `level` lies outside (0, 1).
@@ -131,17 +130,16 @@ def bootstrap(
 
 
 def share(scores: ArrayLike) -> Estimate:
-    """Estimate the mean of scores in [0, 1] as `bootstrap` does, with room for chance where all are equal.
+    """Estimate the mean of scores in [0, 1] as `bootstrap`, with a wider interval if all are 0 or all are 1.
 
-    Where all n scores of the tasks are 0 (or all are 1), a share of up to 1 - (1 - LEVEL)^(1/n) could have hidden
-    that well: about 3 / n (Hanley and Lippman-Hand 1983, JAMA 249, 1743).
+    If all n tasks score 0, the upper end is 1 - (1 - LEVEL)^(1/n), about 3 / n (Hanley and Lippman-Hand 1983, JAMA
+    249, 1743).
     """
     table = _table(scores)
     return _widen_extremes(bootstrap(table), table.shape[1])
 
 
 def _widen_extremes(estimate: Estimate, tasks: int) -> Estimate:
-    """Give the mean of scores in [0, 1] an interval in that range, with room for chance where all are 0 or 1."""
     if estimate.value not in (0.0, 1.0):
         return estimate.within(0.0, 1.0)
     # The bootstrap of equal scores has no width, although the next task may differ.
@@ -153,12 +151,12 @@ def _widen_extremes(estimate: Estimate, tasks: int) -> Estimate:
 def paired_difference(first: ArrayLike, second: ArrayLike, statistic: Statistic = mean) -> Estimate:
     """Estimate the statistic of `second` minus that of `first`, over the same tasks.
 
-    Tasks are resampled for both together, which takes the difficulty of the tasks out of the interval. Seeds count
-    for each alone, since trainings of two methods have nothing in common.
+    Tasks are resampled jointly, which removes the difficulty of the tasks from the interval. Seeds are resampled
+    separately, since the trainings of two methods are independent.
 
     Args:
         first: (S, T) or (T,).
-        second: (S', T) or (T,); the t-th task is that of `first`.
+        second: (S', T) or (T,), with the same tasks.
         statistic: The number to compare.
 
     Raises:
@@ -175,9 +173,9 @@ def paired_difference(first: ArrayLike, second: ArrayLike, statistic: Statistic 
 def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Estimate:
     """Estimate the probability that a run of `second` beats one of `first` on a task drawn at random.
 
-    The mean over the tasks of P(Y > X) + P(Y = X) / 2 over all pairs of a seed of each (the statistic of Mann and
-    Whitney over S S', as in Agarwal et al. 2021). Where all are won, or none, the interval is that of `share`.
-    Arguments and errors as in `paired_difference`.
+    The mean over the tasks of P(Y > X) + P(Y = X) / 2 over all pairs of seeds (the statistic of Mann and Whitney
+    over S S', as in Agarwal et al. 2021). At 0 and 1 the interval is that of `share`. Arguments and errors are
+    those of `paired_difference`.
     """
     tables = _pair(first, second)
     return _widen_extremes(_estimate(tables, _wins), tables[0].shape[1])
@@ -191,17 +189,17 @@ def _wins(first: Array, second: Array) -> Array:
 def seeds_needed(
     deviation: float, half_width: float, *, methods: int = 1, level: float = LEVEL
 ) -> int:
-    """Compute the least number n of seeds whose interval is at most +- `half_width`.
+    """Compute the minimum number n of seeds whose interval is at most +- `half_width`.
 
     The half-width is t(v) deviation / sqrt(n), with v = `methods` (n - 1) degrees of freedom of Student's
-    distribution. A true difference of that size is then told from none in about half of all cases.
+    distribution. The interval of a true difference of that size then excludes 0 in about half of all cases.
 
     Args:
         deviation: The standard deviation of one seed's score; for a difference of two methods, the root of the sum
             of both variances.
         half_width: Above 0.
         methods: Number of methods with n seeds each: 1 for a mean, 2 for a difference.
-        level: Of the interval.
+        level: Nominal coverage of the interval.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -227,11 +225,11 @@ class MethodComparison:
     improvement: Estimate
     """See `probability_of_improvement`."""
     seeds_needed: int | None
-    """Seeds of each method with which a difference as large as this one would be told from none in about
-    half of all cases, as far as seeds decide it. `None` where the interval tells already, where no method has
-    several seeds, where there is no difference at all, and where `more_tasks` are needed instead."""
+    """Seeds of each method with which the interval of such a difference would exclude 0 in half of all cases.
+    `None` if it excludes 0 already, if no method has several seeds, if the difference is 0, or with
+    `more_tasks`."""
     more_tasks: bool
-    """True if there are enough seeds, and the chance of the tasks leaves the interval too wide to tell."""
+    """True if the number of tasks limits the interval, and not the number of seeds."""
 
 
 def compare(first: ArrayLike, second: ArrayLike) -> MethodComparison:
@@ -239,7 +237,7 @@ def compare(first: ArrayLike, second: ArrayLike) -> MethodComparison:
     difference = paired_difference(first, second)
     improvement = probability_of_improvement(first, second)
     several = [table for table in _pair(first, second) if len(table) > 1]
-    # Without a second seed nothing is known of the deviation between seeds.
+    # Without a second seed the deviation between seeds is unknown.
     if not several or not difference.value or difference.excludes(0.0):
         return MethodComparison(difference, improvement, None, more_tasks=False)
     deviation = math.hypot(*(float(table.mean(1).std(ddof=1)) for table in several))
@@ -249,9 +247,9 @@ def compare(first: ArrayLike, second: ArrayLike) -> MethodComparison:
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:
-    """Compute the chance that at least one of k samples passes, without bias from n samples of which c passed.
+    """Compute the unbiased probability that at least one of k samples passes, from n samples of which c passed.
 
-    1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374), as a product that cannot overflow.
+    The formula is 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374).
 
     Raises:
         ValueError: If `k` lies outside [1, samples], or `passed` outside [0, samples].
@@ -261,8 +259,7 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
             f"pass@k needs 1 <= k <= samples and 0 <= passed <= samples, got k={k}, samples={samples}, "
             f"passed={passed}"
         )
-    # The product of C(n - c, k) / C(n, k), factor by factor: binomials of hundreds of samples
-    # overflow floats.
+    # Factor by factor, as binomials of hundreds of samples overflow floats.
     none_passed = 1.0
     for i in range(k):
         none_passed *= max(0, samples - passed - i) / (samples - i)
@@ -293,12 +290,11 @@ def _estimate(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
-    """Estimate a statistic of tables (R, S, T) that have the tasks in common, and each its own seeds."""
+    """Estimate a statistic of tables (R, S, T) with the same tasks and separate seeds."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level}")
     value = float(statistic(*(table[None] for table in tables))[0])
     tasks, seeds = tables[0].shape[1], [len(table) for table in tables]
-    # A single number has no deviation, neither over tasks nor over seeds.
     if tasks == max(seeds) == 1:
         return Estimate(value, None, None, 1)
     of_tasks = _task_distances(tables, statistic, value, level, replicates, seed)
@@ -321,7 +317,7 @@ def _task_distances(
     tasks = tables[0].shape[1]
     if tasks == 1:
         return 0.0, 0.0
-    # A stream of its own, so that intervals do not depend on what was drawn before.
+    # A separate stream, so that intervals do not depend on earlier draws.
     rng, samples = stream(seed, "bootstrap"), []
     # In chunks, since all resamples of many seeds and tasks do not fit in memory.
     at_once = max(1, MAX_ELEMENTS // (sum(map(len, tables)) * tasks))
@@ -339,7 +335,7 @@ def _task_distances(
 
 
 def _seed_distance(tables: Sequence[Array], statistic: Callable[..., Array], level: float) -> float:
-    """Compute the half-width of the interval over seeds; 0 where no table has several."""
+    """Compute the half-width of the interval over seeds; 0 if no table has several."""
     variances, freedoms = [], []
     for place, table in enumerate(tables):
         if len(table) == 1:
@@ -360,16 +356,10 @@ def _seed_distance(tables: Sequence[Array], statistic: Callable[..., Array], lev
 
 @functools.lru_cache(maxsize=1000)
 def student_quantile(level: float, freedom: int) -> float:
-    """Compute the t that a variable of Student's distribution stays within, in absolute value, with a probability.
+    """Compute the two-sided quantile t of Student's distribution: P(|T| < t) = level.
 
-    By bisection of the exact distribution (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4). More than `MAX_FREEDOM`
-    degrees of freedom count as `MAX_FREEDOM`.
-
-    Args:
-        level: The probability, within (0, 1).
-        freedom: Degrees of freedom, at least 1.
+    By bisection of the exact distribution (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
     """
-    # The sum below has freedom / 2 terms.
     freedom = min(freedom, MAX_FREEDOM)
     low, high = 0.0, math.pi / 2  # of the angle whose tangent is t / sqrt(freedom)
     # 60 halvings of an interval of pi / 2 leave less than the rounding of a float.

@@ -1,4 +1,4 @@
-"""The teams that can be evaluated beside baselines: of a configuration, of a saved team, of a run."""
+"""Teams for evaluations: of a configuration, of a saved team, of a run, of models behind servers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from llm_decpomdp.policy import Team, TrainablePolicy
 OPENAI_KEY = "OPENAI_API_KEY"
 
 HOW_ASKED = ("key_variable", "max_parallel", "timeout", "max_retries")
-"""Keys of a policy behind a server that change nothing of what it says: an evaluation goes on with others."""
+"""Keys of a remote policy without an effect on its answers, so that an evaluation can go on with other values."""
 
 
 def load_configured_team(setting: EvalConfig) -> TeamUnderTest:
@@ -43,8 +42,8 @@ def load_configured_team(setting: EvalConfig) -> TeamUnderTest:
         ConfigError: If the team does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    env, config = setting.env, setting.config
-    return TeamUnderTest(env, teams.load(config, [env]), about=_declaration(config))
+    team = teams.load(setting.config, [setting.env])
+    return TeamUnderTest(setting.env, team, about=_declaration(setting.config))
 
 
 def _declaration(config: Config) -> dict[str, Any]:
@@ -60,18 +59,20 @@ def load_stored_team(folder: Path, setting: EvalConfig) -> TeamUnderTest:
     """Load a saved team, or a checkpoint of a run with the configuration of the run.
 
     Args:
-        folder: As `kept_teams.locate` finds it.
-        setting: The environment that it plays; of a run, with the run's own configuration.
+        folder: A folder as from `kept_teams.locate`.
+        setting: The environment; for a checkpoint, with the run's own configuration.
 
     Raises:
         ConfigError: If the team does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    return (_load_saved if (folder / MANIFEST).is_file() else _load_checkpoint)(folder, setting)
-
-
-def _load_saved(folder: Path, setting: EvalConfig) -> TeamUnderTest:
-    env, model = setting.env, setting.config.model
+    env, identity = setting.env, kept_teams.identify_team(folder)
+    if not (folder / MANIFEST).is_file():
+        team = teams.load(setting.config, [env])
+        kept_teams.restore(team, folder)
+        return TeamUnderTest(
+            env, team, about={**_declaration(setting.config), "checkpoint": identity}
+        )
     try:
         agents = read_manifest(folder)["agents"]
         if set(agents) != set(env.possible_agents):
@@ -81,43 +82,31 @@ def _load_saved(folder: Path, setting: EvalConfig) -> TeamUnderTest:
             )
         team = load_saved_team(
             folder,
-            device=model.device,
+            device=setting.config.model.device,
             seed=setting.config.seed,
             allow_code=teams.code_of(setting.config),
             allow_endpoints=(*setting.allow_endpoints, *teams.endpoints_of(setting.config)),
         )
     except (OSError, ImportError, TypeError) as error:
         raise RunError(f"cannot load the team in {folder}: {error}") from error
-    return TeamUnderTest(env, team, about=kept_teams.identify_team(folder))
-
-
-def _load_checkpoint(path: Path, setting: EvalConfig) -> TeamUnderTest:
-    """Load the team of a configuration with the weights of a checkpoint."""
-    env = setting.env
-    team = teams.load(setting.config, [env])
-    kept_teams.restore(team, path)
-    return TeamUnderTest(
-        env,
-        team,
-        about={**_declaration(setting.config), "checkpoint": kept_teams.identify_team(path)},
-    )
+    return TeamUnderTest(env, team, about=identity)
 
 
 def make_greedy(team: Team) -> None:
-    """Let every model of a team take its most likely token always.
+    """Let every model of a team take its most likely token.
 
     Raises:
-        ConfigError: If a policy can only draw at random.
+        ConfigError: If a policy can only sample.
     """
     for name, policy in distinct_policies(team).items():
         if isinstance(policy, RandomText):
             raise ConfigError(
-                f"{name} says random text, of which none is the likeliest: leave out --greedy"
+                f"{name} writes random text, which has no likeliest token: leave out --greedy"
             )
         if isinstance(policy, Endpoint):
             if "temperature" in (policy.omit or ()):
                 raise ConfigError(
-                    f"{policy.model!r} is asked without a temperature (omit), so --greedy cannot set it: leave "
+                    f"requests to {policy.model!r} have no temperature (omit), so --greedy cannot set it: leave "
                     "out --greedy"
                 )
             # Servers have no greedy mode; temperature 0 is what their protocol offers.
@@ -140,10 +129,10 @@ class RemoteModel:
     """Further keys of its policy, such as `timeout=60`."""
 
     def play(self, config: Config) -> Config:
-        """Return the configuration with this model in place of its team.
+        """Return the configuration with this model instead of its team.
 
         Raises:
-            ConfigError: If no server is known, or the configuration says who plays.
+            ConfigError: If no server is known, or the configuration has a team.
         """
         if config.team or config.policies:
             raise ConfigError("--model plays all agents: drop `team` and `policies`, or --model")
@@ -172,41 +161,40 @@ def remote_models(
     key_variables: Sequence[str],
     options: Sequence[str],
 ) -> list[RemoteModel]:
-    """Read the models of a command line; an address or a key that is given once is that of all of them.
+    """Read the models of a command line; an address or a key that is given once is for all of them.
 
     Raises:
         ConfigError: If there are more addresses or keys than models, or equal models.
     """
     if not names and (base_urls or key_variables or options):
-        raise ConfigError("--base-url, --key-variable and --model-option are about a --model NAME")
+        raise ConfigError("--base-url, --key-variable and --model-option need a --model NAME")
     for flag, values in (("--base-url", base_urls), ("--key-variable", key_variables)):
         if len(values) not in (0, 1, len(names)):
             raise ConfigError(
                 f"{flag} is given {len(values)} times for {len(names)} models: give it once, or once for each"
             )
+
+    def nth(values: Sequence[str], number: int) -> str | None:
+        return values[number if len(values) > 1 else 0] if values else None
+
     models = [
-        RemoteModel(name, _nth(base_urls, number), _nth(key_variables, number), options)
+        RemoteModel(name, nth(base_urls, number), nth(key_variables, number), options)
         for number, name in enumerate(names)
     ]
     slugs = [model.slug for model in models]
-    for number, slug in enumerate(slugs):
-        # Several models are evaluated in folders of their own, named by the model.
-        if slug in slugs[:number]:
+    for slug in slugs:
+        # Several models are evaluated in separate folders, named by the model.
+        if slugs.count(slug) > 1:
             raise ConfigError(
                 f"two models would share the folder {slug!r}: evaluate them one by one, each with --output"
             )
     return models
 
 
-def _nth(values: Sequence[str], number: int) -> str | None:
-    return values[number if len(values) > 1 else 0] if values else None
-
-
 def load_teams(paths: Mapping[str, Path], setting: EvalConfig) -> dict[str, Team]:
-    """Load the teams of some folders of saved teams and checkpoints.
+    """Load the teams of folders of saved teams and checkpoints.
 
-    All saved teams are loaded as one, so that adapters on one base share it, whichever run they are from. A team
-    from a checkpoint is loaded by its run's configuration, with a base of its own.
+    Saved teams share base models, also between runs. A team from a checkpoint has its own base model.
 
     Raises:
         ConfigError: If a checkpoint does not fit its configuration.
@@ -245,16 +233,15 @@ def locate_team(folder: Path, checkpoint: str | None) -> Path:
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:
-    """Return a name for each folder: its own, or that of the folder around it where all have one name.
-
-    The trainings of a suite have one name. Names that are there already get a number.
-    """
+    """Return a unique name for each folder: its own, or that of the folder around it if all names are equal."""
     folders = [run.resolve() for run in runs]
     # The trainings of a suite are all called `training`; their parents tell them apart.
     while len({folder.name for folder in folders}) == 1 < len(set(folders)):
         folders = [folder.parent for folder in folders]
     names: list[str] = []
-    for name in (folder.name for folder in folders):
-        numbered = (f"{name}-{number}" for number in count(2))
-        names.append(name if name not in names else next(n for n in numbered if n not in names))
+    for folder in folders:
+        name, number = folder.name, 2
+        while name in names:
+            name, number = f"{folder.name}-{number}", number + 1
+        names.append(name)
     return names

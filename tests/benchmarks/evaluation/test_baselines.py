@@ -181,7 +181,7 @@ def test_a_baseline_that_makes_no_sense_is_refused_before_data_is_loaded(
     options = ["--env-option", "num_agents=1", "--env-option", "source=missing.jsonl"]
     line = ["eval", "--baseline", "naive_concatenation", "--env", "humaneval-v0", *options]
     assert call(*line, "--override", *quick) == 2
-    assert "naive_concatenation is about a team" in capsys.readouterr().err
+    assert "naive_concatenation needs a team" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

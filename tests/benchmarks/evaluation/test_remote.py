@@ -244,8 +244,8 @@ def test_ctrl_c_says_how_to_go_on(
         kept(*given)
         raise KeyboardInterrupt
 
-    kept = run._keep
-    monkeypatch.setattr(run, "_keep", keep)
+    kept = run._append
+    monkeypatch.setattr(run, "_append", keep)
     assert call(*line, "--model", "m") == 130
     assert (
         "stopped: run the same command again: 1 of 2 episodes are kept" in capsys.readouterr().err
@@ -257,7 +257,7 @@ def test_ctrl_c_says_how_to_go_on(
     [
         (["--model", "m"], "no server for --model m: give --base-url URL, or set OPENAI_API_KEY"),
         (["--model", "m"], "A model of this machine or the hub is --override model.name=m"),
-        (["--base-url", "http://localhost:1/v1"], "are about a --model NAME"),
+        (["--base-url", "http://localhost:1/v1"], "need a --model NAME"),
         (["--model", "m", "--baseline", "gold"], "--model excludes --team and --baseline"),
         (["--model", "a/b", "--model", "a-b"], "two models would share the folder 'a-b'"),
         (["--model", "m", "--base-url", "a", "--base-url", "b"], "--base-url is given 2 times"),

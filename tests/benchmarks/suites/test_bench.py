@@ -108,7 +108,7 @@ def test_a_dry_run_names_the_cell_that_cannot_work(
     output = tmp_path / "out"
     assert bench(suite(tmp_path), "--dry-run", "--output", str(output)) == 1
     told = capsys.readouterr().out
-    assert "PROBLEM: broken: naive_concatenation is about a team" in told
+    assert "PROBLEM: broken: naive_concatenation needs a team" in told
     assert not output.exists()
 
 

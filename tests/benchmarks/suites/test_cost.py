@@ -107,7 +107,7 @@ def test_a_device_that_is_not_there_is_refused_unless_no_model_is_loaded(tmp_pat
 
 
 def test_a_method_that_needs_a_team_is_refused_for_one_agent(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one_round_discussion is about a team"):
+    with pytest.raises(ConfigError, match="one_round_discussion needs a team"):
         cost(tmp_path, "method: one_round_discussion, override: env.num_agents=1")
 
 
