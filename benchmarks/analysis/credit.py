@@ -1,8 +1,8 @@
-"""Credit of each agent for the team's reward: counterfactuals of stored episodes, executed and not estimated.
+"""Credit of each agent for the team's reward, by counterfactuals of stored episodes.
 
-A joint sample is played again, in the state that it was sampled in, with some completions replaced: by null, which
-is an empty text; by gold, which is the data's own answer; by other samples of the same agent. Nothing is sampled,
-and no model is loaded. docs/cooperation.md says what each number is and where it comes from.
+Joint samples are played again, in the state in which they were sampled, with some completions replaced: by null
+(an empty text), by gold (the data's own answer), or by other samples of the same agent. Nothing is sampled, and no
+model is loaded. docs/cooperation.md has the definitions and their sources.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
 
 NULL = ""
-"""The completion of an agent that is absent."""
+"""The completion of an absent agent."""
 
-# Rewards are sums of a few decimal constants, so that differences below are rounding.
+# Rewards are sums of a few decimal constants, so smaller differences come from rounding.
 TOLERANCE = 1e-9
-"""Differences of rewards below this are none."""
 
-# Enough programs for all cores, and few environments in memory.
+# Groups whose counterfactuals run together: enough programs for all cores, few environments in memory.
 AT_A_TIME = 32
-"""Groups whose counterfactuals are played in step."""
 
 Texts = tuple[str, ...]
 """A joint completion: the text of each agent."""
@@ -41,10 +39,10 @@ Texts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Credit:
-    """The credit of one agent for the reward of one joint sample; all others say what they said."""
+    """The credit of one agent for the reward of one joint sample, with the completions of all others fixed."""
 
     line: int
-    """Line of `episodes.jsonl`, counted from 1, as are turn, group and sample."""
+    """Line of `episodes.jsonl`; this, turn, group and sample are counted from 1."""
     phase: str
     update: int
     task: str
@@ -53,18 +51,17 @@ class Credit:
     sample: int
     agent: str
     reward: float
-    """r(a): the team's reward of the joint sample, as it is played again."""
+    """r(a): the team's reward of the replayed joint sample."""
     silent: float
-    """r(null): the reward if all agents say nothing."""
+    """r(null): the reward without any completion."""
     difference: float
-    """r(a) - r(null_i, a_-i): what would be lost without the agent."""
+    """r(a) - r(null_i, a_-i): the loss without the agent."""
     shapley: float
     """The agent's share of r(a) - r(null)."""
     gold: float | None
-    """r(gold_i, a_-i) - r(a): what the data's own answer would gain, perhaps less than nothing; `None` where the
-    data has none."""
+    """r(gold_i, a_-i) - r(a): the gain (or loss) by the data's own answer; `None` without one."""
     own: float | None
-    """r(a) less the mean of r(a'_i, a_-i) over the agent's other samples; `None` where there are none."""
+    """r(a) less the mean of r(a'_i, a_-i) over the agent's other samples; `None` without others."""
     passed: bool
     """True if the joint sample passes, as in pass@k."""
     passed_without: bool
@@ -72,28 +69,23 @@ class Credit:
 
     @property
     def lazy(self) -> float | None:
-        """Return 1 if the team earned more than by silence and as much as without the agent, else 0.
-
-        `None` where there was nothing to have a part in.
-        """
+        """Return 1 if the reward is as high without the agent, else 0; `None` if it is not above r(null)."""
         if self.reward <= self.silent + TOLERANCE:
             return None
         return float(self.difference <= TOLERANCE)
 
     @property
     def dispensable(self) -> float | None:
-        """Return 1 if the joint sample passes without the agent too, 0 if not; `None` where it does not pass."""
+        """Return 1 if the joint sample passes without the agent, else 0; `None` if it does not pass."""
         return float(self.passed_without) if self.passed else None
 
 
 def credits(groups: Iterable[Replayed], seed: int = 0) -> Iterator[Credit]:
-    """Yield the credit of every agent for every joint sample of groups that were played again.
-
-    Equal counterfactuals of a state are executed once.
+    """Yield the credit of every agent for every joint sample of replayed groups.
 
     Args:
-        groups: From `llm_decpomdp.benchmarks.analysis.replay.replay`.
-        seed: Decides which orders of more than six agents their Shapley values are averaged over.
+        groups: Groups from `llm_decpomdp.benchmarks.analysis.replay.replay`.
+        seed: Seed of the random orders for the Shapley values of more than six agents.
 
     Raises:
         SandboxError: If programs cannot be run.
@@ -117,18 +109,21 @@ def credits(groups: Iterable[Replayed], seed: int = 0) -> Iterator[Credit]:
 
 
 class _Game:
-    """The joint completions of one state that its credits compare, and their outcomes."""
+    """The joint completions of one state and their outcomes."""
 
     def __init__(self, replayed: Replayed, seed: int) -> None:
         self.replayed = replayed
         place = replayed.place
         self.agents = list(place.group.completions)
         self.said = [[c.text for c in of_agent] for of_agent in place.group.completions.values()]
-        self.gold = [_gold(replayed, agent) for agent in self.agents]
-        # Orders depend on the place of the group alone, so that a part of a file gives the same
-        # values.
-        rng = stream(seed, "shapley", place.line, place.index)
-        self.orders = orders(len(self.agents), rng)
+        self.gold: list[list[str]] = []
+        for agent in self.agents:
+            try:
+                self.gold.append([answers(replayed.env).reference(agent)])
+            except LookupError:
+                self.gold.append([])
+        # Orders depend only on the place of the group, so that a part of a file gives equal values.
+        self.orders = orders(len(self.agents), stream(seed, "shapley", place.line, place.index))
         self.joints = [
             tuple(texts[index] for texts, index in zip(self.said, indices, strict=True))
             for indices in place.group.joint
@@ -138,8 +133,8 @@ class _Game:
         )
 
     def missing(self) -> list[Texts]:
-        """Return the joint completions that have to be played, each once."""
-        # A dict keeps the order and drops repetitions, which sampling produces often.
+        """Return the joint completions to play, each once."""
+        # A dict drops repetitions, which sampling produces often, and keeps the order.
         joints: dict[Texts, None] = {}
         subsets = coalitions(self.orders)
         for sample, joint in enumerate(self.joints):
@@ -150,40 +145,35 @@ class _Game:
         return [joint for joint in joints if joint not in self.outcomes]
 
     def credits(self) -> Iterator[Credit]:
-        """Yield the credits of a game whose `missing` were played."""
+        """Yield the credits, after the `missing` joint completions were played."""
+        place = self.replayed.place
         for sample, joint in enumerate(self.joints):
-            values = shapley(partial(self._worth, joint), self.orders)
-            for agent, value in enumerate(values):
-                yield self._credit(sample, agent, value)
-
-    def _credit(self, sample: int, agent: int, value: float) -> Credit:
-        joint = self.joints[sample]
-        actual, without = self.outcomes[joint], self.outcomes[_swap(joint, agent, NULL)]
-        gold, own = (
-            [self._reward(_swap(joint, agent, text)) for text in texts]
-            for texts in (self.gold[agent], self._others(sample, agent))
-        )
-        return Credit(
-            **self.replayed.place.position(),
-            phase=self.replayed.place.row["phase"],
-            update=self.replayed.place.row["update"],
-            sample=sample + 1,
-            agent=self.agents[agent],
-            reward=actual.reward,
-            silent=self._worth(joint, frozenset()),
-            difference=actual.reward - without.reward,
-            shapley=value,
-            gold=fmean(gold) - actual.reward if gold else None,
-            own=actual.reward - fmean(own) if own else None,
-            passed=passes(actual.info),
-            passed_without=passes(without.info),
-        )
+            actual = self.outcomes[joint]
+            worth = partial(self._worth, joint)
+            for agent, value in enumerate(shapley(worth, self.orders)):
+                without = self.outcomes[_swap(joint, agent, NULL)]
+                gold, own = (
+                    [self.outcomes[_swap(joint, agent, text)].reward for text in texts]
+                    for texts in (self.gold[agent], self._others(sample, agent))
+                )
+                yield Credit(
+                    **place.position(),
+                    phase=place.row["phase"],
+                    update=place.row["update"],
+                    sample=sample + 1,
+                    agent=self.agents[agent],
+                    reward=actual.reward,
+                    silent=worth(frozenset()),
+                    difference=actual.reward - without.reward,
+                    shapley=value,
+                    gold=fmean(gold) - actual.reward if gold else None,
+                    own=actual.reward - fmean(own) if own else None,
+                    passed=passes(actual.info),
+                    passed_without=passes(without.info),
+                )
 
     def _worth(self, joint: Texts, coalition: Coalition) -> float:
-        return self._reward(_only(joint, coalition))
-
-    def _reward(self, joint: Texts) -> float:
-        return self.outcomes[joint].reward
+        return self.outcomes[_only(joint, coalition)].reward
 
     def _others(self, sample: int, agent: int) -> list[str]:
         """Return the agent's other samples in the group."""
@@ -192,29 +182,20 @@ class _Game:
 
 
 def _only(joint: Texts, coalition: Coalition) -> Texts:
-    """Return a joint completion of some agents, while the others are absent."""
+    """Return a joint completion in which only some agents are present."""
     return tuple(text if agent in coalition else NULL for agent, text in enumerate(joint))
 
 
 def _swap(joint: Texts, agent: int, text: str) -> Texts:
-    """Return a joint completion with another text of one agent."""
     return (*joint[:agent], text, *joint[agent + 1 :])
 
 
-def _gold(replayed: Replayed, agent: str) -> tuple[str, ...]:
-    """Return the data's answer for an agent, if it has one."""
-    try:
-        return (answers(replayed.env).reference(agent),)
-    except LookupError:
-        return ()
-
-
-# 7! = 5,040 orders over 128 coalitions would multiply the programs to run.
+# Up to 6 players all 720 orders are taken, over 64 coalitions. The 5,040 orders of 7 players would need
+# the programs of 128 coalitions.
 EXACT = 6
-"""Most players for whom all orders are taken: 720 of them, over 64 coalitions."""
 
 DRAWN = 200
-"""Orders that are drawn for more players: at most 200 N coalitions."""
+"""Number of random orders for more players: at most 200 N coalitions."""
 
 Order = tuple[int, ...]
 Coalition = frozenset[int]
@@ -222,19 +203,14 @@ Coalition = frozenset[int]
 
 
 def orders(players: int, rng: np.random.Generator) -> list[Order]:
-    """Return all orders of up to `EXACT` players; of more, `DRAWN` random ones.
-
-    Args:
-        players: N, at least 1.
-        rng: Draws them.
-    """
+    """Return all orders of up to `EXACT` players, or `DRAWN` random orders of more."""
     if players <= EXACT:
         return list(permutations(range(players)))
     return [tuple(map(int, rng.permutation(players))) for _ in range(DRAWN)]
 
 
 def coalitions(sample: Sequence[Order]) -> list[Coalition]:
-    """Return the coalitions whose worth some orders ask for: the beginnings of each, from nobody to all."""
+    """Return the coalitions that orders need: the beginnings of each, from the empty one to all players."""
     starts = {frozenset(order[:size]) for order in sample for size in range(len(order) + 1)}
     return sorted(starts, key=lambda coalition: (len(coalition), sorted(coalition)))
 

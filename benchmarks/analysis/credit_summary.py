@@ -32,7 +32,7 @@ from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.validation import unknown
 
 NAMES = {"eval": "credit", "train": "credit-train"}
-"""The files of each phase, without their endings."""
+"""The names of the files of each phase."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,8 @@ MEASURES: Mapping[str, Measure] = {
 }
 """Measures of each agent, in the order of the tables.
 
-An agent's answers are drawn alike, so the mean of `own` is 0 but for chance: only its size is informative.
+The samples of an agent are identically distributed, so the expectation of `own` is 0, and only its size is
+informative.
 """
 
 TITLES = {
@@ -67,12 +68,12 @@ OF_TEAM: Mapping[str, Measure] = {
     "reward": lambda credit: credit.reward,
     "silent": lambda credit: credit.silent,
 }
-"""Measures that all agents of a joint sample share."""
+"""Measures of the whole team."""
 
 
 @dataclass(frozen=True)
 class MeasurementPoint:
-    """The credit at one evaluation, or in one update."""
+    """The credit at one evaluation or update."""
 
     phase: str
     update: int
@@ -82,13 +83,13 @@ class MeasurementPoint:
     team: Mapping[str, Estimate]
     """`reward` and `silent`."""
     agents: Mapping[str, Mapping[str, Estimate]]
-    """The measures of each agent; those that no joint sample has are missing."""
+    """The measures of each agent that any joint sample has."""
     turns: tuple[Mapping[str, Mapping[str, Estimate]], ...]
-    """The measures of `agents`, turn by turn; empty where there is a single turn."""
+    """The measures of `agents`, turn by turn; empty for a single turn."""
 
 
 def measurement_points(credits: Sequence[Credit]) -> list[MeasurementPoint]:
-    """Summarise credits by phase and update."""
+    """Summarize credits by phase and update."""
     groups: dict[tuple[str, int], list[Credit]] = {}
     for credit in credits:
         groups.setdefault((credit.phase, credit.update), []).append(credit)
@@ -127,8 +128,8 @@ def _agents(credits: Sequence[Credit]) -> dict[str, dict[str, Estimate]]:
 def task_means(credits: Sequence[Credit], measure: Measure) -> dict[str, float]:
     """Return the mean of a measure for each task that has it.
 
-    Over the agents and joint samples of a group, then the groups of a turn, the turns of an episode, and the
-    episodes of the task, so that each of them counts the same.
+    Means are over the agents and joint samples of a group, then over the groups of a turn, the turns of an episode
+    and the episodes of the task.
     """
     values: dict[tuple[Any, ...], float] = {}
     for credit in credits:
@@ -136,8 +137,7 @@ def task_means(credits: Sequence[Credit], measure: Measure) -> dict[str, float]:
         if value is not None:
             place = (credit.task, credit.line, credit.turn, credit.group)
             values[(*place, credit.sample, credit.agent)] = value
-    # Group, turn, episode, task: each level is averaged before the next, so that long episodes do
-    # not weigh more.
+    # Each level is averaged before the next, so that long episodes do not weigh more.
     for length in (4, 3, 2, 1):
         groups: dict[tuple[Any, ...], list[float]] = {}
         for key, value in values.items():
@@ -149,13 +149,7 @@ def task_means(credits: Sequence[Credit], measure: Measure) -> dict[str, float]:
 def write(
     folder: Path, credits: Sequence[Credit], about: Mapping[str, Any]
 ) -> list[MeasurementPoint]:
-    """Write `credit.json` and `credit.csv`, or `credit-train.*`, into a folder, and return their content.
-
-    Args:
-        folder: That of the episodes.
-        credits: All credits, of one phase.
-        about: Further content of the JSON file.
-    """
+    """Write `credit.json` and `credit.csv`, or `credit-train.*`, of credits of one phase; return their content."""
     points = measurement_points(credits)
     content = {**about, "moments": [asdict(point) for point in points]}
     name = NAMES[credits[0].phase]
@@ -167,7 +161,7 @@ def write(
 
 
 def read_credit(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
-    """Read what `write` has written into a folder; empty if there is nothing, or it is of other episodes."""
+    """Read the points that `write` has written into a folder; empty if there are none of its present episodes."""
     path = folder / f"{NAMES[phase]}.json"
     if not path.is_file():
         return []
@@ -176,7 +170,7 @@ def read_credit(folder: Path, phase: str = "eval") -> list[MeasurementPoint]:
     # An evaluation that went on has more episodes than the credit file describes.
     if content["episodes"] != episodes:
         logger.warning(
-            "%s is of %d episodes, and there are %d now: run llm-decpomdp analyze credit again",
+            "%s is from %d episodes, and there are %d now: run llm-decpomdp analyze credit again",
             path,
             content["episodes"],
             episodes,
@@ -206,7 +200,7 @@ def table(point: MeasurementPoint) -> Table:
 
 
 def lines(point: MeasurementPoint) -> list[tuple[str, Mapping[str, Estimate]]]:
-    """Return the rows of a table: every agent, then every agent on every turn if there are several."""
+    """Return the rows of a table: every agent, then every agent in every turn if there are several."""
     rows = list(point.agents.items())
     for turn, agents in enumerate(point.turns, 1):
         rows += [(f"{agent}, turn {turn}", of) for agent, of in agents.items()]
@@ -214,34 +208,39 @@ def lines(point: MeasurementPoint) -> list[tuple[str, Mapping[str, Estimate]]]:
 
 
 PHASES = ("eval", "train")
-"""Phases of stored episodes; by default the first of them that a folder has."""
+"""Phases of stored episodes; the default is the first one in the folder."""
 
 
 @dataclass(frozen=True)
 class FolderCredit:
-    """The credit of the agents in a folder."""
+    """The credit of the agents in a folder, with its files."""
 
     points: list[MeasurementPoint]
     files: tuple[Path, Path]
-    """JSON and CSV, with everything."""
+    """The complete results as JSON and CSV."""
     warnings: tuple[str, ...]
-    """Differences between the episodes as they are stored and as they are played again."""
+    """Differences between stored and replayed episodes."""
 
 
 def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> FolderCredit:
-    """Measure which agents earned the rewards of a folder, and write that down there.
+    """Measure the credit of each agent for the rewards of a folder, and write it there.
 
     Args:
-        folder: That of a run or an evaluation.
+        folder: The folder of a run or an evaluation.
         phase: One of `PHASES`.
         seed: See `llm_decpomdp.benchmarks.analysis.credit.credits`.
 
     Raises:
-        ConfigError: If there are no such episodes, or nothing says where they were played.
+        ConfigError: If there are no such episodes, or their environment is unknown.
         RunError: If the data cannot be loaded, or programs cannot be run.
     """
     episodes = open_episodes(folder)
-    phase = _phase(episodes, phase)
+    if phase not in (None, *PHASES):
+        raise ConfigError(unknown("phase", phase, PHASES))
+    candidates = [phase] if phase else PHASES
+    phase = next((name for name in candidates if next(episodes.rows((name,)), None)), None)
+    if phase is None:
+        raise ConfigError(f"{episodes.path} holds no episodes of {' or '.join(candidates)}")
     changed_lines: list[int] = []
     with raise_run_errors():
         count = sum(1 for _ in episodes.rows((phase,)))
@@ -260,38 +259,23 @@ def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> Fold
         )
     about = {"phase": phase, "episodes": count, "changed_groups": len(changed_lines), "seed": seed}
     points = write(folder, agents, about)
-    name = NAMES[phase]
-    files = folder / f"{name}.json", folder / f"{name}.csv"
-    return FolderCredit(points, files, tuple(_warnings(episodes, changed_lines)))
-
-
-def _phase(episodes: StoredEpisodes, phase: str | None) -> str:
-    """Return a phase that has episodes: the one that is asked for, or the first."""
-    if phase not in (None, *PHASES):
-        raise ConfigError(unknown("phase", phase, PHASES))
-    candidates = [phase] if phase else PHASES
-    for candidate in candidates:
-        if next(episodes.rows((candidate,)), None):
-            return candidate
-    raise ConfigError(f"{episodes.path} holds no episodes of {' or '.join(candidates)}")
+    warnings = episodes.changes_of_data()
+    if changed_lines:
+        warnings.append(
+            f"{len(changed_lines)} groups, the first in line {changed_lines[0]}, differ from the stored ones; the "
+            "numbers are of the present ones. llm-decpomdp check rewards lists the differences"
+        )
+    files = folder / f"{NAMES[phase]}.json", folder / f"{NAMES[phase]}.csv"
+    return FolderCredit(points, files, tuple(warnings))
 
 
 def replayed_groups(
     groups: Iterable[Replayed | Unreached], episodes: StoredEpisodes, changed_lines: list[int]
 ) -> Iterator[Replayed]:
-    """Yield groups that could be played again; note the lines of those that differ from what is stored."""
+    """Yield the replayed groups, and note the lines of those that differ from the stored ones."""
     for group in groups:
-        # Counterfactuals compare with the reward of now, so a changed rule is only worth a warning.
+        # Counterfactuals compare with present rewards, so a changed rule is only worth a warning.
         if find_differences(group, episodes):
             changed_lines.append(group.place.line)
         if isinstance(group, Replayed):
             yield group
-
-
-def _warnings(episodes: StoredEpisodes, changed_lines: list[int]) -> Iterator[str]:
-    yield from episodes.changes_of_data()
-    if changed_lines:
-        yield (
-            f"{len(changed_lines)} groups, the first in line {changed_lines[0]}, are not as they are stored; the "
-            "numbers are of what they are now. llm-decpomdp check rewards names what differs"
-        )

@@ -1,10 +1,9 @@
-"""Cross-play: the teams of several trainings with one agent exchanged, as a matrix (ad-hoc teamwork).
+"""Cross-play (ad-hoc teamwork): the teams of several trainings with one agent exchanged, as a matrix.
 
-In the cell of row A and column B one agent is taken from B, and all others are from A. For teams of two this is
-the usual matrix: one agent of A with the other of B. The diagonal is self-play: the teams as they were trained.
-Agents that have agreed on conventions of their own earn less off the diagonal (Hu et al. 2020, arXiv 2003.02979).
+In the cell of row A and column B one agent is from B, and all others are from A. The diagonal is self-play. Agents
+that have agreed on arbitrary conventions have a lower reward off the diagonal (Hu et al. 2020, arXiv 2003.02979).
 
-A cross-play is a folder: `cells/<A>+<B>/` are evaluations, `matrix.json` and `matrix.csv` what they say together.
+The folder of a cross-play has an evaluation for each cell in `cells/<A>+<B>/`, and `matrix.json` and `matrix.csv`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from llm_decpomdp.validation import unknown
 FILE = "matrix.json"
 
 MEASURES = (REWARD, "pass@1", "tests_passed")
-"""Measures that have a matrix; `tests_passed` where all tasks have tests."""
+"""Measures with a matrix; `tests_passed` only if all tasks have tests."""
 
 Scores = Mapping[tuple[str, str], Mapping[str, float]]
 """Means of a measure by row and column, then task."""
@@ -50,9 +49,9 @@ class Matrix:
     """One measure of all cells."""
 
     cells: Mapping[str, Mapping[str, Estimate]]
-    """Estimates by row, then column; tasks are resampled."""
+    """Estimates by row, then column, with intervals over tasks."""
     self_play: Estimate
-    """Mean over the diagonal; runs and tasks are resampled here and below."""
+    """Mean over the diagonal; this and the next ones have intervals over runs and tasks."""
     cross_play: Estimate
     """Mean over all other cells."""
     difference: Estimate
@@ -82,26 +81,37 @@ def cross_play(
     at_a_time: int = 64,
     about: Mapping[str, Any] | None = None,
 ) -> CrossPlay:
-    """Evaluate every pair of teams, as far as their cells are not there yet, and write the matrices.
+    """Evaluate every pair of teams, except those in the folder, and write the matrices.
 
     Args:
-        env: The environment, of two agents at least.
-        teams: Two teams or more, by name.
-        starts: How the episodes begin.
-        folder: Where to; that of the same cross-play, to go on.
-        agent: Who comes from the column's team; the last one if none is named.
+        env: The environment, with at least two agents.
+        teams: At least two teams, by name.
+        starts: Episode starts.
+        folder: A new folder, or that of the same cross-play.
+        agent: The agent from the column's team; by default the last one.
         samples: Episodes of each start.
-        seed: Decides all that is sampled.
+        seed: Seed of all sampling.
         at_a_time: Episodes in a batch.
-        about: What each team is, by name and JSON-able: a cell of other teams is not gone on with.
+        about: JSON-able identity of each team, by name; cells of other teams are refused.
 
     Raises:
         ConfigError: If an argument is out of its range, or the folder holds something else.
         FolderInUse: If another process writes to it.
         Exception: What policies and environments raise.
     """
-    # Before the first cell is played, which takes minutes.
-    agent = _check(env, teams, agent)
+    # Checked before the first cell is played, which takes minutes.
+    if len(teams) < 2 or len(env.possible_agents) < 2:
+        raise ConfigError(
+            f"cross-play needs two teams of two agents at least, got {len(teams)} of {len(env.possible_agents)}"
+        )
+    for name, team in teams.items():
+        if set(team) != set(env.possible_agents):
+            raise ConfigError(
+                f"{name} plays {', '.join(team)}, and the environment has {', '.join(env.possible_agents)}"
+            )
+    if agent is not None and agent not in env.possible_agents:
+        raise ConfigError(unknown("agent", agent, env.possible_agents))
+    agent = agent or env.possible_agents[-1]
     place = RunFolder(folder)
     evaluations = {}
     # One lock for all cells: two commands would play the same cells twice.
@@ -123,26 +133,10 @@ def cross_play(
     return result
 
 
-def _check(env: DecPOMDPEnv, teams: Mapping[str, Team], agent: str | None) -> str:
-    """Check teams and agent, and return the agent that is exchanged."""
-    if len(teams) < 2 or len(env.possible_agents) < 2:
-        raise ConfigError(
-            f"cross-play needs two teams of two agents at least, got {len(teams)} of {len(env.possible_agents)}"
-        )
-    for name, team in teams.items():
-        if set(team) != set(env.possible_agents):
-            raise ConfigError(
-                f"{name} plays {', '.join(team)}, and the environment has {', '.join(env.possible_agents)}"
-            )
-    if agent is not None and agent not in env.possible_agents:
-        raise ConfigError(unknown("agent", agent, env.possible_agents))
-    return agent or env.possible_agents[-1]
-
-
 def compare_cells(
     teams: tuple[str, ...], agent: str, evaluations: Mapping[tuple[str, str], EvaluationResult]
 ) -> CrossPlay:
-    """Return the matrices of evaluations of all pairs, by row and column."""
+    """Return the matrices of the evaluations of all pairs, which are by row and column."""
     matrices = {}
     for measure in MEASURES:
         if measure == "pass@1":
@@ -158,7 +152,7 @@ def compare_cells(
 def matrix(teams: Sequence[str], scores: Scores, of_shares: bool = False) -> Matrix:
     """Return the matrix of one measure.
 
-    The cross-play of a team is the mean of all cells in which it plays with another one, in either role.
+    The cross-play of a team is the mean of its cells with other teams, in either role.
 
     Args:
         teams: Names of rows and columns.
@@ -166,28 +160,23 @@ def matrix(teams: Sequence[str], scores: Scores, of_shares: bool = False) -> Mat
         of_shares: True for scores that are shares, in [0, 1].
     """
     estimate = share if of_shares else bootstrap
-    # Sorted by task, so that rows of all cells are paired.
+    # Sorted by task, so that all cells are paired.
     values = {key: np.array([of[task] for task in sorted(of)]) for key, of in scores.items()}
     self_play: NDArray[np.float64] = np.array([values[name, name] for name in teams])  # (S, T)
-    mixed = np.array([_mean_cross_play(name, teams, values) for name in teams])  # (S, T)
+    mixed = []
+    for name in teams:
+        partners = [partner for partner in teams if partner != name]
+        pairs = [pair for partner in partners for pair in ((name, partner), (partner, name))]
+        mixed.append(np.mean([values[pair] for pair in pairs], axis=0))
+    cross_play = np.array(mixed)  # (S, T)
     return Matrix(
         {row: {column: estimate(values[row, column]) for column in teams} for row in teams},
         estimate(self_play),
-        estimate(mixed),
-        bootstrap(mixed - self_play).within(*((-1.0, 1.0) if of_shares else (-math.inf, math.inf))),
+        estimate(cross_play),
+        bootstrap(cross_play - self_play).within(
+            *((-1.0, 1.0) if of_shares else (-math.inf, math.inf))
+        ),
     )
-
-
-def _mean_cross_play(
-    team: str, teams: Sequence[str], values: Mapping[tuple[str, str], NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    cells = [
-        values[pair]
-        for partner in teams
-        if partner != team
-        for pair in ((team, partner), (partner, team))
-    ]
-    return np.asarray(np.mean(cells, axis=0))
 
 
 def write(result: CrossPlay, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The gain of a team over a single agent, task by task, from two evaluations."""
+"""The gain of a team over a single agent by task, from two evaluations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Group
@@ -35,7 +34,7 @@ SHOWN = 30
 """Number of tasks that the terminal shows."""
 
 MEASURES = ("pass@1", "tests_passed")
-"""Measures that a team and a single agent share: their rewards have different maxima."""
+"""Measures to compare a team with a single agent, whose rewards have different maxima."""
 
 
 @dataclass(frozen=True)
@@ -47,51 +46,57 @@ class Gain:
     comparison: MethodComparison
     """Comparison of the team with the single agent, over the same tasks."""
     of_task: Mapping[str, Estimate]
-    """Differences by task, samples resampled."""
+    """Differences by task, with intervals over samples."""
 
 
 @dataclass(frozen=True)
 class Necessity:
-    """The gain of two or more agents over one."""
+    """The gain of a team over a single agent."""
 
     matched: bool
-    """True if the single agent may write as many tokens as the team of its configuration."""
+    """True if the single agent has the token limit of the whole team."""
     tokens: Mapping[str, float | None]
-    """Sampled tokens of an episode of `single` and `team`, on average; `None` where they are not known."""
+    """Mean sampled tokens of an episode of `single` and `team`; `None` if unknown."""
     gains: Mapping[str, Gain]
-    """Gains by measure; tasks without tests have no `tests_passed`."""
+    """Gains by measure; `tests_passed` only for tasks with tests."""
     suffices: tuple[str, ...]
-    """The tasks that one agent passes, at least as often as the team."""
+    """Tasks that the single agent passes, at least as often as the team."""
     needs_team: tuple[str, ...]
-    """The tasks that the team passes more often than one agent."""
+    """Tasks that the team passes more often than the single agent."""
     unsolved: tuple[str, ...]
-    """The tasks that neither ever passes."""
+    """Tasks that neither ever passes."""
     dispensable: Mapping[str, Estimate]
-    """For each agent the share of the team's passing episodes that pass without it, too; empty where nobody has
-    asked `llm-decpomdp analyze credit`."""
+    """For each agent the share of the team's passing episodes that pass without it; empty without results of
+    `llm-decpomdp analyze credit`."""
 
 
 def necessity(team: EvaluationResult, single: EvaluationResult) -> Necessity:
     """Compare a team with a single agent on the same tasks.
 
     Args:
-        team: An evaluation of two or more agents.
-        single: One of a single agent, best of the baseline `single_agent_matched`.
+        team: An evaluation of at least two agents.
+        single: An evaluation of a single agent, preferably of the baseline `single_agent_matched`.
 
     Raises:
-        ConfigError: If the agents are not several and one, or the tasks are not the same.
+        ConfigError: If the numbers of agents are wrong, or the tasks differ.
     """
     _check(team, single)
+    both = {"single": single, "team": team}
     of_single, of_team = single.pass_at_k(1), team.pass_at_k(1)
-    gains = {"pass@1": _gain(_flags(single), _flags(team))}
-    if "tests_passed" in single.values and "tests_passed" in team.values:
+    flags = [
+        {task: tuple(map(float, of)) for task, of in evaluation.passes.items()}
+        for evaluation in both.values()
+    ]
+    gains = {"pass@1": _gain(*flags)}
+    if all("tests_passed" in evaluation.values for evaluation in both.values()):
         gains["tests_passed"] = _gain(single.values["tests_passed"], team.values["tests_passed"])
+    tokens = {name: of.means("tokens") for name, of in both.items() if "tokens" in of.values}
     points = credit_summary.read_credit(team.folder)
     agents = points[-1].agents if points else {}
+    baseline = find_baseline_name(single.manifest["identity"]["about"])
     return Necessity(
-        matched=find_baseline_name(single.manifest["identity"]["about"])
-        == single_agent_matched.__name__,
-        tokens={"single": _tokens(single), "team": _tokens(team)},
+        matched=baseline == single_agent_matched.__name__,
+        tokens={n: sum(tokens[n].values()) / len(tokens[n]) if n in tokens else None for n in both},
         gains=gains,
         suffices=tuple(t for t in of_single if of_single[t] >= of_team[t] and of_single[t] > 0),
         needs_team=tuple(task for task in of_single if of_team[task] > of_single[task]),
@@ -105,59 +110,38 @@ def _check(team: EvaluationResult, single: EvaluationResult) -> None:
     if sizes[0] < 2 or sizes[1] != 1:
         raise ConfigError(
             f"{team.folder} has {sizes[0]} agents and {single.folder} {sizes[1]}: name the evaluation of a team, "
-            "then that of a single agent (llm-decpomdp eval --baseline single_agent_matched)"
+            "then one of a single agent (llm-decpomdp eval --baseline single_agent_matched)"
         )
     unshared = set(team.tasks) ^ set(single.tasks)
     if unshared:
         raise ConfigError(
-            f"both must play the same tasks, and {len(unshared)} are in one alone, such as {min(unshared)!r}: "
-            "evaluate both with equal --split and --tasks"
+            f"both evaluations need the same tasks, and {len(unshared)} are only in one, such as "
+            f"{min(unshared)!r}: evaluate both with equal --split and --tasks"
         )
-    first, second = (
-        {**evaluation.manifest["identity"]["environment"]} for evaluation in (team, single)
-    )
+    first, second = (e.manifest["identity"]["environment"] for e in (team, single))
     differing = [
-        key
+        f"{key} is {first.get(key)} and {second.get(key)}"
         for key in {**first, **second}
         if first.get(key) != second.get(key) and key not in ("num_agents", "channel")
     ]
     if differing:
-        details = "; ".join(f"{key} is {first.get(key)} and {second.get(key)}" for key in differing)
+        details = "; ".join(differing)
         raise ConfigError(f"the team and the single agent played different environments: {details}")
-    # Equal task names may hide other problems.
+    # Equal names may belong to different problems.
     prints = [evaluation.manifest["data"]["eval"]["fingerprint"] for evaluation in (team, single)]
     if prints[0] != prints[1]:
         raise ConfigError(f"the tasks differ: their fingerprints are {prints[0]} and {prints[1]}")
 
 
-def _flags(evaluation: EvaluationResult) -> dict[str, tuple[float, ...]]:
-    return {task: tuple(map(float, flags)) for task, flags in evaluation.passes.items()}
-
-
-def _tokens(evaluation: EvaluationResult) -> float | None:
-    if "tokens" not in evaluation.values:
-        return None
-    means = evaluation.means("tokens")
-    return sum(means.values()) / len(means)
-
-
 def _gain(single: Mapping[str, Sequence[float]], team: Mapping[str, Sequence[float]]) -> Gain:
     tasks = [task for task in single if task in team]
     means = [[float(np.mean(of[task])) for task in tasks] for of in (single, team)]
-    return Gain(
-        share(means[0]),
-        share(means[1]),
-        compare(*means),
-        {
-            task: paired_difference(_column(single[task]), _column(team[task])).within(-1.0, 1.0)
-            for task in tasks
-        },
-    )
-
-
-def _column(samples: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the samples of a task as (S, 1): those of two methods are drawn independently."""
-    return np.asarray(samples, dtype=np.float64)[:, None]
+    differences = {}
+    for task in tasks:
+        # The shape (S, 1): the samples of one task take the place of seeds.
+        first, second = (np.asarray(of[task], dtype=np.float64)[:, None] for of in (single, team))
+        differences[task] = paired_difference(first, second).within(-1.0, 1.0)
+    return Gain(share(means[0]), share(means[1]), compare(*means), differences)
 
 
 def compare_folders(team: Path, single: Path) -> Necessity:
@@ -180,15 +164,14 @@ def compare_folders(team: Path, single: Path) -> Necessity:
 
 
 def tables(result: Necessity) -> Group:
-    """Return the result for a terminal: overall, then task by task, the largest gains first."""
-    overall = Table(
-        "measure", "single agent", "team", "gain", "team better", title="over all tasks"
-    )
+    """Return the result for a terminal: overall, then by task, the largest gains first."""
+    head = ("measure", "single agent", "team", "gain", "P(team better)")
+    overall = Table(*head, title="over all tasks")
     for measure, gain in result.gains.items():
         difference, better = gain.comparison.difference, gain.comparison.improvement
         cells = [gain.single, gain.team, difference, better]
         overall.add_row(measure, *map(estimate_text, cells))
-    tasks = Table("task", *result.gains, title="gain of the team, task by task")
+    tasks = Table("task", *result.gains, title="gain of the team by task")
     first = result.gains["pass@1"].of_task
     order = sorted(first, key=lambda task: -first[task].value)
     for task in order[:SHOWN]:
@@ -202,19 +185,22 @@ def tables(result: Necessity) -> Group:
 
 def _summary(result: Necessity) -> list[str]:
     count = len(result.suffices) + len(result.needs_team) + len(result.unsolved)
-    lines = [
-        f"Of {count} tasks a single agent suffices on {len(result.suffices)}: it passes, and at least as often "
-        f"as the team. The team passes {len(result.needs_team)} more often. Neither ever passes "
-        f"{len(result.unsolved)}."
+    tokens = ", ".join(
+        "unknown" if mean is None else number(mean)
+        for mean in (result.tokens[name] for name in ("single", "team"))
+    )
+    limit = (
+        "the sum of the team's token limits"
+        if result.matched
+        else "its own token limit: NOT matched"
+    )
+    return [
+        f"Of {count} tasks, a single agent suffices for {len(result.suffices)} (it passes at least as often as "
+        f"the team), the team passes {len(result.needs_team)} more often, and neither ever passes "
+        f"{len(result.unsolved)}.",
+        f"The single agent had {limit}. Tokens per episode, single and team: {tokens}.",
+        *(
+            f"Share of the team's passing episodes that also pass without {agent}: {estimate_text(estimate)}."
+            for agent, estimate in result.dispensable.items()
+        ),
     ]
-    tokens = [result.tokens[name] for name in ("single", "team")]
-    amounts = ", ".join("unknown" if mean is None else number(mean) for mean in tokens)
-    limit = "the token limits of its configuration's team together"
-    if not result.matched:
-        limit = "a token limit of its own: NOT matched"
-    lines.append(f"The single agent had {limit}. Tokens an episode, single and team: {amounts}.")
-    for agent, estimate in result.dispensable.items():
-        lines.append(
-            f"Of what the team passes, this share passes without {agent} too: {estimate_text(estimate)}."
-        )
-    return lines

@@ -1,12 +1,12 @@
-"""A trained team whose last agent keeps its place, while its partners are exchanged for others.
+"""A trained team whose last agent keeps its place, while its partners are exchanged.
 
-A gain that is lost with partners who were not trained along was one of cooperation; one that stays was each
-agent's own. The folder `partners/` of a run holds an evaluation of each case, with the same tasks and seed:
+A gain that disappears with partners from outside the training came from cooperation; a gain that stays is the last
+agent's own. The folder `partners/` of a run has an evaluation of each case, with the same tasks and seed:
 
 - `before`: the team before any training.
 - `after`: the trained team.
 - `untrained`: the last agent is trained, its partners are not.
-- `another`: its partners come from another training run, such as one of another seed.
+- `another`: its partners come from another run, such as one with another seed.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from llm_decpomdp.utils.storage import RunFolder
 FOLDER = "partners"
 
 CALLS = "reward/names_aux"
-"""Measure of calls of a helper: points of `compose-v0`, 0 where the entry function calls none that is defined."""
+"""Component of `compose-v0` for calls of a helper, 0 if the entry function calls no defined helper."""
 
 SOLVED = "last/solved"
-"""Measure of full marks at the end of an episode."""
+"""Share of episodes with the maximum reward at their end."""
 
 CASES = {
     "before": "before training",
@@ -51,22 +51,22 @@ CASES = {
     "untrained": "after training, with an untrained partner",
     "another": "after training, with a partner of another run",
 }
-"""Names of the evaluations and their words, in the order in which they are told."""
+"""Titles of the evaluations, in the order of the report."""
 
 DIFFERENCES = {
     "gained by training": ("before", "after"),
     "lost with an untrained partner": ("untrained", "after"),
     "lost with a partner of another run": ("another", "after"),
 }
-"""Differences of cases, the second less the first, and their words."""
+"""Differences of cases, the second less the first, by title."""
 
 
 def exchange_in_turn(runs: Sequence[Path], **options: Any) -> dict[str, list[EvaluationResult]]:
-    """Exchange the partners of one run, or of each of three or more for those of the next.
+    """Exchange the partners of one run, or of each of at least three runs for those of the next one.
 
     Args:
-        runs: A run; a run and another one, or a saved team, that lends its partners; or three runs or more, of
-            which the first follows the last.
+        runs: A run, optionally with a second run or saved team that lends its partners; or at least three runs, of
+            which the first lends its partners to the last.
         options: As in `exchange_partners`.
 
     Returns:
@@ -81,12 +81,12 @@ def exchange_in_turn(runs: Sequence[Path], **options: Any) -> dict[str, list[Eva
     pairs: list[tuple[Path, Path | None]] = [(runs[0], runs[1] if len(runs) > 1 else None)]
     if len(runs) > 2:
         pairs = list(zip(runs, [*runs[1:], runs[0]], strict=True))
-    # All runs are checked before the first is played.
+    # All runs are checked before the first evaluation.
     settings = [_setting(run) for run, _ in pairs]
     for run, setting in zip(runs, settings, strict=False):
         if _problems(setting) != _problems(settings[0]):
             raise ConfigError(
-                f"{run} has other held-out problems than {runs[0]}: they have no table in common"
+                f"{run} has other held-out problems than {runs[0]}: exchange the partners of each alone"
             )
     every = [exchange_partners(run, another, **options) for run, another in pairs]
     return {case: [evaluations[case] for evaluations in every] for case in every[0]}
@@ -101,14 +101,14 @@ def exchange_partners(
     seed: int = 0,
     at_a_time: int = 16,
 ) -> dict[str, EvaluationResult]:
-    """Evaluate a run's team before and after training, and with exchanged partners, as far as it was not done yet.
+    """Evaluate a run's team before and after training and with exchanged partners, except for finished cases.
 
     Args:
-        run: A training run, whose environment and held-out problems are played.
+        run: A training run, with its environment and held-out problems.
         another: Another run, or a saved team of the same agents.
-        tasks: Number of the first held-out problems; all if none is given.
-        samples: Episodes of each.
-        seed: Decides all that is sampled.
+        tasks: Number of the first held-out problems; by default all.
+        samples: Episodes of each problem.
+        seed: Seed of all sampling.
         at_a_time: Episodes in a batch.
 
     Returns:
@@ -122,7 +122,7 @@ def exchange_partners(
     setting = _setting(run)
     agents = setting.env.possible_agents
     if len(agents) < 2:
-        raise ConfigError(f"the team in {run} has one agent alone, and no partners to exchange")
+        raise ConfigError(f"the team in {run} has a single agent, and no partners to exchange")
     paths = {"after": locate_team(run, None)}
     if another is not None:
         paths["another"] = locate_team(another, None)
@@ -137,7 +137,7 @@ def exchange_partners(
     about = {name: kept_teams.identify_team(path) for name, path in paths.items()}
     evaluations = {}
     with RunFolder(run / FOLDER).exclusive_access():
-        for case in (case for case in CASES if case in players):
+        for case in filter(players.__contains__, CASES):
             # The last agent is always the trained one, except before training.
             keeper = case if case == "before" else "after"
             sources = {agent: keeper if agent == agents[-1] else case for agent in agents}
@@ -155,44 +155,37 @@ def exchange_partners(
 
 
 def _setting(run: Path) -> EvalConfig:
-    """Return how a run's team is evaluated."""
     if not (run / "config.yaml").is_file():
         raise ConfigError(f"{run} is no training run: it has no config.yaml")
     return resolve_request(EvalRequest(team=run))
 
 
 def _problems(setting: EvalConfig) -> tuple[object, ...]:
-    """Return what decides the held-out problems and how they are played."""
+    """Return the identity of the held-out problems and of their environment."""
     return setting.env_id, setting.env_options, setting.env.metadata["data"]
 
 
 def solved_share(*evaluations: EvaluationResult) -> Estimate:
-    """Estimate the share of tasks that are solved; of `pass@1` where the environment tells of none."""
+    """Estimate the share of solved tasks, or `pass@1` if the environment does not report `solved`."""
     return share(_solved_table(evaluations))
 
 
 def helper_call_share(*evaluations: EvaluationResult) -> Estimate | None:
-    """Estimate the share of tasks in which the last agent's code calls a helper that exists; `None` if unknown."""
-    scores = []
-    for evaluation in evaluations:
-        points = evaluation.values.get(CALLS)
-        if points is None:
-            return None
-        scores.append([fmean(map(bool, values)) for values in points.values()])
-    return share(scores)
+    """Estimate the share of tasks in which the last agent's code calls a defined helper; `None` if unknown."""
+    if any(CALLS not in evaluation.values for evaluation in evaluations):
+        return None
+    points = [evaluation.values[CALLS].values() for evaluation in evaluations]
+    return share([[fmean(map(bool, values)) for values in of_run] for of_run in points])
 
 
 def _solved_table(evaluations: Sequence[EvaluationResult]) -> npt.NDArray[np.float64]:
-    """Tabulate what is solved, (runs, tasks)."""
+    """Return the share of solved samples, (runs, tasks)."""
     rows = [e.means(SOLVED) if SOLVED in e.values else e.pass_at_k(1) for e in evaluations]
     return np.array([[row[task] for task in sorted(rows[0])] for row in rows])
 
 
 def table(evaluations: Mapping[str, Sequence[EvaluationResult]]) -> Table:
-    """Return the cases, each with an evaluation of each run, and their differences for a terminal.
-
-    Differences are paired by run and task.
-    """
+    """Return the cases and their differences, paired by run and task, for a terminal."""
     grid = Table("", "solved", "calls its helper")
     for case, of_runs in evaluations.items():
         calls = helper_call_share(*of_runs)
@@ -210,7 +203,7 @@ def table(evaluations: Mapping[str, Sequence[EvaluationResult]]) -> Table:
 
 
 def read_partners(run: Path) -> Mapping[str, EvaluationResult]:
-    """Read the evaluations of a run's folder, by case; empty where partners were not exchanged.
+    """Read the evaluations of a run's folder, by case; empty if partners were not exchanged.
 
     Raises:
         ConfigError: If one of them is not complete.

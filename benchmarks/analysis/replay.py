@@ -1,4 +1,9 @@
-"""Stored episodes played and graded again: the same starts, the same completions, nothing sampled."""
+"""Stored episodes played and graded again: the same starts and completions, and nothing sampled.
+
+This works with every row of `episodes.jsonl`, of runs and evaluations. Each joint sample of a group is played
+once, in a branch of the state that the group's parents lead to. After a change of rules, or on another machine,
+the result must agree with the stored one, or `Regrading` lists the differences.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +29,8 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder, incomplete_line, write_atomically
 
-# Enough programs for all cores, and few environments in memory.
+# Rows that run together: enough programs for all cores, few environments in memory.
 AT_A_TIME = 32
-"""Rows that are played in step."""
 
 
 @dataclass(frozen=True)
@@ -48,27 +52,27 @@ class StoredGroup:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A group that was played again."""
+    """A group after it was played again."""
 
     place: StoredGroup
     env: TextEnv
-    """The environment in the state that the group was sampled in."""
+    """The environment in the state of the group."""
     prompts: Mapping[str, str]
-    """Observations of the agents in that state, as they are now."""
+    """The present observations of the agents in that state."""
     outcomes: tuple[StepOutcome, ...]
     """Outcomes of the joint samples."""
 
 
 @dataclass(frozen=True)
 class Unreached:
-    """A group that cannot be played again, since its state is not reached any more."""
+    """A group that cannot be played again, because its state is not reached any more."""
 
     place: StoredGroup
     reason: str
 
 
 State = tuple[TextEnv, Mapping[str, str]] | str
-"""An environment and its observations, or the reason why there is none."""
+"""An environment and its observations, or the reason for their absence."""
 
 Step = tuple[int, Parent]
 """A line, and the joint sample of a group in it."""
@@ -80,11 +84,11 @@ def replay(
     """Play rows again in batches, turn by turn.
 
     Args:
-        envs: The environment of each phase; they are reset, and played in branches.
+        envs: The environment of each phase; they are reset and branched.
         rows: Rows of `episodes.jsonl`, each with its line.
 
     Raises:
-        ConfigError: If nothing says how an episode began.
+        ConfigError: If an episode has neither task nor seed.
         SandboxError: If programs cannot be run.
     """
     pending = iter(rows)
@@ -93,29 +97,24 @@ def replay(
         places: list[StoredGroup] = []
         for line, row in batch:
             rollout = read_rollout(row)
-            starts[line] = _start(line, rollout.start, envs[row["phase"]])
-            places += [
-                StoredGroup(line, row, index, group) for index, group in enumerate(rollout.groups)
-            ]
+            if rollout.start == Start():
+                raise ConfigError(f"line {line}: the episode has neither a task nor a seed")
+            try:
+                starts[line] = reset_branch(envs[row["phase"]], rollout.start)
+            except KeyError as error:
+                starts[line] = str(error.args[0])
+            groups = enumerate(rollout.groups)
+            places += [StoredGroup(line, row, index, group) for index, group in groups]
         yield from _play(places, starts)
-
-
-def _start(line: int, start: Start, env: TextEnv) -> State:
-    if start == Start():
-        raise ConfigError(f"line {line}: nothing says how the episode began, neither task nor seed")
-    try:
-        return reset_branch(env, start)
-    except KeyError as error:
-        return str(error.args[0])
 
 
 def _play(
     places: Sequence[StoredGroup], starts: Mapping[int, State]
 ) -> Iterator[Replayed | Unreached]:
     """Play the groups of some rows turn by turn, from the starts of their lines."""
-    # Only states that other groups start from are kept: an environment is large.
+    # Only states in which other groups start are kept, as an environment is large.
     parents = {(place.line, place.group.parent) for place in places}
-    outcomes: dict[Step, StepOutcome] = {}  # those that other groups come from
+    outcomes: dict[Step, StepOutcome] = {}
     # Turn by turn, because a group starts in a state that its parent leads to.
     for turn in range(1 + max(place.group.turn for place in places)):
         states: list[tuple[StoredGroup, TextEnv, Mapping[str, str]]] = []
@@ -141,14 +140,14 @@ def _play(
 def _state(
     place: StoredGroup, starts: Mapping[int, State], outcomes: Mapping[Step, StepOutcome]
 ) -> State:
-    """Return the state that a group was sampled in."""
+    """Return the state in which a group was sampled."""
     if place.group.parent is None:
         return starts[place.line]
     outcome = outcomes.get((place.line, place.group.parent))
     if outcome is None:
         return "the group before it cannot be played"
     if not outcome.prompts:
-        return "the episode is over by now"
+        return "the episode has already ended"
     return outcome.env, outcome.prompts
 
 
@@ -160,11 +159,11 @@ class StoredEpisodes:
     envs: Mapping[str, DecPOMDPEnv]
     """Environments by phase."""
     data: Mapping[str, Mapping[str, Any]]
-    """Descriptions of the data by phase, from the manifest; empty where it has none."""
+    """Descriptions of the data by phase, from the manifest."""
     known_prompts: bool = True
-    """False if the prompts of later turns depend on an expert outside, which is not asked again."""
+    """False if the prompts of later turns depend on an expert model, which is not called again."""
     talking: bool = False
-    """True if prompts may go on after what the environment writes."""
+    """True if prompts may have a text after that of the environment."""
 
     def rows(self, phases: Collection[str] = ("train", "eval")) -> Iterator[tuple[int, Row]]:
         """Yield the rows of `episodes.jsonl`, each with its line, counted from 1.
@@ -177,7 +176,7 @@ class StoredEpisodes:
                 yield line, row
 
     def changes_of_data(self) -> list[str]:
-        """Return known changes of the data since the episodes were played, in words."""
+        """Return sentences on changes of the data since the episodes were played."""
         changes = (
             change_of_data(phase, before, self.envs[phase].metadata["data"])
             for phase, before in self.data.items()
@@ -189,7 +188,7 @@ def open_episodes(folder: Path) -> StoredEpisodes:
     """Open the stored episodes of a run or an evaluation.
 
     Raises:
-        ConfigError: If there are none, or nothing says which environment they were played in.
+        ConfigError: If there are none, or their environment is unknown.
         RunError: If the data cannot be loaded.
     """
     if not (folder / "episodes.jsonl").is_file():
@@ -239,31 +238,31 @@ def _described_data(
     return {phase: data.get(phase, {}) for phase in envs}
 
 
+# Other machines may round the last digit differently.
 TOLERANCE = 1e-9
-"""Numbers that differ by less agree: other machines may round the last digit otherwise."""
 
 SHOWN = 20
-"""Number of differences that are printed; a file has them all."""
+"""Number of differences that are printed; a file has all."""
 
 WIDTH = 120
 """Characters of a value that are printed."""
 
 BEFORE = 20
-"""Characters that are printed before the place where two texts part."""
+"""Characters that are printed before the first difference of two texts."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between what is stored and what was played again."""
+    """A difference between a stored and a replayed value."""
 
     line: int
-    """Line of `episodes.jsonl`; this and all others are counted from 1."""
+    """Line of `episodes.jsonl`; this and all other numbers are counted from 1."""
     task: str
     turn: int
     group: int
     """Position in the row."""
     sample: int | None
-    """Joint sample; `None` for a difference of the whole group."""
+    """Joint sample; `None` for the whole group."""
     what: str
     was: Any
     now: Any
@@ -271,7 +270,11 @@ class Difference:
     def __str__(self) -> str:
         sample = "" if self.sample is None else f", sample {self.sample}"
         where = f"line {self.line} ({self.task}), turn {self.turn}, group {self.group}{sample}"
-        was, now = _from_the_difference(self.was, self.now)
+        was, now = self.was, self.now
+        if isinstance(was, str) and isinstance(now, str):
+            equal = [before == after for before, after in zip(was, now, strict=False)]
+            begin = max(0, [*equal, False].index(False) - BEFORE)
+            was, now = was[begin:], now[begin:]
         return f"{where}: {self.what} was {_short(was)}, is {_short(now)}"
 
 
@@ -283,19 +286,19 @@ class Regrading:
     samples: int
     """Number of joint samples that were graded again."""
     data: tuple[str, ...]
-    """Known changes of the data since the episodes were played, in words."""
+    """Sentences on changes of the data since the episodes were played."""
     differences: tuple[Difference, ...]
     incomplete: int | None = None
-    """The last line, if it is incomplete and so was not graded."""
+    """Number of the last line, if it is incomplete and was not graded."""
 
     @property
     def agrees(self) -> bool:
-        """True if all episodes were graded again and none differs."""
+        """True if all episodes were graded again without a difference."""
         return not self.differences and self.incomplete is None
 
     def lines(self) -> list[str]:
-        """Return the result in words: changes of the data, numbers of checks, differences."""
-        lines = [f"{text}; what follows may come from that" for text in self.data]
+        """Return the result as text: changes of the data, numbers of checks, differences."""
+        lines = [f"{text}; this may cause the differences below" for text in self.data]
         lines.append(f"{self.episodes} episodes, {self.samples} joint samples graded again")
         if self.incomplete is not None:
             lines.append(f"line {self.incomplete} is incomplete and was not graded")
@@ -312,11 +315,11 @@ def regrade(folder: Path, output: Path | None = None) -> Regrading:
     """Grade the episodes of a run or an evaluation again.
 
     Args:
-        folder: Its folder; nothing is changed in it.
+        folder: Its folder, which is not changed.
         output: A file of JSON Lines, one for each difference.
 
     Raises:
-        ConfigError: If it holds no episodes, or nothing says where they were played.
+        ConfigError: If it holds no episodes, or their environment is unknown.
         RunError: If the data cannot be loaded, programs cannot be run, or the output cannot be written.
     """
     episodes = open_episodes(folder)
@@ -333,7 +336,7 @@ def regrade(folder: Path, output: Path | None = None) -> Regrading:
 
 
 def compare(episodes: StoredEpisodes, groups: Iterable[Replayed | Unreached]) -> Regrading:
-    """Compare groups that were played again with what is stored."""
+    """Compare replayed groups with the stored ones."""
     lines, samples = set(), 0
     differences: list[Difference] = []
     for group in groups:
@@ -341,26 +344,28 @@ def compare(episodes: StoredEpisodes, groups: Iterable[Replayed | Unreached]) ->
             lines.add(group.place.line)
             samples += len(group.outcomes)
         differences += find_differences(group, episodes)
-    # Groups are played turn by turn, and a reader goes line by line.
+    # Groups are played turn by turn, but listed line by line.
     differences.sort(key=lambda d: (d.line, d.group, d.sample or 0))
     return Regrading(len(lines), samples, tuple(episodes.changes_of_data()), tuple(differences))
 
 
 def find_differences(group: Replayed | Unreached, episodes: StoredEpisodes) -> list[Difference]:
-    """Return the differences of a group: in prompts, rewards, infos, and tests where the row has them."""
+    """Return the differences of a group in prompts, rewards, infos and tests."""
     place = group.place
     if isinstance(group, Unreached):
         return [_difference(place, None, "the state", "there", group.reason)]
     changes: list[Difference] = []
-    # An expert outside is not asked again, so that later prompts are unknown.
+    # An expert model is not called again, so later prompts are unknown.
     if place.group.turn == 0 or episodes.known_prompts:
         for agent, now in group.prompts.items():
             was = place.group.prompts.get(agent)
             if was != now and not (episodes.talking and was and was.startswith(f"{now}\n\n")):
                 changes.append(_difference(place, None, f"the prompt of {agent}", was, now))
     for sample, outcome in enumerate(group.outcomes):
-        for subject, was, now in _sample_differences(place, sample, outcome, episodes):
-            changes.append(_difference(place, sample, subject, was, now))
+        changes += [
+            _difference(place, sample, *change)
+            for change in _sample_differences(place, sample, outcome, episodes)
+        ]
     return changes
 
 
@@ -374,7 +379,10 @@ def _sample_differences(
         keys = [key for key in keys if key in was and key in now]  # the mode has others
     numbers = {"reward": reward, **{key: (was.get(key), now.get(key)) for key in keys}}
     for subject, (before, after) in numbers.items():
-        if before is None or after is None or not _close(before, after):
+        known = before is not None and after is not None
+        if not (
+            known and math.isclose(before or 0, after or 0, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        ):
             yield subject, before, after
     final: Row = place.row["final"] or {}
     if place.group.chosen == sample and final and (again := record(outcome.env)) is not None:
@@ -396,24 +404,11 @@ def _test_differences(
             yield subject, before.get(subject), after.get(subject)
 
 
-def _close(was: float, now: float) -> bool:
-    return math.isclose(was, now, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-
-
 def _difference(
     place: StoredGroup, sample: int | None, subject: str, was: Any, now: Any
 ) -> Difference:
     number = None if sample is None else sample + 1
     return Difference(**place.position(), sample=number, what=subject, was=was, now=now)
-
-
-def _from_the_difference(was: Any, now: Any) -> tuple[Any, Any]:
-    """Cut two texts to shortly before the place where they part; return other values as they are."""
-    if not (isinstance(was, str) and isinstance(now, str)):
-        return was, now
-    equal = [before == after for before, after in zip(was, now, strict=False)]
-    begin = max(0, [*equal, False].index(False) - BEFORE)
-    return was[begin:], now[begin:]
 
 
 def _short(value: Any) -> str:
