@@ -150,7 +150,7 @@ def crossplay(
     if len(runs) < 2:
         raise ConfigError("cross-play needs the folders of two runs at least")
     if greedy and samples > 1:
-        raise ConfigError("greedy answers are all the same: leave out --samples or --greedy")
+        raise ConfigError("greedy samples are all equal: leave out --samples or --greedy")
     setting = resolve_request(
         EvalRequest(
             team=runs[0],

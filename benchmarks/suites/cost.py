@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -15,7 +15,6 @@ from llm_decpomdp.algorithms.rollouts.cost import Cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import start_cost
-from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, find_baseline, is_baseline
 from llm_decpomdp.benchmarks.runs.setup import same_source, schedule, trainer_options
 from llm_decpomdp.benchmarks.suites.job import Job
@@ -41,40 +40,39 @@ Limits = Mapping[str, int]
 
 @dataclass(frozen=True)
 class JobCost:
-    """The highest cost of a job: that of episodes which all last to their horizon."""
+    """Upper bounds of the cost of a job, with full completions and episodes."""
 
     data: str
-    """Description of the problems, with a note where they are stand-ins."""
+    """Description of the problems, with a note on stand-ins."""
     updates: int
     joint_samples: int
-    """Joint samples of training: steps of the environment."""
+    """Joint samples of training, which are steps of the environment."""
     training_tokens: int
-    """Tokens sampled in training, its own evaluations included; at most."""
+    """Tokens sampled in training, including its evaluations."""
     episodes: int
-    """Episodes of the evaluation that follows."""
+    """Episodes of the evaluation after training."""
     evaluation_tokens: int
-    """Tokens sampled in that evaluation, at most."""
+    """Tokens sampled in that evaluation."""
     gigabytes: float | None = 0.0
-    """Memory of weights, gradients and optimizer states, no activations; `None` where a name tells no size."""
+    """Memory of weights, gradients and optimizer states, without activations; `None` if a name has no size."""
 
     @property
     def work(self) -> float:
-        """Cost to compare jobs by, in sampled tokens."""
-        start = START if self.evaluation_tokens else 1
-        return start + self.tokens
+        """Relative cost of the job, in sampled tokens."""
+        return (START if self.evaluation_tokens else 1) + self.tokens
 
     @property
     def tokens(self) -> int:
-        """All tokens, in units of one that is only sampled."""
+        """All tokens, in units of a token that is only sampled."""
         return self.evaluation_tokens + LEARNING * self.training_tokens
 
 
 def job_cost(job: Job) -> JobCost:
-    """Compute the cost of a job; its data is read for that, and no model is loaded.
+    """Compute the cost of a job from its data, without loading models.
 
     Raises:
-        ConfigError: If the arm's method does not fit its environment, its team has nothing to learn with, or
-            this machine lacks a device or the packages of language models.
+        ConfigError: If the arm's method does not fit its environment, its team has no trainable policy, or this
+            machine lacks a device or the packages for language models.
         ValueError: If the data cannot be read; also `OSError`.
     """
     config, arm = job.config, job.arm
@@ -84,13 +82,17 @@ def job_cost(job: Job) -> JobCost:
     episodes = tasks * arm.samples
     tokens = episodes * env.num_turns * sum(limits.values())
     size = gigabytes(specs, trained=arm.trains)
-    cost = JobCost(_about(env, config), 0, 0, 0, episodes, tokens, size)
+    data = env.metadata["data"]
+    text = f"{data['rows']} problems of {data['name']} {data['split']} ({data['source']})"
+    if data["stand_in"]:
+        text += ", a stand-in"
+        if (config.dataset.eval_source or config.dataset.source) == "auto":
+            text += ": the benchmark's own problems are not available, so the counts are of the stand-in"
+    cost = JobCost(text, 0, 0, 0, episodes, tokens, size)
     if not arm.trains:
         return cost
     teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
-    training_env = config.make_train_env(
-        same_source(config, env)
-    )  # from where the data of `env` is
+    training_env = config.make_train_env(same_source(config, env))
     batches = schedule(config, [task.task_id for task in training_env.tasks.tasks])
     starts = (1 + config.algorithm.rollout.refill) * sum(map(len, batches))
     training: Cost = start_cost(config).times(starts)
@@ -107,7 +109,7 @@ def job_cost(job: Job) -> JobCost:
 
 
 def estimate_costs(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, str]]:
-    """Return the cost of one job of each arm, or else the reason why it is not known, by the names of arms."""
+    """Return the cost of one job of each arm, or the error that prevents its computation, by the names of arms."""
     costs: dict[str, JobCost] = {}
     reasons: dict[str, str] = {}
     for job in jobs:
@@ -124,7 +126,7 @@ def estimate_costs(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, s
 def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:
     """Estimate the memory of weights, gradients and optimizer states of policies, in units of 10^9 bytes.
 
-    Adapters are counted as nothing, and their base once; `None` where the name of a model tells no size.
+    Adapters are ignored, and their base model counts once; `None` if the name of a model has no size.
 
     Examples:
         >>> gigabytes([PolicySpec(name="Qwen/Qwen2.5-Coder-3B")] * 2, trained=True)
@@ -149,12 +151,7 @@ def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:
 def _played_env(
     setting: EvalConfig, method: str
 ) -> tuple[DecPOMDPEnv, Limits, Sequence[PolicySpec]]:
-    """Return the environment that a method plays, the token limits of a turn, and the policies.
-
-    Raises:
-        ConfigError: If the method does not fit the environment, or this machine lacks a device or the packages
-            of language models.
-    """
+    """Return the environment of a method, the token limits of a turn, and the policies."""
     if is_baseline(method):
         baseline = find_baseline(method, setting)
         _check_packages(baseline.config is not None)
@@ -176,32 +173,12 @@ def _check_packages(models: bool) -> None:
         raise ConfigError(reason)
 
 
-def _about(env: DecPOMDPEnv, config: Config) -> str:
-    """Describe the problems, and say where they are not those that were asked for."""
-    data = env.metadata["data"]
-    text = f"{data['rows']} problems of {data['name']} {data['split']} ({data['source']})"
-    if not data["stand_in"]:
-        return text
-    automatic = (config.dataset.eval_source or config.dataset.source) == "auto"
-    return f"{text}, a stand-in" + (
-        ": the benchmark's own cannot be reached from here, so the counts are of the stand-in"
-        * automatic
-    )
-
-
 FILE_WIDTH = 140
-"""Columns of a table that goes to no terminal."""
+"""Width of the table in a file."""
 
 COLUMNS = (
-    "arm",
-    "seeds",
-    "model",
-    "updates",
-    "joint samples",
-    "tokens of training",
-    "episodes",
-    "tokens of evaluation",
-    "GB of weights",
+    *("arm", "seeds", "model", "updates", "joint samples", "tokens of training", "episodes"),
+    *("tokens of evaluation", "GB of weights"),
 )
 
 
@@ -223,61 +200,39 @@ def show_costs(suite: Suite, jobs: Sequence[Job], tokens_per_second: float | Non
     for column in columns:
         table.add_column(column, justify="left" if column in ("arm", "model") else "right")
     sample = {job.arm.name: job for job in jobs}
-    numbers = []
+    data: dict[str, list[str]] = {}
+    totals = [0.0] * 6
     for name, job in sample.items():
-        seeds = len(job.arm.seeds)
-        head = name, str(seeds), _model(job)
-        if name not in costs:
-            table.add_row(*head, *["?"] * (len(columns) - len(head)))
+        seeds, cost = len(job.arm.seeds), costs.get(name)
+        model = "" if job.arm.method in ("gold", "random") else job.config.model.name
+        if cost is None:
+            table.add_row(name, str(seeds), model, *["?"] * (len(columns) - 3))
             continue
-        numbers.append([seeds * count for count in _counts(costs[name], tokens_per_second)])
-        *counts, hours = map(_format_number, numbers[-1])
-        table.add_row(*head, *counts, _gigabytes(costs[name]), *[hours] * bool(tokens_per_second))
+        data.setdefault(cost.data, []).append(name)
+        hours = cost.tokens / (3600 * tokens_per_second) if tokens_per_second else 0.0
+        numbers = [
+            *(seeds * cost.updates, seeds * cost.joint_samples, seeds * cost.training_tokens),
+            *(seeds * cost.episodes, seeds * cost.evaluation_tokens, seeds * hours),
+        ]
+        totals = [total + number for total, number in zip(totals, numbers, strict=True)]
+        memory = "?" if cost.gigabytes is None else f"{cost.gigabytes:.1f}" * bool(cost.gigabytes)
+        table.add_row(name, str(seeds), model, *_count_cells(numbers, memory, len(columns)))
     table.add_section()
-    *sums, hours = (
-        (_format_number(sum(column)) for column in zip(*numbers, strict=True)) if numbers else ["0"]
-    )
-    table.add_row("in all", str(len(jobs)), "", *sums, "", *[hours] * bool(tokens_per_second))
+    table.add_row("in all", str(len(jobs)), "", *_count_cells(totals, "", len(columns)))
     console.print(table)
     console.print(
-        "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon. Memory is "
-        "that of weights, gradients and AdamW in float32; activations come on top."
+        "Tokens are upper bounds, for completions of the maximum length and full episodes. Memory is for weights, "
+        "gradients and AdamW in float32, without activations."
     )
-    problems = (f"PROBLEM: {name}: {reason}" for name, reason in reasons.items())
-    for line in (*_data(sample.values(), costs), *problems):
-        console.print(line, markup=False, soft_wrap=True)
-    console.print("Models were not loaded, and nothing was written.")
+    for text, names in data.items():
+        console.print(f"data of {', '.join(names)}: {text}", markup=False, soft_wrap=True)
+    for name, reason in reasons.items():
+        console.print(f"PROBLEM: {name}: {reason}", markup=False, soft_wrap=True)
+    console.print("No model was loaded, and nothing was written.")
     return not reasons
 
 
-def _counts(cost: JobCost, tokens_per_second: float | None) -> list[float]:
-    """Return the numbers of a job in the order of `COLUMNS`, then its hours."""
-    return [
-        *(cost.updates, cost.joint_samples, cost.training_tokens),
-        *(cost.episodes, cost.evaluation_tokens),
-        cost.tokens / (3600 * tokens_per_second) if tokens_per_second else 0.0,
-    ]
-
-
-def _gigabytes(cost: JobCost) -> str:
-    if cost.gigabytes is None:
-        return "?"
-    return f"{cost.gigabytes:.1f}" if cost.gigabytes else ""
-
-
-def _format_number(number: float) -> str:
-    return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
-
-
-def _model(job: Job) -> str:
-    return "" if job.arm.method in ("gold", "random") else job.config.model.name
-
-
-def _data(jobs: Iterable[Job], costs: Mapping[str, JobCost]) -> Iterator[str]:
-    """Yield a line for each data set, with the arms that play it."""
-    arms: dict[str, list[str]] = {}
-    for job in jobs:
-        if job.arm.name in costs:
-            arms.setdefault(costs[job.arm.name].data, []).append(job.arm.name)
-    for text, names in arms.items():
-        yield f"data of {', '.join(names)}: {text}"
+def _count_cells(numbers: Sequence[float], memory: str, columns: int) -> list[str]:
+    """Return counts, memory and hours as cells, without hours if the table has no such column."""
+    *counts, hours = numbers
+    return [*(f"{count:,.0f}" for count in counts), memory, f"{hours:,.1f}"][: columns - 3]

@@ -1,11 +1,11 @@
 """A job of a suite: one arm with one seed, and its folder.
 
-The folder is that of an evaluation (docs/evaluation.md), and has besides:
+The folder is that of an evaluation (docs/evaluation.md), with four further entries:
 
-- `job.json`: the job, which the job's own process reads.
-- `status.json`: its end: `done` or `failed`, with the traceback.
+- `job.json`: the job, which the job's process reads.
+- `status.json`: `done` or `failed`, with the traceback.
 - `log.txt`: the output of the process.
-- `training/`: the run that the evaluated team comes from, if the arm trains one.
+- `training/`: the run of the evaluated team, if the arm trains one.
 """
 
 from __future__ import annotations
@@ -45,21 +45,19 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Settings that decide the episodes of the job, without the seed and their number.
-
-        How a run learns does not matter to an arm that trains nothing.
-        """
+        """Settings that decide the episodes of the job, without the seed and their number."""
         config = self.config.flat()
-        # The seed names the folder, and the output is that folder.
+        # The seed and the output are in the name of the folder. The algorithm has no effect without
+        # training.
         ignored = ["seed", "output", *([] if self.arm.trains else ["algorithm", "evaluation"])]
         settings = {key: value for key, value in config.items() if key not in ignored}
         if self.arm.trains and self.config.output.keep_best:
-            settings["output"] = {"keep_best": True}  # decides which team is the final one
+            settings["output"] = {"keep_best": True}  # decides the final team
         return {"method": self.arm.method, "greedy": self.arm.greedy, "config": settings}
 
     @property
     def amount(self) -> dict[str, Any]:
-        """Numbers of tasks and samples, which may grow later."""
+        """Numbers of tasks and samples, which may be increased later."""
         return {"tasks": self.arm.tasks, "samples": self.arm.samples}
 
     def status(self) -> dict[str, Any]:
@@ -68,7 +66,7 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """True if the job has ended with its amount."""
+        """True if the job has ended with its numbers of tasks and samples."""
         return is_done(self.status(), self.amount)
 
     def end(self, state: str, **details: Any) -> None:
@@ -77,9 +75,8 @@ class Job:
         write_atomically(self.folder / "status.json", json.dumps(content, indent=2) + "\n")
 
     def write(self) -> None:
-        """Write `job.json`, and forget how the job ended before."""
+        """Write `job.json`, and remove the earlier `status.json`."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        # A job that runs again has not ended.
         (self.folder / "status.json").unlink(missing_ok=True)
         content = {"cell": asdict(self.arm), "seed": self.seed, "identity": self.identity}
         content |= {"config": self.config.flat()}
@@ -114,10 +111,10 @@ def make_jobs(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]
     Args:
         suite: The suite.
         output: Its folder.
-        only: Names of arms; all if there are none.
+        only: Names of arms; by default all.
 
     Raises:
-        ConfigError: If `only` names no arm of the suite, or an arm's configuration is wrong; names the arm.
+        ConfigError: If `only` has an unknown name, or an arm's configuration is wrong.
     """
     names = [arm.name for arm in suite.arms]
     for name in only:
@@ -147,7 +144,7 @@ def refuse_others(jobs: Sequence[Job]) -> None:
     """Check that no folder holds results of other arms, as after a change of the suite.
 
     Raises:
-        ConfigError: If one does; says what differs.
+        ConfigError: If one does; names the differing keys.
     """
     for job in jobs:
         # A folder without results may be replaced.

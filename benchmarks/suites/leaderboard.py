@@ -38,7 +38,7 @@ MEASURES = {
     "tests_passed": "tests passed",
     "cooperation/uses_aux": "helper used",
     PASS: PASS,
-    "tokens": "tokens an episode",
+    "tokens": "tokens per episode",
 }
 """Measures of a table, and their headings."""
 
@@ -55,42 +55,47 @@ class LeaderboardRow:
     command: str
     """Command line that measures this arm again."""
     seeds: tuple[int, ...]
-    """Seeds that are measured."""
+    """Measured seeds."""
     planned: int
     """Number of seeds of the arm, measured or not."""
     samples: int
     """Number of episodes of each task and seed."""
     estimates: Mapping[str, Estimate]
-    """Estimates by measure, of `MEASURES` that the arm has."""
+    """Estimates by measure."""
     comparisons: Mapping[str, MethodComparison]
-    """Comparisons with another line, by measure; those that cannot be compared are missing."""
+    """Comparisons with the reference by measure, if the measure is comparable."""
     against: str | None
-    """Name of that line; `None` for one that others are compared with."""
+    """Name of the reference; `None` for the reference itself."""
+
+    def value(self, measure: str) -> str:
+        """Return the estimate of a measure as text."""
+        estimate = self.estimates.get(measure)
+        return NONE if estimate is None else format_estimate(estimate)
 
 
 @dataclass(frozen=True)
 class LeaderboardTable:
-    """The arms that played the same problems, the best first; those of other teams come last."""
+    """The arms that played the same problems, the best first; other teams than that of the reference come last."""
 
     environment: str
     data: Mapping[str, Any]
     """Description of the data by the environment."""
     tasks: int
     against: str
-    """Name of the line that others are compared with unless they say otherwise."""
+    """Name of the reference for arms without their own."""
     several_turns: bool
-    """True if an episode had several turns, so that the reward at the end is not that of all turns."""
+    """True if an episode had several turns, so that the reward at its end is not that of all turns."""
     lines: tuple[LeaderboardRow, ...]
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A job that has failed, or that was not done yet."""
+    """A job that has failed or is not done yet."""
 
     name: str
     folder: str
     error: str = ""
-    """Traceback; empty for a job that was not done yet."""
+    """Traceback of a failed job."""
 
 
 @dataclass(frozen=True)
@@ -106,43 +111,34 @@ class Leaderboard:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _MeasuredArm:
     """An arm and its complete evaluations."""
 
     arm: Mapping[str, Any]
     seeds: tuple[int, ...]
     evaluations: tuple[EvaluationResult, ...]
 
-    def key(self) -> tuple[Any, ...]:
-        """Return the environment, data and tasks that arms must have in common to be compared."""
-        manifest = self.evaluations[0].manifest
-        data = manifest["data"]["eval"]["fingerprint"]
-        return manifest["environment"], data, self.evaluations[0].tasks
-
     @property
-    def environment(self) -> Mapping[str, Any]:
-        """The environment's id and arguments."""
-        arguments: Mapping[str, Any] = self.evaluations[0].manifest["identity"]["environment"]
-        return arguments
+    def manifest(self) -> dict[str, Any]:
+        return self.evaluations[0].manifest
 
     @property
     def team(self) -> list[str]:
-        agents: list[str] = self.evaluations[0].manifest["identity"]["team"]
+        agents: list[str] = self.manifest["identity"]["team"]
         return agents
 
     def scores(self, measure: str) -> Scores | None:
         """Return a measure by seed and task; `None` unless every seed has it for every task."""
-        means = [
-            evaluation.pass_at_k(1) if measure == PASS else evaluation.means(measure)
-            for evaluation in self.evaluations
-            if measure == PASS or measure in evaluation.values
-        ]
         tasks = self.evaluations[0].tasks
-        if len(means) < len(self.evaluations) or any(
-            len(of_seed) < len(tasks) for of_seed in means
-        ):
-            return None
-        return np.array([[of_seed[task] for task in tasks] for of_seed in means])
+        rows = []
+        for evaluation in self.evaluations:
+            if measure != PASS and measure not in evaluation.values:
+                return None
+            means = evaluation.pass_at_k(1) if measure == PASS else evaluation.means(measure)
+            if len(means) < len(tasks):
+                return None
+            rows.append([means[task] for task in tasks])
+        return np.array(rows)
 
 
 def read_suite(output: Path) -> dict[str, Any]:
@@ -165,70 +161,71 @@ def job_folders(output: Path, arm: Mapping[str, Any]) -> Iterator[tuple[int, Pat
 
 
 def read_leaderboard(output: Path) -> Leaderboard:
-    """Read the results of the jobs in a suite's folder so far.
+    """Read the present results of the jobs in a suite's folder.
 
     Raises:
         ConfigError: If the folder holds no suite.
     """
     suite = read_suite(output)
-    command, arms = shlex.join(suite["command"]), []
+    command = shlex.join(suite["command"])
     failed, missing = [], []
+    # Only arms with equal environment, data and tasks are compared.
+    groups: dict[tuple[Any, ...], list[_MeasuredArm]] = {}
     for arm in suite["cells"]:
-        folders = dict(job_folders(output, arm))
-        seeds = []
-        for seed, folder in folders.items():
+        evaluations = {}
+        for seed, folder in job_folders(output, arm):
             status, name = read_status(folder), f"{arm['name']}, seed {seed}"
             if is_done(status, arm):
-                seeds.append(seed)
+                evaluations[seed] = read_evaluation(folder)
             elif status.get("state") == FAILED:
                 failed.append(Unfinished(name, folder.name, status["error"].strip()))
             else:
                 missing.append(Unfinished(name, folder.name))
-        if seeds:
-            evaluations = tuple(read_evaluation(folders[seed]) for seed in seeds)
-            arms.append(_Measured(arm, tuple(seeds), evaluations))
-    groups: dict[tuple[Any, ...], list[_Measured]] = {}
-    for entry in arms:
-        groups.setdefault(entry.key(), []).append(entry)
+        if evaluations:
+            entry = _MeasuredArm(arm, tuple(evaluations), tuple(evaluations.values()))
+            manifest, tasks = entry.manifest, entry.evaluations[0].tasks
+            key = (manifest["environment"], manifest["data"]["eval"]["fingerprint"], tasks)
+            groups.setdefault(key, []).append(entry)
     tables = tuple(_make_table(group, command) for group in groups.values())
     return Leaderboard(
         suite["name"], suite["description"], command, tables, tuple(failed), tuple(missing)
     )
 
 
-def _make_table(group: Sequence[_Measured], command: str) -> LeaderboardTable:
-    # The untrained team of the same environment is the natural reference; else the first arm.
+def _make_table(group: Sequence[_MeasuredArm], command: str) -> LeaderboardTable:
+    # The reference is the untrained team of the same environment, or else the first arm.
     untrained = [entry for entry in group if entry.arm["method"] == UNTRAINED]
     reference = (untrained or group)[0]
-    lines = {}
     by_name = {entry.arm["name"]: entry for entry in group}
-    for name, entry in by_name.items():
-        alike = (candidate for candidate in untrained if candidate.environment == entry.environment)
-        choice = by_name.get(entry.arm.get("against"))
-        lines[name] = _make_row(entry, choice or next(alike, reference), command)
-    teams = {entry.arm["name"]: entry.team == reference.team for entry in group}
-    ranked = sorted(
-        lines.values(), key=lambda line: (not teams[line.name], -line.estimates[REWARD].value)
+    rows = []
+    for entry in group:
+        environment = entry.manifest["identity"]["environment"]
+        alike = (e for e in untrained if e.manifest["identity"]["environment"] == environment)
+        choice = by_name.get(entry.arm.get("against")) or next(alike, reference)
+        rows.append(_make_row(entry, choice, command))
+    rows.sort(
+        key=lambda row: (by_name[row.name].team != reference.team, -row.estimates[REWARD].value)
     )
-    manifest = reference.evaluations[0].manifest
     return LeaderboardTable(
-        manifest["environment"],
-        manifest["data"]["eval"],
+        reference.manifest["environment"],
+        reference.manifest["data"]["eval"],
         len(reference.evaluations[0].tasks),
         reference.arm["name"],
         any(max(entry.evaluations[0].means("turns").values()) > 1 for entry in group),
-        tuple(ranked),
+        tuple(rows),
     )
 
 
-def _make_row(entry: _Measured, reference: _Measured, command: str) -> LeaderboardRow:
-    scores = {measure: entry.scores(measure) for measure in MEASURES}
-    comparisons = {}
-    for measure, values in scores.items():
-        baseline = reference.scores(measure)
+def _make_row(entry: _MeasuredArm, reference: _MeasuredArm, command: str) -> LeaderboardRow:
+    estimates, comparisons = {}, {}
+    for measure in MEASURES:
+        values, baseline = entry.scores(measure), reference.scores(measure)
+        if values is None:
+            continue
+        estimates[measure] = estimate_measure(measure, values)
         # A single agent has a lower maximum reward than a team.
         comparable = measure != REWARD or entry.team == reference.team
-        if entry is not reference and comparable and values is not None and baseline is not None:
+        if entry is not reference and comparable and baseline is not None:
             comparisons[measure] = compare(baseline, values)
     name = entry.arm["name"]
     return LeaderboardRow(
@@ -238,11 +235,7 @@ def _make_row(entry: _Measured, reference: _Measured, command: str) -> Leaderboa
         entry.seeds,
         len(entry.arm["seeds"]),
         entry.evaluations[0].samples,
-        {
-            measure: estimate_measure(measure, values)
-            for measure, values in scores.items()
-            if values is not None
-        },
+        estimates,
         comparisons,
         None if entry is reference else reference.arm["name"],
     )
@@ -259,10 +252,15 @@ NONE = "—"
 AGAINST = "against "
 
 AT_THE_END = "reward at the end"
-"""Name of the reward where there are several turns."""
+"""Name of the reward of episodes with several turns."""
 
 IN_TERMINALS = ("arm", "seeds", "reward", AT_THE_END, MEASURES["tests_passed"])
-"""Columns that a terminal has room for, beside the difference."""
+"""Columns for a terminal, beside the difference."""
+
+NOTES = (
+    "In brackets: 95 % intervals over tasks and seeds.",
+    "Differences are paired by task; P(better) is the probability that a seed beats one of the other on a task.",
+)
 
 
 def write_leaderboard(leaderboard: Leaderboard, output: Path) -> None:
@@ -278,30 +276,20 @@ def _csv_lines(leaderboard: Leaderboard) -> Iterator[list[Any]]:
         about = [table.environment, data, table.data["stand_in"], table.tasks]
         for line in table.lines:
             for measure, estimate in line.estimates.items():
-                comparison = line.comparisons.get(measure)
+                compared: list[Any] = [None] * 8
+                if comparison := line.comparisons.get(measure):
+                    difference, better = comparison.difference, comparison.improvement
+                    compared = [line.against]
+                    for part in (difference, better):
+                        compared += [part.value, part.low, part.high]
+                    compared.append(comparison.seeds_needed)
                 yield [
                     *about,
                     *(line.name, line.method, len(line.seeds), line.samples, measure),
-                    *_numbers(estimate),
-                    *(
-                        [line.against, *_comparison_numbers(comparison)]
-                        if comparison
-                        else [None] * 8
-                    ),
+                    *(estimate.value, estimate.low, estimate.high),
+                    *compared,
                     line.command,
                 ]
-
-
-def _numbers(estimate: Estimate) -> list[float | None]:
-    return [estimate.value, estimate.low, estimate.high]
-
-
-def _comparison_numbers(comparison: MethodComparison) -> list[Any]:
-    return [
-        *_numbers(comparison.difference),
-        *_numbers(comparison.improvement),
-        comparison.seeds_needed,
-    ]
 
 
 def to_markdown(leaderboard: Leaderboard) -> str:
@@ -314,16 +302,8 @@ def to_markdown(leaderboard: Leaderboard) -> str:
         parts.append(f"**{table_title(table)}**\n\n{grid}")
     notes = [*dict.fromkeys(note for table in leaderboard.tables for note in table_notes(table))]
     notes += unfinished_lines(leaderboard)
-    parts.append(
-        "\n".join([*notes, f"Made by `{leaderboard.command}`; a row alone with `--only NAME`."])
-    )
-    return "\n\n".join(parts) + "\n"
-
-
-NOTES = (
-    "In brackets: 95 % intervals over tasks and seeds.",
-    "Differences are paired by task; P(better) is how likely a seed beats one of the other on a task.",
-)
+    notes.append(f"Made by `{leaderboard.command}`; a single row with `--only NAME`.")
+    return "\n\n".join([*parts, "\n".join(notes)]) + "\n"
 
 
 def table_notes(table: LeaderboardTable) -> list[str]:
@@ -337,84 +317,53 @@ def table_notes(table: LeaderboardTable) -> list[str]:
 
 
 def unfinished_lines(leaderboard: Leaderboard) -> list[str]:
-    """Return the jobs that are in no table, failed or not run yet, in words."""
-    return [
-        f"{word}: {'; '.join(job.name for job in jobs)}."
-        for word, jobs in (
-            ("Failed", leaderboard.failed),
-            ("Not measured yet", leaderboard.missing),
-        )
-        if jobs
-    ]
+    """Return sentences on the jobs that failed or are not run yet."""
+    groups = {"Failed": leaderboard.failed, "Not measured yet": leaderboard.missing}
+    return [f"{word}: {'; '.join(j.name for j in jobs)}." for word, jobs in groups.items() if jobs]
 
 
 def table_title(table: LeaderboardTable) -> str:
     """Describe the problems of a table."""
-    data = table.data
-    text = f"{table.environment}, {table.tasks} problems ({data['name']} {data['split']}"
-    samples = {line.samples for line in table.lines}
-    times = (
-        "one episode" if samples == {1} else f"{' or '.join(map(str, sorted(samples)))} episodes"
+    data, samples = table.data, sorted({line.samples for line in table.lines})
+    times = "one episode" if samples == [1] else f"{' or '.join(map(str, samples))} episodes"
+    return (
+        f"{table.environment}, {table.tasks} problems ({data['name']} {data['split']}"
+        f"{', bundled stand-in' * data['stand_in']}), {times} per problem and seed"
     )
-    return f"{text}{', bundled stand-in' * data['stand_in']}), {times} of each and seed"
 
 
 def table_cells(table: LeaderboardTable) -> tuple[list[str], list[list[str]]]:
     """Return head and rows of a table as text, without empty columns."""
-    differences, improvements, seeds = zip(
-        *(_compared_cells(line, table.against) for line in table.lines), strict=True
-    )
-    columns: dict[str, Sequence[str]] = {
-        "arm": [line.name for line in table.lines],
-        "seeds": [_seeds_cell(line) for line in table.lines],
-        AT_THE_END if table.several_turns else MEASURES[REWARD]: [
-            _value_cell(line, REWARD) for line in table.lines
-        ],
-        f"{AGAINST}{table.against}": differences,
-        "P(better)": improvements,
-        "seeds needed": seeds,
-        **{
-            words: [_value_cell(line, measure) for line in table.lines]
-            for measure, words in MEASURES.items()
-            if measure != REWARD
-        },
-    }
-    nonempty = {name: cells for name, cells in columns.items() if set(cells) != {NONE}}
-    return list(nonempty), [list(row) for row in zip(*nonempty.values(), strict=True)]
+    reward = AT_THE_END if table.several_turns else MEASURES[REWARD]
+    rows = []
+    for line in table.lines:
+        count, difference, better, needed = len(line.seeds), NONE, NONE, NONE
+        if comparison := line.comparisons.get(REWARD):
+            difference = format_estimate(comparison.difference, sign=True)
+            if line.against != table.against:
+                difference += f" {AGAINST}{line.against}"
+            better = experiments.format_estimate(comparison.improvement)
+            needed = experiments.seeds_needed(comparison)
+        rows.append(
+            {
+                "arm": line.name,
+                "seeds": str(count) if count == line.planned else f"{count} of {line.planned}",
+                reward: line.value(REWARD),
+                f"{AGAINST}{table.against}": difference,
+                "P(better)": better,
+                "seeds needed": needed,
+                **{MEASURES[measure]: line.value(measure) for measure in [*MEASURES][1:]},
+            }
+        )
+    head = [name for name in rows[0] if any(row[name] != NONE for row in rows)]
+    return head, [[row[name] for name in head] for row in rows]
 
 
 def format_estimate(estimate: Estimate, *, sign: bool = False) -> str:
-    """Format an estimate, as in "1.39 (1.21 to 1.57)", or say that there was nothing to resample."""
+    """Format an estimate, as in "1.39 (1.21 to 1.57)", or "1.39 (all equal)" for an interval of width 0."""
     if estimate.low is not None and estimate.low == estimate.high:
         return f"{number(estimate.value, sign=sign)} (all equal)"
     return experiments.format_estimate(estimate, sign=sign)
-
-
-def _seeds_cell(line: LeaderboardRow) -> str:
-    count = len(line.seeds)
-    return str(count) if count == line.planned else f"{count} of {line.planned}"
-
-
-def _value_cell(line: LeaderboardRow, measure: str) -> str:
-    estimate = line.estimates.get(measure)
-    return NONE if estimate is None else format_estimate(estimate)
-
-
-def _compared_cells(line: LeaderboardRow, usual: str) -> tuple[str, str, str]:
-    """Format the difference of the reward, with the line that it is against unless that is the usual one.
-
-    Returns:
-        The difference, the probability of improvement, and the number of seeds needed.
-    """
-    comparison = line.comparisons.get(REWARD)
-    if comparison is None:
-        return NONE, NONE, NONE
-    suffix = "" if line.against == usual else f" {AGAINST}{line.against}"
-    return (
-        f"{format_estimate(comparison.difference, sign=True)}{suffix}",
-        experiments.format_estimate(comparison.improvement),
-        experiments.seeds_needed(comparison),
-    )
 
 
 def to_tables(leaderboard: Leaderboard) -> Sequence[Table]:
@@ -422,13 +371,13 @@ def to_tables(leaderboard: Leaderboard) -> Sequence[Table]:
     tables = []
     for table in leaderboard.tables:
         head, rows = table_cells(table)
-        indices = [
+        shown = [
             i for i, name in enumerate(head) if name in IN_TERMINALS or name.startswith(AGAINST)
         ]
         grid = Table(title=table_title(table), title_justify="left")
-        for i in indices:
+        for i in shown:
             grid.add_column(head[i], justify="right" if i else "left")
         for row in rows:
-            grid.add_row(*(row[i] for i in indices))
+            grid.add_row(*(row[i] for i in shown))
         tables.append(grid)
     return tables

@@ -1,4 +1,4 @@
-"""The processes of a suite's jobs: as many at a time as a budget of cores allows, and none can harm another."""
+"""The processes of a suite's jobs, on this machine within a number of cores, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from llm_decpomdp.algorithms.training.callbacks import defer_signals, terminable
 from llm_decpomdp.benchmarks.runs import SETTINGS
 from llm_decpomdp.benchmarks.suites.job import FAILED, Job
 
-# Short against the seconds that a job takes, long enough to cost no processor time.
+# Short compared with a job, long enough to cost no processor time.
 POLL_SECONDS = 0.2
 
-# A training saves within seconds; Python loses a signal now and then, so it is sent again.
+# Seconds until SIGTERM is sent again. A training saves within seconds, but Python drops a signal that
+# falls into a finalizer or into the callback of a weak reference.
 ASK_AGAIN_SECONDS = 10.0
-"""Seconds after which a process that goes on is asked to end once more."""
 
-# About fifty lines: the end of a log has the cause.
+# Characters from the end of a log that replace a missing traceback: about fifty lines.
 LOG_CHARACTERS = 4000
-"""Characters from the end of a log that replace a traceback, where a process could not write one."""
 
+# A lost node is common on a cluster; a job that dies three times has a fault of its own.
+MAX_RETRIES = 2
 
 Changed = Callable[[Sequence[Job], Job | None], None]
-"""Is told the running jobs, and one that has just ended."""
+"""Receives the running jobs, and one that has just ended."""
 
 
 @dataclass
@@ -47,23 +48,17 @@ class Running:
 
 
 class JobPool:
-    """Runs jobs in processes of their own.
+    """Runs jobs in separate processes, each with the cores and threads of its arm.
 
-    A process has as many cores and threads as its arm says, and no other process has these cores. It ends when
-    this one does, however that ends.
+    A process ends when this one does, for whatever reason.
 
     Args:
-        cores: The numbers of the cores that may be used; a job that wants more gets all of them.
+        cores: The numbers of the usable cores; a job that wants more gets all of them.
         lock: A locked file, which every process keeps locked while it lives.
         update: Called again and again.
     """
 
-    def __init__(
-        self,
-        cores: Sequence[int],
-        lock: IO[str],
-        update: Changed,
-    ) -> None:
+    def __init__(self, cores: Sequence[int], lock: IO[str], update: Changed) -> None:
         self.cores = frozenset(cores)
         self._lock = lock
         self._changed = update
@@ -73,15 +68,15 @@ class JobPool:
         """Run all jobs.
 
         Raises:
-            KeyboardInterrupt: On Ctrl-C and SIGTERM, after all processes have saved what they have and ended.
+            KeyboardInterrupt: On Ctrl-C and SIGTERM, after all processes have saved their results and ended.
         """
-        # Jobs start in the order of the suite, but a small one may overtake a large one that waits
-        # for cores.
+        # Jobs start in the order of the suite, but a small job may overtake a large one that waits for
+        # cores.
         pending = list(jobs)
         with terminable():
             try:
                 while pending or self._running:
-                    with defer_signals():  # no process is started that nobody knows of
+                    with defer_signals():  # a process that has started is always registered
                         self._start(pending)
                     time.sleep(POLL_SECONDS)
                     self._collect()
@@ -131,32 +126,27 @@ class JobPool:
         self._changed([running.job for running in self._running], None)
 
     def _stop(self) -> None:
-        """Ask all processes to save and end, and wait for them; a second Ctrl-C does not wait.
-
-        They are asked again, for Python drops an interrupt that falls into a finalizer or into the callback of a
-        weak reference.
-        """
+        """Ask all processes to save and end, and wait for them; a second Ctrl-C does not wait."""
+        # Not SIGINT, which a process ignores if a shell has started it in the background.
         for running in self._running:
-            running.process.terminate()  # who starts a command in the background lets it ignore SIGINT
+            running.process.terminate()
         for running in self._running:
-            while not _wait_for_end(running.process):
-                running.process.terminate()
+            _end(running.process)
             running.log.close()
         self._running = []
 
 
-def _wait_for_end(process: subprocess.Popen[bytes]) -> bool:
-    """Wait a while for the end of a process."""
-    try:
-        process.wait(ASK_AGAIN_SECONDS)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end until it does."""
+    while process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ASK_AGAIN_SECONDS)
 
 
 @contextmanager
 def _pin_cores(cores: frozenset[int]) -> Iterator[None]:
-    """Give processes that are started in a `with` block these cores alone, where the system can."""
+    """Give only these cores to processes that are started in a `with` block, if the system can."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -170,7 +160,7 @@ def _pin_cores(cores: frozenset[int]) -> Iterator[None]:
 
 
 def command(folder: Path) -> list[str]:
-    """Return the command line that does the job of a folder."""
+    """Return the command line for the job of a folder."""
     return [sys.executable, "-m", "llm_decpomdp.benchmarks.cli.suite_job", str(folder)]
 
 
@@ -180,7 +170,7 @@ def variables(cores: int) -> dict[str, str]:
         **SETTINGS,
         **os.environ,
         "OMP_NUM_THREADS": str(cores),
-        "PYTHONPATH": os.pathsep.join(sys.path),  # what is importable here is so there
+        "PYTHONPATH": os.pathsep.join(sys.path),  # plug-ins that are importable here
         "PYTHONUNBUFFERED": "1",
     }
 
@@ -190,31 +180,23 @@ def _crash_report(running: Running) -> str:
     code = running.process.returncode
     reason = f"exit code {code}"
     if code < 0:
-        hint = (
-            "; the system kills processes so when memory runs out"
-            if -code == signal.SIGKILL
-            else ""
-        )
-        reason = f"killed by {signal.Signals(-code).name}{hint}"
+        reason = f"killed by {signal.Signals(-code).name}"
+    if -code == signal.SIGKILL:
+        reason += "; the system kills processes so when memory runs out"
     log = (running.job.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
     return f"{log[-LOG_CHARACTERS:]}\nThe process ended without a traceback: {reason}"
 
 
-# A lost node is common on a cluster; a job that dies three times has a fault of its own.
-MAX_RETRIES = 2
-"""Times that a job is begun again because its node or process has died; it goes on from what it has saved."""
-
-
 class RayPool:
-    """Runs jobs as tasks of Ray, each in a process of its own on a node with room for it.
+    """Runs jobs as tasks of Ray, each in a separate process on a node with enough resources.
 
     Args:
-        address: Of the cluster, as of `connect`.
-        trusted_network: As of `connect`.
+        address: Address of the cluster, as in `connect`.
+        trusted_network: See `connect`.
         update: Called again and again.
 
     Raises:
-        RolloutWorkerError: If there is no such cluster, or it asks for no token.
+        RolloutWorkerError: If there is no such cluster, or it requires no token.
     """
 
     def __init__(self, address: str | None, trusted_network: bool, update: Changed) -> None:
@@ -225,14 +207,18 @@ class RayPool:
         """Run all jobs.
 
         Raises:
-            KeyboardInterrupt: On Ctrl-C and SIGTERM, after all jobs have saved what they have and ended.
+            KeyboardInterrupt: On Ctrl-C and SIGTERM, after all jobs have saved their results and ended.
         """
         calls: dict[Any, Job] = {}
         with terminable():
             try:
-                largest = self._largest(jobs)
+                largest = self._largest_node(jobs)
                 for job in jobs:
-                    calls[self._call(job, largest)] = job
+                    job.write()
+                    cores = job.arm.cores or largest
+                    resources = {"num_cpus": cores, "num_gpus": job.arm.gpus}
+                    task = self._ray.remote(run_job).options(max_retries=MAX_RETRIES, **resources)
+                    calls[task.remote(job.folder.absolute(), cores)] = job
                 while calls:
                     self._collect(calls)
             except KeyboardInterrupt:
@@ -248,13 +234,13 @@ class RayPool:
             finally:
                 self._ray.shutdown()
 
-    def _largest(self, jobs: Sequence[Job]) -> int:
+    def _largest_node(self, jobs: Sequence[Job]) -> int:
         """Return the number of CPUs of the largest node.
 
         Raises:
-            RolloutWorkerError: If no node has room for a job.
+            RolloutWorkerError: If no node has enough resources for a job.
         """
-        # Ray waits without end for resources that no node has, so this is checked first.
+        # Ray waits forever for resources that no node has.
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         largest = int(max(node.get("CPU", 0) for node in nodes))
         for job in jobs:
@@ -266,35 +252,24 @@ class RayPool:
                 )
         return largest
 
-    def _call(self, job: Job, largest: int) -> Any:
-        job.write()
-        cores = job.arm.cores or largest
-        options = {"num_cpus": cores, "num_gpus": job.arm.gpus, "max_retries": MAX_RETRIES}
-        return self._ray.remote(do).options(**options).remote(job.folder.absolute(), cores)
-
     def _collect(self, calls: dict[Any, Job]) -> None:
         """Report jobs that have ended, and the progress of the others."""
         ready, _ = self._ray.wait(list(calls), timeout=POLL_SECONDS)
-        for call in ready:
-            job = calls.pop(call)
-            reason = ""
-            try:
-                reason = f"exit code {self._ray.get(call)}"
-            except self._ray.exceptions.RayError as error:
-                reason = str(error)
-            if not job.status():
-                log = f"{job.folder / 'log.txt'} has what it said"
-                job.end(FAILED, error=f"The process ended without a traceback: {reason}; {log}")
-            self._changed(_begun(calls), job)
-        self._changed(_begun(calls), None)
+        for call in [*ready, None]:
+            job = calls.pop(call) if call is not None else None
+            if job is not None:
+                try:
+                    reason = f"exit code {self._ray.get(call)}"
+                except self._ray.exceptions.RayError as error:
+                    reason = str(error)
+                if not job.status():
+                    log = f"the whole log is in {job.folder / 'log.txt'}"
+                    job.end(FAILED, error=f"The process ended without a traceback: {reason}; {log}")
+            self._changed([j for j in calls.values() if (j.folder / "log.txt").exists()], job)
 
 
-def _begun(calls: dict[Any, Job]) -> list[Job]:
-    return [job for job in calls.values() if (job.folder / "log.txt").exists()]
-
-
-def do(folder: Path, cores: int) -> int:
-    """Do the job of a folder, in a process that ends with this one, and return its exit code."""
+def run_job(folder: Path, cores: int) -> int:
+    """Run the job of a folder in a process that ends with this one, and return its exit code."""
     with (folder / "log.txt").open("ab") as log:
         process = subprocess.Popen(
             command(folder),
@@ -305,11 +280,9 @@ def do(folder: Path, cores: int) -> int:
             start_new_session=True,
         )
         try:
+            # Short waits, so that Ray can cancel the task.
             while process.poll() is None:
-                time.sleep(POLL_SECONDS)  # so that a cancelled task hears of it
+                time.sleep(POLL_SECONDS)
         finally:
-            while process.poll() is None:
-                process.terminate()
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(ASK_AGAIN_SECONDS)
+            _end(process)
     return process.returncode

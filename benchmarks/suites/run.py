@@ -1,7 +1,7 @@
 """The run of a suite: its missing jobs in processes, under the lock of its folder; docs/evaluation.md.
 
-The folder of a suite has `suite.json` (its arms), a folder for each job (see
-`llm_decpomdp.benchmarks.suites.job`), and the result: `leaderboard.csv`, `leaderboard.md` and `report.html`.
+The folder of a suite has `suite.json` with its arms, a folder for each job (see
+`llm_decpomdp.benchmarks.suites.job`), and the results: `leaderboard.csv`, `leaderboard.md` and `report.html`.
 """
 
 from __future__ import annotations
@@ -42,31 +42,29 @@ def run_suite(
     lock: IO[str],
     ray: Mapping[str, Any] | None = None,
 ) -> list[Job]:
-    """Run those of a suite's jobs that are not done yet.
+    """Run the unfinished jobs of a suite.
 
     Args:
         suite: The suite.
         jobs: Its jobs, or some of them.
         folder: Its folder.
-        command: The command line that runs it, which its results name.
-        cores: Number of cores to use at most; `None` for all.
-        lock: From `locked`, of the same folder.
-        ray: Address and trust of the Ray cluster that runs them; `None` for this machine.
+        command: The command line, for the results.
+        cores: Maximum number of cores; `None` for all.
+        lock: The lock of the folder, from `lock_folder`.
+        ray: Arguments of `RayPool`; `None` for this machine.
 
     Returns:
-        The jobs that have failed.
+        The failed jobs.
 
     Raises:
         ConfigError: If a job's folder holds results of another arm.
-        KeyboardInterrupt: On Ctrl-C, after every job has saved what it has.
+        KeyboardInterrupt: On Ctrl-C, after every job has saved its results.
     """
-    # Before anything is written: results of a changed suite must not be mixed.
+    # Checked before anything is written: results of a changed suite must not be mixed.
     refuse_others(jobs)
     write_suite(suite, command, folder)
     missing = [job for job in jobs if not job.done]
-    logger.info(
-        "%d of %d trainings and evaluations are there already", len(jobs) - len(missing), len(jobs)
-    )
+    logger.info("%d of %d jobs are already done", len(jobs) - len(missing), len(jobs))
     if missing:
         costs, reasons = estimate_costs(missing)
         for name, reason in reasons.items():
@@ -81,7 +79,7 @@ def run_suite(
 
 
 def refuse_runs(folder: Path) -> None:
-    """Check that a folder holds no run and no evaluation, whose report that of a suite would replace.
+    """Check that a folder holds no run or evaluation, whose report the suite would overwrite.
 
     Raises:
         ConfigError: If it does.
@@ -92,7 +90,7 @@ def refuse_runs(folder: Path) -> None:
 
 
 def write_suite(suite: Suite, command: Sequence[str], folder: Path) -> None:
-    """Write `suite.json`, from which the results are put together again."""
+    """Write `suite.json`, which the leaderboard reads."""
     content = {
         "name": suite.name,
         "description": suite.description,
@@ -104,7 +102,7 @@ def write_suite(suite: Suite, command: Sequence[str], folder: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[IO[str]]:
-    """Make a suite's folder, and keep other benches out of it, jobs that outlive theirs among them.
+    """Make a suite's folder, and lock it against other benches and their remaining jobs.
 
     Raises:
         RunError: If it cannot be made.
@@ -115,8 +113,8 @@ def lock_folder(folder: Path) -> Iterator[IO[str]]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # Jobs keep the lock while they save, even when their bench was killed.
-            logger.warning("another bench still works in %s: waiting for it to end", folder)
+            # Jobs keep the lock while they save, even after their bench was killed.
+            logger.warning("another bench still uses %s: waiting for its end", folder)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
 
@@ -128,26 +126,24 @@ def usable_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-# Reading the files of all running jobs takes some milliseconds each.
+# Seconds between two checks of running jobs, whose files take some milliseconds each.
 LOOK_SECONDS = 2.0
-"""Seconds between two checks of running jobs."""
 
 
 class BenchProgress:
-    """Jobs done, those that run, and the time left, on stderr, while its `bars` are entered.
+    """Finished and running jobs and the remaining time, on stderr, while its `bars` are entered.
 
-    The time left is what the remaining work takes at the speed so far, with the work of a job as `JobCost` has it,
-    without what was done before this bench was started.
+    The remaining time assumes the present speed, with the work of jobs from `JobCost`.
 
     Args:
-        jobs: Jobs that are to be run.
-        costs: Costs of a job of each arm, by name; arms whose cost is not known are missing.
+        jobs: Jobs to run.
+        costs: Known costs of a job of each arm, by name.
     """
 
     def __init__(self, jobs: Sequence[Job], costs: Mapping[str, JobCost]) -> None:
         self._costs = costs
         self._left = {job.folder: self._work(job) for job in jobs}
-        # Work of an earlier session is done already, and would make the speed look too high.
+        # Work of an earlier session must not count as speed of this one.
         self._before = {job.folder: self._share(job) for job in jobs}
         self._total = self._sum_left({})
         self._begin = self._looked = time.monotonic()
@@ -164,7 +160,7 @@ class BenchProgress:
         self._all = self.bars.add_task("all", total=1.0, note="")
 
     def update(self, running: Sequence[Job], ended: Job | None) -> None:
-        """Show how far the running jobs are, and which one has just ended."""
+        """Show the progress of the running jobs, and the job that has just ended."""
         now = time.monotonic()
         if ended is None and now - self._looked < LOOK_SECONDS:
             return
@@ -173,30 +169,30 @@ class BenchProgress:
             del self._left[ended.folder]
         shares = {job.folder: self._share(job) for job in running}
         share = 1 - self._sum_left(shares) / self._total if self._total else 1.0
-        text = f"{self._count - len(self._left)} of {self._count}{self._time(share)}"
+        text = f"{self._count - len(self._left)} of {self._count}"
+        if 0 < share < 1:
+            seconds = (time.monotonic() - self._begin) * (1 - share) / share
+            text += f", about {duration(seconds)} left"
         if ended is not None:
-            self._console.print(f"{_ending(ended)} ({text})", markup=False)
+            status, name = ended.status(), job_name(ended)
+            if status["state"] == DONE:
+                ending = f"done: {name}, in {duration(status['seconds'])}"
+            else:
+                ending = f"FAILED: {name}: {status['error'].strip().splitlines()[-1]}"
+            self._console.print(f"{ending} ({text})", markup=False)
         self.bars.update(self._all, completed=share, note=text)
-        self._draw({job_name(job): shares[job.folder] for job in running})
-
-    def _sum_left(self, shares: Mapping[Path, float]) -> float:
-        """Return the remaining work, given the shares of some jobs; others count as at the start."""
-        shares_of = {**self._before, **shares}
-        return sum(work * (1 - shares_of[folder]) for folder, work in self._left.items())
-
-    def _draw(self, shares: Mapping[str, float]) -> None:
-        for name in [name for name in self._tasks if name not in shares]:
+        names = {job_name(job): shares[job.folder] for job in running}
+        for name in [name for name in self._tasks if name not in names]:
             self.bars.remove_task(self._tasks.pop(name))
-        for name, share in shares.items():
+        for name, done in names.items():
             if name not in self._tasks:
                 self._tasks[name] = self.bars.add_task(name, total=1.0, note="")
-            self.bars.update(self._tasks[name], completed=share)
+            self.bars.update(self._tasks[name], completed=done)
 
-    def _time(self, share: float) -> str:
-        if share <= 0 or share >= 1:
-            return ""
-        seconds = (time.monotonic() - self._begin) * (1 - share) / share
-        return f", about {duration(seconds)} left"
+    def _sum_left(self, shares: Mapping[Path, float]) -> float:
+        """Return the remaining work, given the finished shares of some jobs."""
+        shares_of = {**self._before, **shares}
+        return sum(work * (1 - shares_of[folder]) for folder, work in self._left.items())
 
     def _work(self, job: Job) -> float:
         works = [cost.work for cost in self._costs.values()]
@@ -205,7 +201,7 @@ class BenchProgress:
         return usual if cost is None else cost.work
 
     def _share(self, job: Job) -> float:
-        """Return the share of a job's work that is done, from the files that it has written."""
+        """Return the finished share of a job's work, from its files."""
         cost = self._costs.get(job.arm.name)
         if cost is None:
             return 0.0
@@ -221,10 +217,3 @@ class BenchProgress:
 def job_name(job: Job) -> str:
     """Return the name of a job, such as "magrpo, seed 0"."""
     return f"{job.arm.name}, seed {job.seed}"
-
-
-def _ending(job: Job) -> str:
-    status = job.status()
-    if status["state"] == DONE:
-        return f"done: {job_name(job)}, in {duration(status['seconds'])}"
-    return f"FAILED: {job_name(job)}: {status['error'].strip().splitlines()[-1]}"

@@ -1,4 +1,4 @@
-"""Suites: experiments as data. A suite is a YAML file of arms, run by `llm-decpomdp bench`; docs/evaluation.md.
+"""Suites, which are YAML files of arms for `llm-decpomdp bench`; docs/evaluation.md.
 
 ```yaml
 # Two small models, trained and not.
@@ -11,8 +11,8 @@ arms:
   - {method: gold, seeds: [0]}
 ```
 
-What stands above `arms` holds for all of them unless an arm says otherwise; overrides add up. An arm with several
-configurations or methods stands for one arm of each combination.
+Keys above `arms` are the defaults of all arms; overrides add up. An entry with several configurations or methods
+makes an arm for each combination.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ FOLDER = Path(__file__).parent
 
 UNTRAINED, TRAIN, *_ = OTHER_METHODS
 METHODS = (*OTHER_METHODS, *BASELINES)
-"""Methods of an arm: the configuration's team untrained, the same trained by the configuration's algorithm
-or by a named one, or a baseline; installed packages announce more algorithms and baselines."""
+"""Methods of an arm: the configuration's team untrained, or trained by its algorithm or a named one, or a
+baseline. Installed packages may add algorithms and baselines."""
 
 ARM_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
-"""Names of arms are those of folders too."""
+"""Names of arms, which are also names of folders."""
 
 LISTS = ("config", "method", "override", "seeds")
-"""Keys that take a list, or a single value of it."""
+"""Keys with a list, or a single value of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSize:
-    """What is measured of each seed of an arm, and with how many cores."""
+    """Size of the evaluation of each seed of an arm, and its resources."""
 
     split: str | None = None
-    """The problems that are played; null takes `dataset.eval_split`."""
+    """Split of the problems; null takes `dataset.eval_split`."""
     tasks: int | None = None
-    """Number of problems, from the first on; null takes all."""
+    """Number of the first problems; null takes all."""
     samples: int = 1
-    """Episodes of each problem and seed."""
+    """Episodes per problem and seed."""
     greedy: bool = False
-    """Take the likeliest token, when it is measured."""
+    """Take the likeliest token in the evaluation."""
     cores: int | None = 1
-    """Processor cores of each training or evaluation; null takes all that `bench` may use: it runs alone."""
+    """Processor cores of each job; null takes all cores of `bench`, so that the job runs alone."""
     gpus: float = 0
-    """GPUs that `bench --engine ray` keeps for each."""
+    """GPUs of each job, for `bench --engine ray`."""
     against: str | None = None
-    """Name of the arm that it is compared with, or of its entry or method where the configuration is the same;
-    null takes the untrained one."""
+    """Name of the arm to compare with, or of its entry or method within the same configuration; null takes the
+    untrained team."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,16 +76,16 @@ class ArmOptions(EvalSize):
     config: list[str] = field(default_factory=list)
     """Names or paths of configurations; a path may be relative to the suite's file."""
     method: list[str] = field(default_factory=lambda: [UNTRAINED])
-    """One or several of `METHODS`, or of the names that installed packages announce."""
+    """One or several of `METHODS`, or names from installed packages."""
     override: list[str] = field(default_factory=list)
-    """Items such as `model.name=gpt2`; those of the suite come first."""
+    """Items such as `model.name=gpt2`; the items of the suite come first."""
     seeds: list[int] = field(default_factory=lambda: [0])
-    """One training and evaluation, or only evaluation, for each."""
+    """Seeds, each with a separate training and evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm(EvalSize):
-    """One line of the result: a method with a configuration, measured with several seeds."""
+    """A method with a configuration, measured with several seeds; one line of the leaderboard."""
 
     name: str
     config: str
@@ -95,7 +95,7 @@ class Arm(EvalSize):
 
     @property
     def trains(self) -> bool:
-        """True if a team is trained before it is measured."""
+        """True if a team is trained before the evaluation."""
         return self.method == TRAIN or is_algorithm(self.method)
 
 
@@ -120,10 +120,10 @@ def shipped_suites() -> dict[str, Path]:
 
 
 def find_suite(name: str) -> Path:
-    """Return the file that a name or a path means.
+    """Return the file of a name or a path.
 
     Raises:
-        ConfigError: If there is none; the text names the nearest one.
+        ConfigError: If there is none.
     """
     path = Path(name)
     if path.is_file():
@@ -136,16 +136,16 @@ def find_suite(name: str) -> Path:
 
 
 def load_suite(path: Path) -> Suite:
-    """Load the suite of a file; its configurations are not checked yet.
+    """Load the suite of a file, without a check of its configurations.
 
     Raises:
-        ConfigError: If a key or a value is wrong; names the arm.
+        ConfigError: If a key or a value is wrong.
     """
     tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping with `arms`, got a {type(tree).__name__}")
     common = {str(key): value for key, value in tree.items()}
-    # Files of earlier versions say `cells`.
+    # Files of earlier versions have `cells`.
     entries = common.pop("arms", common.pop("cells", None))
     if not isinstance(entries, list) or not entries:
         raise ConfigError(f"{path}: `arms` must be a list of at least one arm, got {entries!r}")
@@ -164,10 +164,10 @@ def load_suite(path: Path) -> Suite:
 
 
 def _against(arm: Arm, arms: Sequence[Arm], where: str) -> str | None:
-    """Return the name of the arm that another one means by a full name, or by a part in its own configuration.
+    """Return the full name of the arm to compare with, which may be given by a part of its name or its method.
 
     Raises:
-        ConfigError: If it means none, several, or itself.
+        ConfigError: If no other arm or several arms fit.
     """
     name = arm.against
     rest = [peer for peer in arms if peer is not arm]
@@ -192,7 +192,13 @@ def _arms(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Arm]:
     settings = _settings(common, keys, where)
     _check_values(settings, where)
     for config, method in product(settings.config, settings.method):
-        arm = _name(name, config, method, settings)
+        # The name of the entry, with the differences between the arms of the entry.
+        parts = [] if name is None else [str(name)]
+        if len(settings.config) > 1:
+            parts.append(Path(config).stem.removesuffix("_config"))
+        if len(settings.method) > 1 or not parts:
+            parts.append(method)
+        arm = "-".join(parts)
         if not ARM_NAME.fullmatch(arm):
             raise ConfigError(
                 f"{where}: a name must be made of letters, digits, '_', '.', '+' and '-', got {arm!r}"
@@ -207,16 +213,6 @@ def _arms(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Arm]:
         )
 
 
-def _name(name: object, config: str, method: str, settings: ArmOptions) -> str:
-    """Return the name of an arm: that of its entry, and all in which the arms of the entry differ."""
-    parts = [] if name is None else [str(name)]
-    if len(settings.config) > 1:
-        parts.append(Path(config).stem.removesuffix("_config"))
-    if len(settings.method) > 1 or not parts:
-        parts.append(method)
-    return "-".join(parts)
-
-
 def _check_keys(entry: Mapping[str, Any], where: str, others: Sequence[str]) -> None:
     valid = [*others, *(field.name for field in fields(ArmOptions))]
     for key in entry:
@@ -229,7 +225,10 @@ def _settings(common: Mapping[str, Any], entry: Mapping[str, Any], where: str) -
     config = OmegaConf.structured(ArmOptions)
     # Structured configurations of frozen dataclasses are read-only.
     OmegaConf.set_readonly(config, False)
-    layers = [_to_lists(common), _to_lists(entry)]
+    layers: list[dict[str, Any]] = [
+        {k: [v] if k in LISTS and not isinstance(v, list) else v for k, v in layer.items()}
+        for layer in (common, entry)
+    ]
     # Overrides of the suite come first, so that those of an arm win.
     override = [item for layer in layers for item in layer.get("override", [])]
     for key, value in {**layers[0], **layers[1], "override": override}.items():
@@ -241,14 +240,6 @@ def _settings(common: Mapping[str, Any], entry: Mapping[str, Any], where: str) -
     return settings
 
 
-def _to_lists(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace single values by lists of one, where a key takes a list."""
-    return {
-        key: [value] if key in LISTS and not isinstance(value, list) else value
-        for key, value in entry.items()
-    }
-
-
 def _check_values(settings: ArmOptions, where: str) -> None:
     if not settings.config:
         raise ConfigError(
@@ -256,18 +247,13 @@ def _check_values(settings: ArmOptions, where: str) -> None:
         )
     for method in settings.method:
         if not (method in METHODS or is_algorithm(method) or is_baseline(method)):
-            names = [
-                *METHODS,
-                *(
-                    p.name
-                    for p in (*entry_point_plugins("algorithm"), *entry_point_plugins("baseline"))
-                ),
-            ]
+            plugins = (*entry_point_plugins("algorithm"), *entry_point_plugins("baseline"))
+            names = [*METHODS, *(plugin.name for plugin in plugins)]
             raise ConfigError(f"{where}: {unknown('method', method, names)}")
         if is_algorithm(method) and is_baseline(method):
             raise ConfigError(
-                f"{where}: installed packages announce {method!r} as an algorithm and as a baseline: name an "
-                "algorithm by its path, with `method: train` and `override: algorithm.name=module:NAME`"
+                f"{where}: installed packages have both an algorithm and a baseline named {method!r}: give the "
+                "path of the algorithm, with `method: train` and `override: algorithm.name=module:NAME`"
             )
     if not settings.method or not settings.seeds or len(set(settings.seeds)) < len(settings.seeds):
         raise ConfigError(
@@ -275,12 +261,10 @@ def _check_values(settings: ArmOptions, where: str) -> None:
             f"{settings.method} and {settings.seeds}"
         )
     if settings.greedy and settings.samples > 1:
-        raise ConfigError(
-            f"{where}: greedy answers are all the same: leave out `samples` or `greedy`"
-        )
+        raise ConfigError(f"{where}: greedy samples are all equal: leave out `samples` or `greedy`")
     if settings.greedy and "random" in settings.method:
         raise ConfigError(
-            f"{where}: of random text none is the likeliest: leave out `greedy` or the method random"
+            f"{where}: random text has no likeliest token: leave out `greedy` or the method random"
         )
     for key, least in (("samples", 1), ("tasks", 1), ("cores", 1), ("gpus", 0)):
         value = vars(settings)[key]

@@ -286,5 +286,5 @@ def test_of_episodes_that_are_not_as_stored_the_command_says_so(
     change(run, 3, lambda row: row["groups"][0]["rewards"].__setitem__(0, 9.0))
     assert call("credit", str(run)) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "1 groups, the first in line 3, are not as they are stored" in shown
+    assert "1 groups, the first in line 3, differ from the stored ones" in shown
     assert read_credit(run)[0].team["reward"].value < 5.0

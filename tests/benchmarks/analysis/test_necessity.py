@@ -126,7 +126,7 @@ def test_a_single_agent_without_the_teams_tokens_is_not_matched() -> None:
         (single(), team(), "has 1 agents and nowhere 2"),
         (team(), team(), "has 2 agents and nowhere 2"),
         (single(), single(), "has 1 agents and nowhere 1"),
-        (team(), single({"easy": [True]}), "3 are in one alone, such as 'hard'"),
+        (team(), single({"easy": [True]}), "3 are only in one, such as 'hard'"),
         (team(), single(fingerprint="g"), "fingerprints are f and g"),
         (team(), single(turns=2), "different environments: num_turns is 1 and 2"),
     ],
@@ -153,10 +153,10 @@ def test_the_command_compares_two_folders_and_knows_whom_nobody_needed(
             main([arguments[0], *(str(tmp_path / name) for name in arguments[1:])])
         assert stop.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Of 2 tasks a single agent suffices on 0" in shown
-    assert "The team passes 2 more often" in shown
+    assert "Of 2 tasks, a single agent suffices for 0" in shown
+    assert "the team passes 2 more often" in shown
     assert "NOT matched" in shown
-    assert "this share passes without aux_0 too: 0.000" in shown
+    assert "that also pass without aux_0: 0.000" in shown
     content = json.loads((tmp_path / "team" / "necessity.json").read_text(encoding="utf-8"))
     assert content["gains"]["pass@1"]["comparison"]["difference"]["value"] == 1.0
     with (tmp_path / "team" / "necessity.csv").open(encoding="utf-8") as file:

@@ -202,7 +202,9 @@ def test_a_state_that_is_not_reached_any_more_is_named_once_for_each_group(
 
     change(run, line, solve)
     found = [one for one in regrade(run).differences if one.turn == 2]
-    assert [(one.what, one.now) for one in found] == [("the state", "the episode is over by now")]
+    assert [(one.what, one.now) for one in found] == [
+        ("the state", "the episode has already ended")
+    ]
 
 
 def test_tasks_that_are_gone_and_other_data_are_told_and_the_data_first(run: Path) -> None:
@@ -231,7 +233,7 @@ def test_a_folder_without_episodes_has_nothing_to_agree_on(run: Path) -> None:
 
 def test_an_episode_without_a_start_is_refused(run: Path) -> None:
     change(run, 1, lambda row: row["start"].update(task_id=None))
-    with pytest.raises(ConfigError, match="line 1: nothing says how the episode began"):
+    with pytest.raises(ConfigError, match="line 1: the episode has neither a task nor a seed"):
         regrade(run)
 
 

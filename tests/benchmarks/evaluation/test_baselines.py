@@ -303,7 +303,7 @@ def learn_something(checkpoint: Path) -> None:
         ("--baseline godl", 2, "did you mean 'gold'"),
         ("--checkpoint best", 2, "name the run with --team"),
         ("--team nowhere", 2, "nowhere does not exist"),
-        ("--baseline gold --greedy --samples 2", 2, "all the same"),
+        ("--baseline gold --greedy --samples 2", 2, "all equal"),
         ("--baseline random --greedy", 2, "leave out --greedy"),
         ("--baseline gold --k 3", 2, "pass@3 needs"),
         ("--baseline gold --env coophuman-v0", 2, "did you mean 'coophumaneval-v0'"),

@@ -149,7 +149,7 @@ def test_the_table_can_be_pasted_and_has_seeds_and_intervals(output: Path) -> No
     assert rows[1][5] == str(lines(output)["learned"].comparisons[REWARD].seeds_needed)
     assert rows[2][3:6] == ["—", "—", "—"]
     text = to_markdown(league)
-    assert "**word_v0, 6 problems (words test), one episode of each and seed**" in text
+    assert "**word_v0, 6 problems (words test), one episode per problem and seed**" in text
     marked = [line for line in text.splitlines() if line.startswith("|")]
     assert len(marked) == 5 and {line.count("|") for line in marked} == {9}
     assert "Made by `llm-decpomdp bench 'a b'`" in text

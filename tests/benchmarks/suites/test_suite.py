@@ -125,7 +125,7 @@ def test_a_cell_names_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
         ("config: demo\ncells: [{samples: 0}]", "samples must be at least 1, got 0"),
         ("config: demo\ncells: [{samples: many}]", "arm 0: samples: .*many"),
         ("config: demo\ncells: [{cores: 0}]", "cores must be at least 1, got 0"),
-        ("config: demo\ncells: [{greedy: true, samples: 2}]", "greedy answers are all the same"),
+        ("config: demo\ncells: [{greedy: true, samples: 2}]", "greedy samples are all equal"),
         (
             "config: demo\ncells: [{greedy: true, method: random}]",
             "leave out `greedy` or the method",
