@@ -70,17 +70,17 @@ def write_model(size: str, folder: Path) -> Path:
 FILE = "gpu/trials.py"
 
 CHECKED = "tiny"
-"""The model whose gradients are compared: a CPU computes them, too."""
+"""The model whose gradients are compared, small enough for a CPU."""
 
 DISTANCE = {"float32": 1e-3, "bfloat16": 0.1}
-"""Largest relative distance of gradients from those of a CPU in float32."""
+"""Maximum relative distance of gradients from those of a CPU in float32."""
 
 SAMPLING_BYTES, LEARNING_BYTES, UPDATE_BYTES = 7, 14, 20
-"""Bytes a weight that a step needs at most, with some room: weights, copy, then gradients, then moments."""
+"""Maximum bytes per weight of a step, with a margin: weights and copy, then gradients, then moments."""
 
 
 class Skipped(Exception):
-    """A step that means nothing here; the text says why."""
+    """A step is not possible here, for the reason in the text."""
 
 
 @dataclass(frozen=True)
@@ -141,68 +141,68 @@ class StepOutcome:
     judgements: Sequence[Judgement]
 
 
+def _speed_by_size(
+    setting: GpuSettings, bytes_a_weight: int, goal: str, variants: Callable[[str], list[Variant]]
+) -> StepOutcome:
+    """Compare the speed of two variants for each size that fits."""
+    sections, judgements = [], []
+    for size in setting.fitting(bytes_a_weight):
+        first, rival = section = setting.compare(variants(size))
+        sections.append(section)
+        judgements.append(speed(Goal(f"{goal}, {size}"), first, rival))
+    return StepOutcome(sections, judgements)
+
+
+def _on_device(setting: GpuSettings, name: str, size: str, **arguments: object) -> Variant:
+    case = {**setting.case(size), "device": setting.device, **arguments}
+    return Variant(f"{name}, {size}", FILE, "on_device", case)
+
+
 def sampling(setting: GpuSettings) -> StepOutcome:
-    """Compare our sampling with transformers' `generate`, for each size that fits."""
-    return _pairs(
-        setting, SAMPLING_BYTES, "sampling", {"ours": "sampling", "generate": "generate"}, 1
-    )
+    """Compare our sampling with transformers' `generate`."""
+    prompts = _prompts()[0][:1]
+
+    def variants(size: str) -> list[Variant]:
+        works = {"ours": "sampling", "generate": "generate"}
+        return [_on_device(setting, n, size, work=w, prompts=prompts) for n, w in works.items()]
+
+    return _speed_by_size(setting, SAMPLING_BYTES, "sampling: ours against generate", variants)
 
 
 def learning(setting: GpuSettings) -> StepOutcome:
-    """Compare packed learning with a padded batch a group, for each size that fits."""
-    return _pairs(setting, LEARNING_BYTES, "learning", {"packed": "packed", "padded": "padded"}, 2)
+    """Compare packed learning with a padded batch a group."""
+    prompts = _prompts()[0]
 
-
-def _pairs(
-    setting: GpuSettings, bytes_a_weight: int, what: str, works: Mapping[str, str], prompts: int
-) -> StepOutcome:
-    env = workload.environment()
-    texts = list(workload.prompts(env, workload.task_ids(env, 1)[0]).values())[:prompts]
-    sections, judgements = [], []
-    for size in setting.fitting(bytes_a_weight):
-        case = {**setting.case(size), "device": setting.device, "prompts": texts}
-        variants = [
-            Variant(f"{name}, {size}", FILE, "on_device", {**case, "work": work, **_more(work)})
-            for name, work in works.items()
+    def variants(size: str) -> list[Variant]:
+        options: dict[str, dict[str, object]] = {"packed": {}, "padded": {"together": False}}
+        return [
+            _on_device(setting, work, size, work=work, prompts=prompts, **more)
+            for work, more in options.items()
         ]
-        first, rival = section = setting.compare(variants)
-        sections.append(section)
-        judgements.append(
-            speed(Goal(f"{what}: ours against {list(works)[1]}, {size}"), first, rival)
-        )
-    return StepOutcome(sections, judgements)
+
+    return _speed_by_size(setting, LEARNING_BYTES, "learning: ours against padded", variants)
 
 
-def _more(work: str) -> dict[str, object]:
-    return {"together": False} if work == "padded" else {}
+def _prompts() -> list[list[str]]:
+    """Return the prompts of all agents for two tasks."""
+    env = workload.environment()
+    tasks = workload.task_ids(env, 2)
+    return [list(workload.prompts(env, task).values()) for task in tasks]
 
 
 def update(setting: GpuSettings) -> StepOutcome:
-    """Measure an update of MAGRPO with own weights and with adapters, for each size that fits."""
-    sections, judgements = [], []
+    """Compare updates of MAGRPO with adapters and with own weights."""
     tasks = workload.task_ids(workload.environment(), 2)
-    for size in setting.fitting(2 * UPDATE_BYTES):
-        variants = [
-            Variant(name, FILE, "on_device", _update(setting, size, tasks, weights))
-            for name, weights in (
-                (f"two own models, {size}", "own"),
-                (f"two adapters, {size}", "adapters"),
-            )
+
+    def variants(size: str) -> list[Variant]:
+        teams = {"two adapters": "adapters", "two own models": "own"}
+        return [
+            _on_device(setting, name, size, work="update", tasks=tasks, weights=weights)
+            for name, weights in teams.items()
         ]
-        whole, adapters = section = setting.compare(variants)
-        sections.append(section)
-        judgements.append(
-            speed(Goal(f"update: adapters against own models, {size}"), adapters, whole)
-        )
-    return StepOutcome(sections, judgements)
 
-
-def _update(
-    setting: GpuSettings, size: str, tasks: Sequence[str], weights: str
-) -> dict[str, object]:
-    """Return the arguments of a trial of MAGRPO's update."""
-    place = {"work": "update", "device": setting.device}
-    return {**setting.case(size), **place, "tasks": tasks, "weights": weights}
+    goal = "update: adapters against own models"
+    return _speed_by_size(setting, 2 * UPDATE_BYTES, goal, variants)
 
 
 def trl(setting: GpuSettings) -> StepOutcome:
@@ -210,28 +210,18 @@ def trl(setting: GpuSettings) -> StepOutcome:
     version = installed_versions(setting.peers)["trl"]
     if not version:
         raise Skipped("needs --peers, an interpreter that has trl")
-    env = workload.environment()
-    tasks = workload.task_ids(env, 2)
-    texts = [list(workload.prompts(env, task).values()) for task in tasks]
-    sections, judgements = [], []
-    for size in setting.fitting(2 * UPDATE_BYTES):
-        case = setting.case(size)
-        bf16 = case.pop("dtype") == "bfloat16"
-        peer = {**case, "device": setting.device, "prompts": texts, "bf16": bf16}
-        variants = [
-            Variant(f"ours, {size}", FILE, "on_device", _update(setting, size, tasks, "own")),
-            Variant(
-                f"TRL {version}, {size}",
-                "models/trl_update.py",
-                "grpo",
-                {**peer, "gradient_checkpointing": False},
-                str(setting.peers),
-            ),
+    tasks, prompts = workload.task_ids(workload.environment(), 2), _prompts()
+
+    def variants(size: str) -> list[Variant]:
+        case = {**setting.case(size), "device": setting.device, "prompts": prompts}
+        case |= {"bf16": case.pop("dtype") == "bfloat16", "gradient_checkpointing": False}
+        python = str(setting.peers)
+        return [
+            _on_device(setting, "ours", size, work="update", tasks=tasks, weights="own"),
+            Variant(f"TRL {version}, {size}", "models/trl_update.py", "grpo", case, python),
         ]
-        first, rival = section = setting.compare(variants)
-        sections.append(section)
-        judgements.append(speed(Goal(f"update: ours against TRL, {size}"), first, rival))
-    return StepOutcome(sections, judgements)
+
+    return _speed_by_size(setting, 2 * UPDATE_BYTES, "update: ours against TRL", variants)
 
 
 def gradients(setting: GpuSettings) -> StepOutcome:
@@ -240,12 +230,8 @@ def gradients(setting: GpuSettings) -> StepOutcome:
     for dtype, most in DISTANCE.items():
         for attention in ("sdpa", "eager"):
             name = f"gradient, {dtype}, {attention}"
-            case = {
-                **setting.case(CHECKED),
-                "dtype": dtype,
-                "attention": attention,
-                "device": setting.device,
-            }
+            case = {**setting.case(CHECKED), "device": setting.device}
+            case |= {"dtype": dtype, "attention": attention}
             (figures,) = setting.compare([Variant(name, FILE, "gradients", case)])
             sections.append([figures])
             distance = figures.spread(lambda trial: trial.figures["distance"])

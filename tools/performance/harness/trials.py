@@ -30,15 +30,15 @@ from llm_decpomdp.utils.extras import installed
 HOST = Path(__file__).with_name("host.py")
 VARIANTS = Path(__file__).parents[1]
 
+# The end of a failed process's errors has the cause.
 SHOWN_CHARACTERS = 1500
-"""Characters of a failed process's errors that are shown, from the end."""
 
+# The resolution of the clock of processor time, in seconds.
 TICK = 0.01
-"""Least processor time that a ratio is taken of, in seconds: the resolution of the clock."""
 
 
 class BenchmarkError(RuntimeError):
-    """A variant did not do its work: its speed would mean nothing."""
+    """A variant did not do its work, so its speed is meaningless."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,16 @@ class Variant:
 
     name: str
     file: str
-    """Module below the folder `performance` that defines it, such as `sandbox/ours.py`."""
+    """Its module below the folder `performance`, such as `sandbox/ours.py`."""
     function: str
-    """Generator function in that module; `host.py` says what it yields."""
+    """Generator function in that module; see `host.py`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     python: str = sys.executable
-    """Interpreter, which may have packages of its own."""
+    """Interpreter, which may have other packages."""
     tuned: bool = True
-    """True if it gets the settings that the command line gives its own process, where the others do."""
+    """Whether it gets the settings of our command line, if the others do."""
     gigabytes: float = 0.0
-    """Heap of its process, beside torch; 0 for a small process without torch."""
+    """Heap of its process, in addition to torch; 0 for a small process without torch."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class Measurement:
     """Work and costs of one process."""
 
     units: int
-    """Completion tokens that were sampled or learned from, or programs that ran."""
+    """Completion tokens that were sampled or trained on, or programs."""
     seconds: float
     cpu_seconds: float
-    """Processor time of the process and all below it: waiting for other programs is not in it."""
+    """Processor time of the process and its descendants, without waiting for other programs."""
     megabytes: float
-    """Peak memory of the process alone."""
+    """Peak memory of the process without descendants."""
     parts: Mapping[str, float]
-    """Seconds by part, where the work has several."""
+    """Seconds by part of the work."""
     figures: Mapping[str, float]
 
 
@@ -101,11 +101,11 @@ class Measured:
         return Spread.from_values([quantity(trial) for trial in self.trials])
 
     def times_faster(self, other: Measured) -> Spread:
-        """Return the ratio of units a second to those of another variant, within each round."""
+        """Return the ratio of units per second to those of another variant, within each round."""
         return self._ratio(other, lambda trial: trial.units / trial.seconds)
 
     def times_cpu(self, other: Measured) -> Spread:
-        """Return the ratio of processor time a unit to that of another variant, within each round."""
+        """Return the ratio of processor time per unit to that of another variant, within each round."""
         return self._ratio(other, lambda trial: max(trial.cpu_seconds, TICK) / trial.units)
 
     def times_memory(self, other: Measured) -> Spread:
@@ -118,11 +118,11 @@ class Measured:
 
 
 def environment(tuned: bool, threads: int | None) -> dict[str, str]:
-    """Return the variables of every variant's process, beside those that are set already.
+    """Return the additional environment variables of every variant's process.
 
     Args:
-        tuned: Whether with the settings that the command line gives its own process.
-        threads: Threads of torch; `None` leaves the choice to it.
+        tuned: Whether to use the settings of our command line.
+        threads: Threads of torch; `None` for its default.
     """
     path = str(Path(llm_decpomdp.__file__).parents[1])
     offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled"}
@@ -160,7 +160,7 @@ def run_trial(variant: Variant, variables: Mapping[str, str]) -> Measurement:
 def compare(
     variants: Sequence[Variant], rounds: int, variables: Mapping[str, str]
 ) -> dict[str, Measured]:
-    """Run every variant in every round; who begins changes from round to round.
+    """Run every variant in every round; the first variant changes from round to round.
 
     Raises:
         BenchmarkError: If a trial fails.
@@ -191,7 +191,7 @@ MARKS = {True: "yes", False: "NO", None: ""}
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound on a quantity; a quantity without one is there to judge the others by."""
+    """A quantity, with an optional bound."""
 
     name: str
     unit: str = "x"
@@ -212,13 +212,12 @@ class Judgement:
 
     goal: Goal
     value: Spread | None
-    """Measurement, if there is one."""
     note: str = ""
-    """Reason why nothing was measured, or a remark on the measurement."""
+    """Reason for a missing measurement, or a remark."""
 
     @property
     def met(self) -> bool | None:
-        """True if the median meets the goal; None if there is no bound or no measurement."""
+        """True if the median meets the goal; `None` without a bound or a measurement."""
         if self.value is None:
             return None
         if self.goal.at_least is not None:
@@ -227,9 +226,32 @@ class Judgement:
 
 
 def speed(goal: Goal, variant: Measured, rival: Measured) -> Judgement:
-    """Judge the speed of a variant against another; the note shows the effect of other programs."""
+    """Judge the speed of a variant against another, with the ratio of processor times as a note."""
     note = f"{variant.times_cpu(rival).median:.2g} times the CPU time"
     return Judgement(goal, variant.times_faster(rival), note)
+
+
+@dataclass
+class Comparisons:
+    """Collects the measurements and judgements of a command."""
+
+    rounds: int
+    variables: Mapping[str, str]
+    """Environment variables of all variants."""
+    sections: list[Sequence[Measured]] = field(default_factory=list)
+    judgements: list[Judgement] = field(default_factory=list)
+
+    def compare(self, variants: Sequence[Variant]) -> list[Measured]:
+        """Run variants in turn, and keep them as a section."""
+        section = [*compare(variants, self.rounds, self.variables).values()]
+        self.sections.append(section)
+        return section
+
+    def finish(
+        self, title: str, settings: Mapping[str, object], file: Path | None, unit: str = "tokens"
+    ) -> None:
+        """Print the report, and write it to a file as JSON if there is one."""
+        Report(title, settings, self.variables, self.sections, self.judgements, unit).finish(file)
 
 
 @dataclass(frozen=True)
@@ -242,7 +264,7 @@ class Report:
     variables: Mapping[str, str]
     """Environment variables of all variants."""
     sections: Sequence[Sequence[Measured]]
-    """Variants that took turns."""
+    """Variants that ran in turn."""
     judgements: Sequence[Judgement]
     unit: str = "tokens"
     """Name of the units of work."""
@@ -253,14 +275,14 @@ class Report:
             **about(),
             "settings": ", ".join(f"{name} {value}" for name, value in self.settings.items()),
             "all processes with": " ".join(f"{k}={v}" for k, v in self._variables().items()),
-            "figures": "medians (lowest to highest); tokens are those of completions",
+            "figures": "medians (lowest to highest); tokens of completions",
         }
         show(header, [table(self.title, self.unit, self.sections), goal_table(self.judgements)])
         if file is not None:
             file.write_text(json.dumps(self.content(), indent=1) + "\n", encoding="utf-8")
 
     def content(self) -> dict[str, object]:
-        """Return everything as JSON can hold it."""
+        """Return everything as JSON-able content."""
         return {
             "about": about(),
             "settings": {name: str(value) for name, value in self.settings.items()},
@@ -281,22 +303,19 @@ class Report:
 
 
 def about() -> dict[str, str]:
-    """Return what the figures depend on, by name."""
+    """Return the versions and the machine, by name."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    model = names[0] if names else platform.processor() or platform.machine()
     return {
         "llm-decpomdp": llm_decpomdp.__version__,
-        "CPU": f"{_cpu()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f} before the start",
+        "CPU": f"{model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f} before the start",
         "system": platform.platform(),
         "Python": platform.python_version(),
         "user": "root" if os.geteuid() == 0 else "not root",
         **{name: installed(name) or "not installed" for name in PACKAGES},
     }
-
-
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def show(header: Mapping[str, str], parts: Sequence[Table | str]) -> None:
@@ -308,7 +327,7 @@ def show(header: Mapping[str, str], parts: Sequence[Table | str]) -> None:
 
 
 def table(title: str, unit: str, sections: Sequence[Sequence[Measured]]) -> Table:
-    """Return a row for each variant: work, seconds by part, units a second, peak memory, further figures."""
+    """Return a row for each variant: work, seconds by part, units per second, peak memory, other figures."""
     trials = [trial for section in sections for variant in section for trial in variant.trials]
     parts = list(dict.fromkeys(part for trial in trials for part in trial.parts))
     figures = list(dict.fromkeys(name for trial in trials for name in trial.figures))
@@ -322,7 +341,7 @@ def table(title: str, unit: str, sections: Sequence[Sequence[Measured]]) -> Tabl
 
 
 def to_columns(title: str, first: str, others: Sequence[str]) -> Table:
-    """Return a table of a column of texts and columns of numbers, without rows."""
+    """Return an empty table with a column of texts and columns of numbers."""
     columns = Table(title=title, title_justify="left")
     columns.add_column(first)
     for heading in others:
@@ -362,7 +381,7 @@ def spread(values: Spread) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with three digits that mean something."""
+    """Return a number with three significant digits."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

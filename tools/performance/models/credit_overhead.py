@@ -1,8 +1,8 @@
-"""What credit costs beside a plain update: `python -m tools.performance.models.credit_overhead`.
+"""Cost of credit compared with a plain update: `python -m tools.performance.models.credit_overhead`.
 
-An update of a team over two turns, from end to end, with a critic or common partners. A critic reads a text
-for each joint sample of the first turn. Common partners sample and learn no more than aligned ones, but play
-K * N times as many joint samples. The longer completions are, the less both add.
+A whole update of a team over two turns, with a critic or common partners. A critic reads a text for each joint
+sample of the first turn. Common partners sample and learn as much as aligned ones, but play K * N times as many
+joint samples. The relative cost of both falls with the length of completions.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import typer
 
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from tools.performance.harness.trials import (
+    Comparisons,
     Device,
     Goal,
     JsonFile,
     Judgement,
     Model,
-    Report,
     Rounds,
     Threads,
     Variant,
-    compare,
     environment,
     progress,
     run,
@@ -57,10 +56,9 @@ def main(
     """Measure an update with each way of credit, and judge what it adds to a plain one."""
     minutes = rounds * len(WAYS) * sum(new_tokens) * SECONDS_A_TOKEN / 60
     progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    variables = environment(True, threads)
+    results = Comparisons(rounds, environment(True, threads))
     env = workload.environment(turns=2)
     common = {"tasks": workload.task_ids(env, 2), "group_size": group_size, "dtype": "auto"}
-    sections, judgements = [], []
     with workload.endless_copy(model) as folder:
         for tokens in new_tokens:
             case = {**common, "model": folder, "new_tokens": tokens, "device": device, "turns": 2}
@@ -73,14 +71,12 @@ def main(
                 )
                 for name, (critic, joint, _) in WAYS.items()
             ]
-            plain, *rivals = compare(contenders, rounds, variables).values()
-            sections.append([plain, *rivals])
+            plain, *rivals = results.compare(contenders)
             for (name, (_, _, most)), rival in zip(list(WAYS.items())[1:], rivals, strict=True):
                 goal = Goal(f"processor time: {name}, {tokens} tokens", at_most=most)
-                judgements.append(Judgement(goal, rival.times_cpu(plain)))
+                results.judgements.append(Judgement(goal, rival.times_cpu(plain)))
     settings = {"model": model, "G": group_size, "rounds": rounds, "device": device}
-    title = "Credit beside a plain update"
-    Report(title, settings, variables, sections, judgements).finish(json_file)
+    results.finish("Credit compared with a plain update", settings, json_file)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Learning beside padded batches: `python -m tools.performance.models.learning`.
+"""Learning compared with padded batches: `python -m tools.performance.models.learning`.
 
-Forward and backward of groups of siblings, whose lengths differ: `CausalLM.log_probs` against a padded batch of
-the same rows with logits of completions only, and a forward pass for each row. Equal gradient norms show that
-all do the same work. The floor is the matrix products alone, with each prompt computed once.
+Forward and backward passes of groups of siblings with different lengths: `CausalLM.log_probs` against a padded
+batch of the same rows with logits only for completions, and a forward pass for each row. Equal gradient norms
+show that all do the same work. The floor has only the matrix products, with each prompt computed once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from llm_decpomdp.policy import Completion
 from tools.performance.harness.trials import (
+    Comparisons,
     Device,
     Dtypes,
     Goal,
@@ -25,12 +26,10 @@ from tools.performance.harness.trials import (
     Judgement,
     Measured,
     Model,
-    Report,
     Rounds,
     Threads,
     Tuned,
     Variant,
-    compare,
     environment,
     progress,
     run,
@@ -89,17 +88,14 @@ def main(
     """Measure learning, and judge it by its goals."""
     minutes = rounds * 5 * len(dtype) * SECONDS / 60
     progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    variables = environment(tuned, threads)
+    results = Comparisons(rounds, environment(tuned, threads))
     env = workload.environment()
     prompts = [*workload.prompts(env, workload.task_ids(env, 1)[0]).values()]
     size = {"group_size": group_size, "new_tokens": new_tokens}
-    sections, judgements = [], []
     with workload.endless_copy(model) as folder:
         case = {"model": folder, "prompts": prompts, "device": device, **size}
         for precision in dtype:
-            section = [*compare(variants(case, precision), rounds, variables).values()]
-            sections.append(section)
-            judgements += judge(section, precision)
+            results.judgements += judge(results.compare(variants(case, precision)), precision)
     settings = {
         "model": model,
         "prompts": len(prompts),
@@ -108,8 +104,7 @@ def main(
         "rounds": rounds,
         "device": device,
     }
-    title = "Forward and backward of groups of siblings"
-    Report(title, settings, variables, sections, judgements).finish(json_file)
+    results.finish("Forward and backward of groups of siblings", settings, json_file)
 
 
 Group = tuple[str, list[list[int]]]

@@ -1,7 +1,7 @@
-"""Sampling beside transformers: `python -m tools.performance.models.sampling`.
+"""Sampling compared with transformers: `python -m tools.performance.models.sampling`.
 
 G completions of one prompt: `CausalLM.generate` against `generate(num_return_sequences=G)`, with equal sampling
-settings and every completion as long as the limit allows. The floor is the model's matrix products alone.
+settings and completions of the maximum length. The floor has only the matrix products of the model.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from tools.performance.harness.trials import (
+    Comparisons,
     Device,
     Dtypes,
     Goal,
     JsonFile,
     Model,
     NewTokens,
-    Report,
     Rounds,
     Threads,
     Tuned,
     Variant,
-    compare,
     environment,
     progress,
     run,
@@ -64,8 +63,7 @@ def main(
     """Measure sampling, and judge it by its goal."""
     minutes = rounds * 3 * len(group_size) * len(dtype) * SECONDS / 60
     progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    variables = environment(tuned, threads)
-    sections, judgements = [], []
+    results = Comparisons(rounds, environment(tuned, threads))
     env = workload.environment()
     prompt = workload.prompts(env, workload.task_ids(env, 1)[0])[env.possible_agents[-1]]
     common = {"prompts": [prompt], "new_tokens": new_tokens, "device": device}
@@ -79,13 +77,13 @@ def main(
                     Variant(f"transformers, {label}", FILE, "transformers_generate", case),
                     Variant(f"floor, {label}", "models/product_floors.py", "sampling", case),
                 ]
-                sampler, rival, floor = compare(variants, rounds, variables).values()
-                sections.append([sampler, rival, floor])
-                judgements.append(speed(goal(size, precision), sampler, rival))
-                judgements.append(speed(Goal(f"speed against the floor, {label}"), sampler, floor))
+                sampler, rival, floor = results.compare(variants)
+                results.judgements += [
+                    speed(goal(size, precision), sampler, rival),
+                    speed(Goal(f"speed against the floor, {label}"), sampler, floor),
+                ]
     settings = {"model": model, "new tokens": new_tokens, "rounds": rounds, "device": device}
-    report = Report("G completions of one prompt", settings, variables, sections, judgements)
-    report.finish(json_file)
+    results.finish("G completions of one prompt", settings, json_file)
 
 
 WARM_UP_TOKENS = 4

@@ -1,15 +1,15 @@
-"""One update from end to end, beside peers: `python -m tools.performance.models.update`.
+"""One whole update compared with peers: `python -m tools.performance.models.update`.
 
-Same model, prompts, group size and number of tokens for all; every contender in a process of its own. Peers may
-want other versions of packages than this library, so they have an interpreter of their own (`--peers`):
+Model, prompts, group size and number of tokens are equal; every contender has a separate process. Peers may need
+other versions of packages, so they have a separate interpreter (`--peers`):
 
     python -m venv peers && peers/bin/pip install torch comlrl==1.4.3 'trl==1.16.*'
 
-Peers run as they come; ours run with the settings that our command line gives itself
-(`benchmarks/runs/__init__.py`), which speed up peers too: `--tuned-peers` gives them to all.
+Peers run with their defaults; ours have the settings of our command line (`SETTINGS` of `benchmarks/runs`),
+which also speed up peers: `--tuned-peers` gives them to all.
 
-Rewards alternate within every group, whatever the texts are worth, since groups of equal rewards teach nothing
-and cost nothing. Ours are computed all the same, in the sandbox; peers are given theirs.
+Rewards alternate within every group, because groups of equal rewards have no gradient and cost nothing. Our
+rewards are still computed in the sandbox; peers get theirs for free.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.policy import Policy
 from tools.performance.harness.trials import (
+    Comparisons,
     Device,
     Goal,
     JsonFile,
@@ -43,11 +44,9 @@ from tools.performance.harness.trials import (
     Model,
     NewTokens,
     Peers,
-    Report,
     Rounds,
     Threads,
     Variant,
-    compare,
     environment,
     progress,
     run,
@@ -77,7 +76,7 @@ TEAMS = {
 }
 
 PRODUCTS = {FLOOR_OWN: TEAMS[OWN], FLOOR_ADAPTERS: TEAMS[ADAPTERS]}
-"""Floors that no program can undercut on this machine; goals above them are out of reach."""
+"""Lower bounds of any program on this machine, which show whether a goal can be reached."""
 
 SECONDS = {
     **{COMLRL: 220, TRL: 110, TRL_DEFAULTS: 110},
@@ -200,13 +199,14 @@ def main(
         names = [name for name in names if name in {**TEAMS, **PRODUCTS}]
     minutes = rounds * sum(SECONDS[name] for name in names) / 60
     progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    variables = environment(True, threads)
+    measurements = Comparisons(rounds, environment(True, threads))
     versions = installed_versions(peers)
     with workload.endless_copy(model) as folder:
         common = {"model": folder, "group_size": group_size, "new_tokens": new_tokens}
         available = variants(common, device, peers, versions, tuned_peers)
         contenders = [available[name] for name in names if name in available]
-        results = compare(contenders, rounds, variables)
+        results = {row.variant.name: row for row in measurements.compare(contenders)}
+    measurements.judgements += judge(results)
     settings = {
         "model": model,
         "G": group_size,
@@ -216,8 +216,7 @@ def main(
         "peers": "with our settings, too" if tuned_peers else "as they come, without our settings",
         **{name: version or "not installed" for name, version in versions.items()},
     }
-    title, sections = "One update from end to end", [[*results.values()]]
-    Report(title, settings, variables, sections, judge(results)).finish(json_file)
+    measurements.finish("One whole update", settings, json_file)
 
 
 OPTIONS = LearnerOptions(learning_rate=1e-6, max_grad_norm=1.0)
@@ -229,13 +228,7 @@ PARTS = {"sampling": "sampling", "stepping": "reward", "learning": "learning"}
 
 def ours(**arguments: Any) -> Iterator[dict[str, Any]]:
     """Update by MAGRPO on CoopHumanEval, once for each task."""
-    case = Case(**arguments)
-    env = workload.environment()
-    team = build_team(case, env.possible_agents)
-    try:
-        yield from updates(env, team, [Start(task_id=task) for task in case.tasks], case.group_size)
-    finally:
-        env.close()
+    return update_with_critic({}, {}, 1, **arguments)
 
 
 def update_with_critic(

@@ -1,28 +1,27 @@
-"""The sandbox beside floors and peers: `python -m tools.performance.sandbox`.
+"""The sandbox compared with lower bounds and peers: `python -m tools.performance.sandbox`.
 
-Every ratio compares variants that ran the same programs turn by turn, in this run. Each variant is called from a
-process of its own, and a variant that fails a program ends the benchmark. Verdicts are not remembered.
+Every ratio compares variants that ran the same programs in turn. Each variant has a separate process, and a
+variant that fails a program ends the benchmark. Verdicts are not cached.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
 from llm_decpomdp.utils.extras import install_command
 from tools.performance.harness.trials import (
+    Comparisons,
     Goal,
     JsonFile,
     Judgement,
     Measured,
-    Report,
     Rounds,
     Variant,
-    compare,
     environment,
     progress,
     run,
@@ -83,25 +82,6 @@ PEERS = (
 )
 
 
-@dataclass
-class Results:
-    """Measurements of one run, in order."""
-
-    rounds: int
-    sections: list[Sequence[Measured]] = field(default_factory=list)
-    judgements: list[Judgement] = field(default_factory=list)
-
-    def compare(self, variants: Sequence[Variant]) -> dict[str, Measured]:
-        """Run variants in turn, and keep the section."""
-        section = compare(variants, self.rounds, VARIABLES)
-        self.sections.append([*section.values()])
-        return section
-
-    def judge(self, *judgements: Judgement) -> None:
-        """Keep judgements."""
-        self.judgements += judgements
-
-
 def set_workers(variant: Variant, rows: Sequence[Mapping[str, str]], workers: int) -> Variant:
     """Return a variant that runs these programs with a number of workers."""
     arguments = {**variant.arguments, "programs": rows, "workers": workers}
@@ -109,11 +89,12 @@ def set_workers(variant: Variant, rows: Sequence[Mapping[str, str]], workers: in
 
 
 def measure_floors(
-    results: Results, rows: Sequence[Mapping[str, str]], workers: Sequence[int]
+    results: Comparisons, rows: Sequence[Mapping[str, str]], workers: Sequence[int]
 ) -> None:
     """Measure what the sandbox adds to bare forks, and to tests in the program's process."""
     variants = [set_workers(v, rows, n) for v in (OURS, IN_CHILD, FLOOR, WARMED) for n in workers]
-    section = results.compare([*variants, set_workers(IN_PROCESS, rows, 1)])
+    measured = results.compare([*variants, set_workers(IN_PROCESS, rows, 1)])
+    section = {row.variant.name: row for row in measured}
 
     def find(variant: Variant, number: int) -> Measured:
         return section[f"{variant.name}, {plural(number)}"]
@@ -123,20 +104,21 @@ def measure_floors(
         bound = Goal(f"speed against bare zygote fork, {label}", at_least=0.75)
         warmed = Goal(f"speed against warmed zygote fork, {label}")
         split = Goal(f"CPU against tests in the child, {label}", at_most=1.3)
-        results.judge(
+        results.judgements += [
             Judgement(bound, sandbox.times_faster(find(FLOOR, number))),
             Judgement(warmed, sandbox.times_faster(find(WARMED, number))),
             Judgement(split, sandbox.times_cpu(find(IN_CHILD, number))),
-        )
+        ]
     if {1, 2} <= set(workers):
         bound = Goal("two workers against one", at_least=1.7)
         floor = Goal("two bare zygotes against one: what the machine gives")
         for goal, variant in ((bound, OURS), (floor, FLOOR)):
-            results.judge(Judgement(goal, find(variant, 2).times_faster(find(variant, 1))))
+            ratio = find(variant, 2).times_faster(find(variant, 1))
+            results.judgements.append(Judgement(goal, ratio))
 
 
 def measure_peers(
-    results: Results, rows: Sequence[Mapping[str, str]], workers: int, gigabytes: float
+    results: Comparisons, rows: Sequence[Mapping[str, str]], workers: int, gigabytes: float
 ) -> None:
     """Measure the sandbox beside other evaluators, called from a small or a large process."""
     caller = "torch and heap" if gigabytes else "small parent"
@@ -146,7 +128,7 @@ def measure_peers(
         replace(variant, name=f"{variant.name} from {caller}", gigabytes=gigabytes)
         for variant in (set_workers(variant, rows, workers) for variant in variants)
     ]
-    section = [*results.compare(variants).values()] if len(variants) > 1 else []
+    section = results.compare(variants) if len(variants) > 1 else []
     for peer in PEERS:
         name = peer.variant.name
         goal = Goal(
@@ -155,7 +137,7 @@ def measure_peers(
         )
         rivals = [row for row in section if row.variant.function == peer.variant.function]
         ratio = section[0].times_faster(rivals[0]) if rivals else None
-        results.judge(Judgement(goal, ratio, reasons[name]))
+        results.judgements.append(Judgement(goal, ratio, reasons[name]))
 
 
 def main(
@@ -176,7 +158,7 @@ def main(
     rows = canonical_programs(programs)
     few = canonical_programs(min(SLOW_PROGRAMS, len(rows)))
     settings = {"rounds": rounds, "protections": costs.protections()}
-    results = Results(rounds)
+    results = Comparisons(rounds, VARIABLES)
     measure_floors(results, rows, workers)
     for gigabytes, batch in ((0.0, rows), (parent_gigabytes, few)):
         for number in workers:
@@ -184,10 +166,9 @@ def main(
             progress(f"peers, {plural(number)}, {caller}")
             measure_peers(results, batch, number, gigabytes)
     progress("start, deadlines, vector step")
-    results.judge(*costs.judgements(rows, workers, rounds))
+    results.judgements += costs.judgements(rows, workers, rounds)
     title = "HumanEval's canonical solutions with their tests; peers from small and large parents"
-    sections, judgements = results.sections, results.judgements
-    Report(title, settings, VARIABLES, sections, judgements, "programs").finish(json_file)
+    results.finish(title, settings, json_file, "programs")
 
 
 if __name__ == "__main__":
