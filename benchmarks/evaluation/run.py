@@ -37,11 +37,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
     read_evaluation,
     write_summary,
 )
-from llm_decpomdp.benchmarks.evaluation.play import (
-    EpisodePlayer,
-    PlayedBatch,
-    act_simultaneously,
-)
+from llm_decpomdp.benchmarks.evaluation.play import EpisodePlayer, PlayedBatch, act_simultaneously
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, describe_env, versions
 from llm_decpomdp.benchmarks.runs.results import make_episode_key, make_start_key, unique_rows
 from llm_decpomdp.env import DecPOMDPEnv

@@ -64,11 +64,7 @@ def write_suite_report(output: Path, path: Path | None = None) -> Path:
         panels.append((panel, trainings if of_trainings else evaluations))
     title = f"Suite {leaderboard.suite}"
     body = sections(
-        [
-            tag("h1", title),
-            tag("p", leaderboard.description),
-            *opening([*trainings, *evaluations]),
-        ],
+        [tag("h1", title), tag("p", leaderboard.description), *opening([*trainings, *evaluations])],
         panels,
         [*data_table(first), box("div", list(details(first)))],
         "Generated from suite.json and the folders of the suite's trainings and evaluations.",

@@ -13,11 +13,7 @@ from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.analysis.crossplay import (
-    cross_play,
-    matrix,
-    read_crossplay,
-)
+from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, matrix, read_crossplay
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config

@@ -310,10 +310,7 @@ def test_an_incomplete_last_line_is_told_and_is_a_failure(
 
 @pytest.mark.parametrize("command", ["rescore", "credit", "report", "export"])
 def test_every_command_names_a_damaged_line(
-    run: Path,
-    command: str,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    run: Path, command: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = run / "episodes.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)

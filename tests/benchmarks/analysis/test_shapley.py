@@ -6,13 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from llm_decpomdp.benchmarks.analysis.credit import (
-    DRAWN,
-    Coalition,
-    coalitions,
-    orders,
-    shapley,
-)
+from llm_decpomdp.benchmarks.analysis.credit import DRAWN, Coalition, coalitions, orders, shapley
 
 
 def rng() -> np.random.Generator:

@@ -107,8 +107,7 @@ def test_gold_earns_full_marks_and_random_text_none(setting: EvalConfig, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "name",
-    [name for name in BASELINES if name not in ("expert_edits", "gold", "random")],
+    "name", [name for name in BASELINES if name not in ("expert_edits", "gold", "random")]
 )
 def test_a_baseline_plays_the_configured_model(
     name: str, setting: EvalConfig, tmp_path: Path

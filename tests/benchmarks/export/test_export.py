@@ -289,10 +289,7 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 def test_the_page_names_every_column_and_no_other() -> None:
     page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
     trajectories, pairs = page.partition("### Trajectories")[2].split("### Preference pairs")
-    for text, columns in (
-        (trajectories, TRAJECTORIES),
-        (pairs.partition("\n## ")[0], PAIRS),
-    ):
+    for text, columns in ((trajectories, TRAJECTORIES), (pairs.partition("\n## ")[0], PAIRS)):
         rows = re.findall(r"^\| `(.+?)` \| (.+?) \| (.+) \|$", text, re.MULTILINE)
         told = {name: (kind, meaning) for name, kind, meaning in rows}
         told.pop("reward/<component>", None)

@@ -134,10 +134,7 @@ def rest(tmp_path: Path) -> dict[str, Any]:
     "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_a_bench_that_is_stopped_takes_its_jobs_with_it_and_goes_on_as_if_it_had_not_been(
-    number: signal.Signals,
-    begun: subprocess.Popen[bytes],
-    unharmed: dict[str, Any],
-    tmp_path: Path,
+    number: signal.Signals, begun: subprocess.Popen[bytes], unharmed: dict[str, Any], tmp_path: Path
 ) -> None:
     begun.send_signal(number)
     assert begun.wait(PATIENCE) == (-number if number == signal.SIGKILL else 130)

@@ -16,13 +16,7 @@ from transformers import AutoTokenizer
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from tools.performance.harness.trials import Measured, Measurement
-from tools.performance.models import (
-    learning,
-    product_floors,
-    sampling,
-    update,
-    workload,
-)
+from tools.performance.models import learning, product_floors, sampling, update, workload
 
 
 def sized(model: str, group_size: int, new_tokens: int, **more: Any) -> dict[str, Any]:
@@ -59,11 +53,7 @@ def test_an_endless_copy_has_an_end_that_is_not_in_the_chat_template(
 
 def test_both_samplers_and_the_floor_count_real_tokens(tiny_model: str) -> None:
     case = sized(tiny_model, 3, 5, prompts=["a prompt"])
-    for function in (
-        sampling.ours,
-        sampling.transformers_generate,
-        product_floors.sampling,
-    ):
+    for function in (sampling.ours, sampling.transformers_generate, product_floors.sampling):
         assert 3 <= last(function(**case))["units"] <= 15
 
 

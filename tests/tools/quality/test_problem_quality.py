@@ -8,14 +8,7 @@ import pytest
 
 from llm_decpomdp.envs.bugfix.programs import ProgramSource
 from llm_decpomdp.envs.sandbox import Sandbox
-from tools.quality.problems import (
-    EQUIVALENT,
-    GOAL,
-    near_duplicates,
-    ours,
-    quality,
-    report,
-)
+from tools.quality.problems import EQUIVALENT, GOAL, near_duplicates, ours, quality, report
 
 STATEMENT = '''def most(values):
     """The largest value, 0 if there is none.

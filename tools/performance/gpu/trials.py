@@ -23,12 +23,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
-from tools.performance.models import (
-    learning,
-    sampling,
-    update,
-    workload,
-)
+from tools.performance.models import learning, sampling, update, workload
 from tools.performance.models.workload import Case
 
 PEAK = "device GB"

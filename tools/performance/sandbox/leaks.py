@@ -19,11 +19,7 @@ from typing import Annotated
 import typer
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, Tests, instrument
-from tools.performance.harness.processes import (
-    PROC,
-    descendants,
-    memory_megabytes,
-)
+from tools.performance.harness.processes import PROC, descendants, memory_megabytes
 from tools.performance.harness.trials import about, show, to_columns
 from tools.performance.sandbox.costs import protections
 from tools.performance.sandbox.ours import canonical_programs, jobs

@@ -52,9 +52,7 @@ def evalplus(programs: Sequence[Mapping[str, str]], workers: int) -> Iterator[di
 
 
 def _run_threads(
-    passes: Callable[[Mapping[str, str]], bool],
-    programs: Sequence[Mapping[str, str]],
-    workers: int,
+    passes: Callable[[Mapping[str, str]], bool], programs: Sequence[Mapping[str, str]], workers: int
 ) -> Iterator[dict[str, Any]]:
     with ThreadPoolExecutor(workers) as pool:
         while True:
