@@ -28,17 +28,13 @@ CHEAP = [h for h in HYPOTHESES if h.id in ("H9", "H10", "H11")]
     "hypothesis",
     [pytest.param(h, id=h.id, marks=() if h in CHEAP else pytest.mark.slow) for h in HYPOTHESES],
 )
-def test_a_measure_has_what_its_clauses_are_made_of_and_depends_on_its_seed_alone(
-    hypothesis: suite.Hypothesis,
-) -> None:
+def test_measures_have_all_clauses_and_depend_on_the_seed(hypothesis: suite.Hypothesis) -> None:
     measures = hypothesis.measure(1000)
     assert all(math.isfinite(clause.evaluate(measures)) for clause in hypothesis.clauses)
     assert hypothesis.measure(1000) == measures
 
 
-def test_declarations_stand_before_measures_and_cannot_change_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_declarations_cannot_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     declare(tmp_path)
     stored = json.loads((tmp_path / "declaration.json").read_text())
     assert [entry["id"] for entry in stored["hypotheses"]] == [h.id for h in HYPOTHESES]
@@ -82,9 +78,7 @@ def find_all(name: str, folder: Path) -> list[ClauseResult]:
 
 
 @pytest.mark.parametrize("changed", ["training.py", "verdicts.py", "rule"])
-def test_other_code_or_another_rule_is_another_declaration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
-) -> None:
+def test_changed_declaration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
     before = declare(tmp_path / "before")
     if changed == "rule":
         monkeypatch.setattr(suite, "RULE", "whatever we like")

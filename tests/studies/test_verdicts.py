@@ -36,9 +36,7 @@ NOISE = np.random.default_rng(0).normal(size=20)
         ((ABOVE,), np.full(4, 3.0), "undecided"),  # four seeds show nothing at 5 %
     ],
 )
-def test_a_verdict_is_that_of_the_interval(
-    clauses: tuple[Clause, ...], values: Sequence[float], word: str
-) -> None:
+def test_verdicts(clauses: tuple[Clause, ...], values: Sequence[float], word: str) -> None:
     (verdict,) = judge([hypothesis("H1", *clauses)], {"H1": rows(values)})
     assert verdict.word == word
 

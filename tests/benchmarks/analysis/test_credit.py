@@ -56,7 +56,7 @@ def all_of(env: DecPOMDPEnv, rows: Sequence[dict[str, Any]]) -> list[Credit]:
     return list(credits(one for one in found if isinstance(one, Replayed)))
 
 
-def test_a_harmful_helper_is_lazy_and_has_a_negative_share() -> None:
+def test_credit_of_a_harmful_helper() -> None:
     # The first agent earns 0.6 alone; the second loses 0.3 with a wrong word, adds 0.4 with its own.
     env = make("probe-lazy-v0")
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
@@ -75,7 +75,7 @@ def test_a_harmful_helper_is_lazy_and_has_a_negative_share() -> None:
     assert (good.difference, good.lazy, good.dispensable) == (pytest.approx(0.4), 0.0, 0.0)
 
 
-def test_own_other_samples_are_compared_while_the_others_stay(make_word_env: Make) -> None:
+def test_own_choice_is_relative_to_the_other_samples(make_word_env: Make) -> None:
     # One point if both write the word, a quarter off for each silent agent.
     env = make_word_env(num_turns=1)
     found = of_row(env, row_of(env, ["apple", "apple", ""], ["apple", "pear", "apple"]))
@@ -125,7 +125,7 @@ def test_agents_that_need_each_other_split_what_both_would_lose() -> None:
     assert [c.shapley for c in found.values()] == [0.5, 0.5]
 
 
-def test_later_turns_are_judged_in_the_state_that_they_were_played_in() -> None:
+def test_later_turns_start_in_their_own_state() -> None:
     # On each turn half a point for the one who is shown a letter, and half for the silence of the other.
     env = make("probe-turns-v0")
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
@@ -160,7 +160,7 @@ def test_where_the_data_have_no_answer_gold_is_missing(make_word_env: Make) -> N
     assert found[1, 1, "right_0"].gold is None
 
 
-def test_two_correct_programs_split_four_points_as_worked_out_by_hand() -> None:
+def test_credit_of_two_correct_programs() -> None:
     # Alone aux earns 0.4, and main 0.6 + 0.5: it calls what is not there, so no test passes.
     env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=1)
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
@@ -177,7 +177,7 @@ def test_two_correct_programs_split_four_points_as_worked_out_by_hand() -> None:
     assert (aux.dispensable, main_.dispensable) == (0.0, 0.0)
 
 
-def test_a_helper_that_is_not_needed_is_dispensable_and_not_lazy() -> None:
+def test_unneeded_helper_is_dispensable_and_not_lazy() -> None:
     # It earns its 0.4 for being there, but all tests pass without it.
     env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=1)
     env.reset(options={"task_id": env.tasks.tasks[0].task_id})
@@ -213,9 +213,7 @@ def test_every_joint_sample_of_a_tree_has_its_credits(make_word_env: Make, joint
     assert len(pairing(joint_mode, 2, 2)().joint) == len(rows[0]["groups"][0]["rewards"])
 
 
-def test_a_task_is_the_mean_over_groups_turns_and_episodes_each_counted_the_same(
-    make_word_env: Make,
-) -> None:
+def test_levels_of_a_task_have_equal_weights(make_word_env: Make) -> None:
     def one(task: str, line: int, turn: int, group: int, sample: int, value: float) -> Credit:
         empty: Any = dict.fromkeys(("reward", "silent", "shapley", "gold", "own"), 0.0)
         place: Any = {"line": line, "phase": "eval", "update": 0, "task": task, "turn": turn}
@@ -241,9 +239,7 @@ def test_a_task_is_the_mean_over_groups_turns_and_episodes_each_counted_the_same
     assert (moment.tasks, moment.samples, len(moment.turns)) == (2, 7, 2)
 
 
-def test_the_command_writes_what_it_tells(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_writes_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     env = make("coophumaneval-v0", split="test[:3]", source="bundled", num_turns=1)
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
     evaluate(env, dict.fromkeys(env.possible_agents, Gold()), starts, folder=tmp_path)
@@ -263,9 +259,7 @@ def test_the_command_writes_what_it_tells(
     assert read_credit(tmp_path) == []  # of other episodes than there are now
 
 
-def test_a_run_is_told_from_its_evaluations_or_if_asked_from_its_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_reads_the_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_of(tmp_path, "tree").path
     assert call("credit", str(run)) == 0
     (held_out,) = read_credit(run)
@@ -279,9 +273,7 @@ def test_a_run_is_told_from_its_evaluations_or_if_asked_from_its_training(
     assert "phase" in capsys.readouterr().err
 
 
-def test_of_episodes_that_are_not_as_stored_the_command_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_warns_of_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_of(tmp_path).path
     change(run, 3, lambda row: row["groups"][0]["rewards"].__setitem__(0, 9.0))
     assert call("credit", str(run)) == 0

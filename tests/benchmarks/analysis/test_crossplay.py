@@ -58,9 +58,7 @@ def test_teams_with_conventions_of_their_own_fail_with_each_other(tmp_path: Path
 
 
 @pytest.mark.parametrize(("agent", "who"), [(None, 2), ("player_0", 0)])
-def test_one_agent_is_from_the_column_and_all_others_from_the_row(
-    agent: str | None, who: int, tmp_path: Path
-) -> None:
+def test_cells_combine_row_and_column(agent: str | None, who: int, tmp_path: Path) -> None:
     env = make("probe-halves-v0", num_agents=3)
     teams = {name: saying(env, name) for name in ("x", "y")}
     cross_play(env, teams, starts_of(env)[:1], folder=tmp_path, agent=agent)
@@ -123,7 +121,7 @@ def test_a_second_start_plays_only_what_is_missing(tmp_path: Path) -> None:
         (["a", "b"], "player_7", "did you mean 'player_"),
     ],
 )
-def test_what_makes_no_matrix_is_refused(
+def test_bad_input_refused(
     names: list[str], agent: str | None, message: str, tmp_path: Path
 ) -> None:
     env = make("probe-rendezvous-v0")
@@ -139,9 +137,7 @@ def test_what_makes_no_matrix_is_refused(
         )
 
 
-def test_the_command_plays_saved_teams_of_gold_and_noise(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_with_saved_teams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     agents = ("aux_0", "main_0")
     save_team(dict.fromkeys(agents, Gold()), tmp_path / "gold")
     save_team({agent: RandomText() for agent in agents}, tmp_path / "noise")
@@ -184,9 +180,7 @@ def test_adapters_of_several_saved_teams_share_one_base(tmp_path: Path, tiny_mod
     assert len({float(weight.detach().sum()) for weight in weights}) == 4
 
 
-def test_runs_with_checkpoints_alone_play_with_their_own_weights(
-    tmp_path: Path, quick: list[str]
-) -> None:
+def test_checkpoints_play_with_their_own_weights(tmp_path: Path, quick: list[str]) -> None:
     more = ["output.checkpoint_every=1", "algorithm.max_updates=1", "output.report=false"]
     run = train(load_config(overrides=[*quick, *more]), "tiny").folder.path
     shutil.copytree(run, tmp_path / "other")

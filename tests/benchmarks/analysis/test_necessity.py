@@ -131,16 +131,12 @@ def test_a_single_agent_without_the_teams_tokens_is_not_matched() -> None:
         (team(), single(turns=2), "different environments: num_turns is 1 and 2"),
     ],
 )
-def test_evaluations_that_do_not_belong_together_are_refused(
-    first: EvaluationResult, second: EvaluationResult, message: str
-) -> None:
+def test_mismatch_refused(first: EvaluationResult, second: EvaluationResult, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         necessity(first, second)
 
 
-def test_the_command_compares_two_folders_and_knows_whom_nobody_needed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_compares_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pair, alone = (
         make("coophumaneval-v0", split="test[:2]", source="bundled", num_turns=1, num_agents=n)
         for n in (2, 1)

@@ -61,9 +61,7 @@ def write_teams(run: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(partners.teams, "load", lambda config, envs: silent)
 
 
-def test_the_last_agent_stays_and_its_partners_are_exchanged(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partners_are_exchanged(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(run / "final_model")
     write_teams(run, tmp_path / "other", monkeypatch)
     found = exchange_partners(run, tmp_path / "other")
@@ -91,9 +89,7 @@ def test_what_is_solved_counts_at_the_end_of_an_episode(tmp_path: Path) -> None:
     assert solved_share(found).value == 1.0  # though nothing is in the turn of messages
 
 
-def test_of_three_runs_each_is_lent_the_partners_of_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_three_runs_exchange_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
     for name in ("first", "second", "third"):
         options = [*OPTIONS, f"output.base_dir={tmp_path}", f"output.name={name}"]
@@ -156,9 +152,7 @@ def test_no_more_than_the_gain_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     ("source", "words"),
     [("gold", "references"), ("passes", "passing samples"), ("l.jsonl", "a file")],
 )
-def test_the_row_after_a_warm_start_names_its_source(
-    monkeypatch: pytest.MonkeyPatch, source: str, words: str
-) -> None:
+def test_row_of_a_warm_start(monkeypatch: pytest.MonkeyPatch, source: str, words: str) -> None:
     run = {"lessons": ({"step": 7},), "config_text": f"warm_start: {{source: {source}}}"}
     score = lambda solved_share: SimpleNamespace(solved=solved_share, earned={"names_aux": 0.5})  # noqa: E731
     scores = [score(1.0)] * 8 + [score(0.0)] * 24
@@ -175,9 +169,7 @@ def test_a_report_of_a_run_without_them_has_no_story(run: Path) -> None:
     assert 'id="together"' not in write_report(RunFolder(run)).read_text(encoding="utf-8")
 
 
-def test_the_command_plays_the_team_of_the_run_and_writes_its_report(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_evaluates_and_reports(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["partners", str(run), "--tasks", "1"])
     assert not end.value.code

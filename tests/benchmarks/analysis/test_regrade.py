@@ -121,9 +121,7 @@ def completion(row: dict[str, Any]) -> None:
     row["groups"][0]["completions"]["aux_0"] = ["", ""]
 
 
-def test_verdicts_of_an_early_version_are_refused_in_words(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_early_verdicts_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def without_details(row: dict[str, Any]) -> None:
         verdict = row["final"]["turns"][0]["verdict"]
         verdict |= {"tests": verdict.pop("details")}
@@ -187,9 +185,7 @@ def test_the_tests_of_an_episode_are_compared_one_by_one(run: Path) -> None:
     assert found.now in ("passed", "failed", "not_run", "error")
 
 
-def test_a_state_that_is_not_reached_any_more_is_named_once_for_each_group(
-    make_word_env: Make, tmp_path: Path
-) -> None:
+def test_unreached_states_are_listed_by_group(make_word_env: Make, tmp_path: Path) -> None:
     run = run_of(tmp_path).path
     line = next(n for n in (1, 2) if len(row_of(run, n)["groups"]) > 1)
 
@@ -263,9 +259,7 @@ def test_nor_is_it_asked_for_an_evaluation(tmp_path: Path) -> None:
     assert regrade(tmp_path).differences == ()
 
 
-def test_prompts_of_baselines_that_talk_may_go_on_after_those_of_the_environment(
-    tmp_path: Path,
-) -> None:
+def test_baselines_may_extend_prompts(tmp_path: Path) -> None:
     env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=1)
     team = dict.fromkeys(env.possible_agents, Gold())
     start = [Start(task_id=env.tasks.tasks[0].task_id)]
@@ -279,9 +273,7 @@ def test_prompts_of_baselines_that_talk_may_go_on_after_those_of_the_environment
     }
 
 
-def test_the_command_tells_and_fails_where_something_differs(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_fails_on_differences(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("rescore", str(run)) == 0
     assert "all agree" in capsys.readouterr().out
     change(run, 2, reward)
@@ -344,9 +336,7 @@ def test_two_long_texts_are_told_from_where_they_part() -> None:
         ),
     ],
 )
-def test_folders_without_what_it_takes_are_refused(
-    files: dict[str, str], message: str, tmp_path: Path
-) -> None:
+def test_incomplete_folders_refused(files: dict[str, str], message: str, tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):

@@ -95,9 +95,7 @@ def test_asserts_that_nothing_calibrates_are_a_fault(tmp_path: Path) -> None:
         ("try:\n        candidate(0)\n    except Exception:\n        assert 1 < 2", "raises", True),
     ],
 )
-def test_tests_that_pass_for_an_empty_function_are_vacuous(
-    tmp_path: Path, test: str, stub: str, fault: bool
-) -> None:
+def test_vacuous_tests(tmp_path: Path, test: str, stub: str, fault: bool) -> None:
     body = "    if x == 0:\n        return None\n    return x * x\n"
     if stub == "raises":
         body = "    return 1 / x\n"
@@ -110,9 +108,7 @@ def test_tests_that_pass_for_an_empty_function_are_vacuous(
     ("work", "wall_factor", "expected"),
     [("__import__('time').sleep(60)", 3, True), ("sum(iter(int, 1))", 50, False)],
 )
-def test_only_time_outs_by_the_clock_depend_on_the_machine(
-    tmp_path: Path, work: str, wall_factor: float, expected: bool
-) -> None:
+def test_time_outs_by_clock(tmp_path: Path, work: str, wall_factor: float, expected: bool) -> None:
     limits = Limits(test_seconds=0.2, wall_factor=wall_factor, max_timeouts=1)
     result = audited(tmp_path, f"def f(x):\n    return {work}\n", repeats=2, limits=limits)
     assert ("clock" in {remark.kind for remark in result.remarks}) == expected

@@ -97,9 +97,7 @@ class PileTest(unittest.TestCase):
 """
 
 
-def test_a_class_that_can_only_be_tested_in_its_process_is_left_out_with_the_reason(
-    tmp_path: Path,
-) -> None:
+def test_class_that_needs_its_own_process_is_excluded(tmp_path: Path) -> None:
     source = class_row(tmp_path, "len(self.things)", test=EQUALITY)
     row = json.loads(Path(source).read_text())
     equal = (

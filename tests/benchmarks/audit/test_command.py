@@ -31,9 +31,7 @@ register("shorter-v0", "shorter:build")
 """A family with a reward of its own around that of another."""
 
 
-def test_the_command_prints_a_table_and_fails_on_faults(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_fails_on_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = rows(tmp_path, ("good", SOUND, SQUARES), ("bad", "def f(x):\n    return 4", SQUARES))
     assert call("audit", "humaneval-v0", "--source", source) == 1
     shown = capsys.readouterr().out
@@ -92,9 +90,7 @@ def test_the_result_is_saved_where_it_is_asked_for(tmp_path: Path) -> None:
         save(audit("humaneval-v0", source, repeats=2), missing)
 
 
-def test_the_command_succeeds_where_a_known_issue_explains_the_fault(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_accepts_known_issues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = rows(tmp_path, ("HumanEval/47", "def f(x):\n    return 4\n", SQUARES))
     assert call("audit", "humaneval-v0", "--source", source) == 0
     assert "known" in capsys.readouterr().out

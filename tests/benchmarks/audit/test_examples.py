@@ -86,8 +86,6 @@ def task(text: str, *asserts: str) -> CodeTask:
         ("f(2) -> 4", "candidate(2) != 4", True),
     ],
 )
-def test_an_assert_about_the_same_call_must_want_the_same_value(
-    text: str, condition: str, agrees: bool
-) -> None:
+def test_examples_must_agree_with_asserts(text: str, condition: str, agrees: bool) -> None:
     found = list(contradictions(task(text, condition)))
     assert (not found) == agrees and all(remark.fault for remark in found)

@@ -55,9 +55,7 @@ def setting(quick: list[str]) -> EvalConfig:
     )
 
 
-def test_in_a_pipeline_later_agents_see_what_earlier_ones_wrote(
-    make_word_env: Make, tmp_path: Path
-) -> None:
+def test_pipeline_shows_earlier_answers(make_word_env: Make, tmp_path: Path) -> None:
     env = make_word_env(num_turns=2)
     team = {"left_0": Numbered("left"), "right_0": Numbered("right")}
     starts = [Start(task_id="word/0"), Start(task_id="word/1")]
@@ -77,9 +75,7 @@ def test_in_a_pipeline_later_agents_see_what_earlier_ones_wrote(
     assert list(first[0]["prompts"]) == ["left_0", "right_0"]
 
 
-def test_in_a_discussion_the_second_answers_are_played_and_both_are_paid_for(
-    make_word_env: Make, tmp_path: Path
-) -> None:
+def test_discussion_plays_second_answers(make_word_env: Make, tmp_path: Path) -> None:
     team = {"left_0": Numbered("left"), "right_0": Numbered("right")}
     start = Start(task_id="word/0")
     found = evaluate(
@@ -109,9 +105,7 @@ def test_gold_earns_full_marks_and_random_text_none(setting: EvalConfig, tmp_pat
 @pytest.mark.parametrize(
     "name", [name for name in BASELINES if name not in ("expert_edits", "gold", "random")]
 )
-def test_a_baseline_plays_the_configured_model(
-    name: str, setting: EvalConfig, tmp_path: Path
-) -> None:
+def test_baselines_use_the_model(name: str, setting: EvalConfig, tmp_path: Path) -> None:
     one = find_baseline(name, setting).load()
     alone = name.startswith("single")
     assert one.env.possible_agents == (["main_0"] if alone else ["aux_0", "main_0"])
@@ -147,9 +141,7 @@ def test_baselines_that_sample_in_another_way_are_others(setting: EvalConfig) ->
     assert one == two
 
 
-def test_expert_edits_come_between_turns(
-    setting: EvalConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expert_edits_need_two_turns(setting: EvalConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     asked = {**setting.env_options, "expert_model": "gpt-x", "num_turns": 1}
     one = find_baseline("expert_edits", replace(setting, env_options=asked)).load()
@@ -174,9 +166,7 @@ def test_a_baseline_that_makes_no_sense_is_one_clear_error(setting: EvalConfig) 
             find_baseline(name, where)
 
 
-def test_a_baseline_that_makes_no_sense_is_refused_before_data_is_loaded(
-    quick: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_before_loading_data(quick: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--env-option", "num_agents=1", "--env-option", "source=missing.jsonl"]
     line = ["eval", "--baseline", "naive_concatenation", "--env", "humaneval-v0", *options]
     assert call(*line, "--override", *quick) == 2
@@ -193,9 +183,7 @@ def test_a_baseline_that_makes_no_sense_is_refused_before_data_is_loaded(
         ("gold", {}),
     ],
 )
-def test_what_models_may_write_in_a_turn_is_known_before_they_are_loaded(
-    setting: EvalConfig, name: str, limits: dict[str, int]
-) -> None:
+def test_limits_before_loading(setting: EvalConfig, name: str, limits: dict[str, int]) -> None:
     model = replace(setting.config.model, name="no such model", max_new_tokens=7)
     setting = replace(setting, config=replace(setting.config, model=model))
     assert BASELINES[name](setting).limits == limits
@@ -213,9 +201,7 @@ def summary(folder: Path) -> dict[str, Any]:
     return content
 
 
-def test_the_command_evaluates_a_baseline_and_prints_a_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_with_a_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = (
         "eval --baseline gold --env coophumaneval-v0 --env-option source=bundled --split test[:2]"
     )
@@ -272,9 +258,7 @@ def test_the_command_evaluates_what_a_run_has_left(
     assert "holds another evaluation" in capsys.readouterr().err
 
 
-def test_a_team_that_was_saved_again_is_another_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_team_saved_again_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = "eval --env coophumaneval-v0 --env-option source=bundled --split test[:1]".split()
     line += ["--team", str(tmp_path / "team"), "--output", str(tmp_path / "e")]
     save_team({"aux_0": Gold(), "main_0": Gold()}, tmp_path / "team")

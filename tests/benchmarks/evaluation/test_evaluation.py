@@ -50,9 +50,7 @@ def guessed(make_word_env: Make, tmp_path: Path) -> EvaluationResult:
     )
 
 
-def test_a_row_is_that_of_a_runs_evaluation_with_its_sample_and_tokens(
-    guessed: EvaluationResult,
-) -> None:
+def test_rows_of_an_evaluation(guessed: EvaluationResult) -> None:
     rows = rows_of(guessed.folder)
     assert len(rows) == 24
     assert [row["sample"] for row in rows] == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 6
@@ -131,9 +129,7 @@ def test_the_folder_tells_everything_that_the_evaluation_found(guessed: Evaluati
     assert float(tasks[3]["last/reward_mean"]) == guessed.means("last/reward_mean")["word/3"]
 
 
-def test_the_table_shows_turns_only_where_there_are_several(
-    guessed: EvaluationResult, make_word_env: Make, tmp_path: Path
-) -> None:
+def test_turns_in_table(guessed: EvaluationResult, make_word_env: Make, tmp_path: Path) -> None:
     def shown(found: EvaluationResult) -> list[str]:
         return [str(cell) for cell in table(found).columns[0].cells]
 

@@ -38,9 +38,7 @@ class Stopping(RandomText):
         return super().generate(prompts, num_samples)
 
 
-def test_a_stopped_evaluation_goes_on_as_if_it_had_not_stopped(
-    make_word_env: Make, tmp_path: Path
-) -> None:
+def test_stopped_evaluation_resumes_exactly(make_word_env: Make, tmp_path: Path) -> None:
     env, folders = make_word_env(num_turns=2), [tmp_path / "whole", tmp_path / "stopped"]
 
     def run(folder: Path, team: Any) -> EvaluationResult:
@@ -59,9 +57,7 @@ def test_a_stopped_evaluation_goes_on_as_if_it_had_not_stopped(
     assert again.values == whole.values
 
 
-def test_what_is_there_is_not_played_again_and_more_samples_are_added(
-    make_word_env: Make, tmp_path: Path
-) -> None:
+def test_finished_episodes_are_kept(make_word_env: Make, tmp_path: Path) -> None:
     env = make_word_env()
 
     def run(samples: int, left: int) -> EvaluationResult:
@@ -142,9 +138,7 @@ def test_each_episode_counts_once_and_half_of_the_tasks_are_not_all(
     assert len((tmp_path / "times.jsonl").read_text().splitlines()) == len(times.splitlines())
 
 
-def test_a_failure_of_an_episode_that_is_there_counts_for_nothing(
-    make_word_env: Make, tmp_path: Path
-) -> None:
+def test_failure_of_a_finished_episode_is_ignored(make_word_env: Make, tmp_path: Path) -> None:
     env, team = make_word_env(), {"left_0": Gold(), "right_0": Gold()}
     evaluate(env, team, starts_of(env), folder=tmp_path)
     start = rows_of(tmp_path)[0]["start"]

@@ -96,18 +96,14 @@ def test_a_failed_episode_is_skipped_counted_and_tried_again(
     assert len(again.pass_at_k(2)) == 6
 
 
-def test_tasks_with_too_few_samples_have_no_pass_at_k(
-    play: Callable[..., EvaluationResult], server: ChatServer
-) -> None:
+def test_pass_at_k_needs_samples(play: Callable[..., EvaluationResult], server: ChatServer) -> None:
     play()
     server.fails = fails_on(CEDAR)
     found = play(samples=2, on_error="skip", k=[2])
     assert (len(found.tasks), len(found.pass_at_k(1)), len(found.pass_at_k(2))) == (6, 6, 5)
 
 
-def test_an_evaluation_of_which_nothing_is_left_is_an_error(
-    play: Callable[..., EvaluationResult], server: ChatServer
-) -> None:
+def test_no_episode_is_an_error(play: Callable[..., EvaluationResult], server: ChatServer) -> None:
     server.fails = lambda request: 404
     with pytest.raises(RunError, match=r"all 6 episodes failed: .*404"):
         play(on_error="skip")
@@ -146,17 +142,13 @@ def test_equal_seeds_ask_the_same_whatever_is_there_already(
     assert texts("parts") == texts("whole")
 
 
-def test_a_policy_of_this_process_plays_beside_an_endpoint(
-    make_word_env: Make, server: ChatServer, tmp_path: Path
-) -> None:
+def test_local_and_remote_policy(make_word_env: Make, server: ChatServer, tmp_path: Path) -> None:
     env = make_word_env()
     team = {"left_0": RandomText(), "right_0": Endpoint("m", server.url)}
     assert evaluate(env, team, starts_of(env), folder=tmp_path).episodes == 6
 
 
-def test_tokens_and_refusals_are_measured(
-    play: Callable[..., EvaluationResult], server: ChatServer
-) -> None:
+def test_tokens_and_refusals(play: Callable[..., EvaluationResult], server: ChatServer) -> None:
     server.usage = {"prompt_tokens": 50, "completion_tokens": 4, "total_tokens": 54}
     found = play()
     assert set(found.means("prompt_tokens").values()) == {2 * 2 * 50.0}

@@ -22,9 +22,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
 
 
 @pytest.mark.parametrize(("samples", "passed"), [(1, 0), (1, 1), (5, 2), (6, 0), (6, 5), (6, 6)])
-def test_pass_at_k_is_the_share_of_all_choices_of_k_samples_with_one_that_passes(
-    samples: int, passed: int
-) -> None:
+def test_pass_at_k_counts_all_choices(samples: int, passed: int) -> None:
     flags = [True] * passed + [False] * (samples - passed)
     for k in range(1, samples + 1):
         choices = list(itertools.combinations(flags, k))
@@ -86,9 +84,7 @@ def test_equal_tasks_tell_as_little_of_other_seeds_as_one_of_them_does() -> None
     assert half_width(many) == pytest.approx(half_width(one), rel=0.1)
 
 
-def test_memory_is_bounded_and_blocks_change_nothing_but_the_draws(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_blocks_change_only_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.random.default_rng(3).normal(size=(3, 40))
     whole = bootstrap(scores)
     monkeypatch.setattr(statistics, "MAX_ELEMENTS", 120 * 7)
@@ -208,9 +204,7 @@ def test_the_difference_of_two_methods_has_the_interval_of_welch() -> None:
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])
 @pytest.mark.parametrize("of_seeds, of_tasks", [(1.0, 0.2), (0.3, 0.3), (0.0, 1.0)])
-def test_no_more_than_6_percent_of_null_cases_are_called_a_difference(
-    seeds: int, of_seeds: float, of_tasks: float
-) -> None:
+def test_coverage_of_null_cases(seeds: int, of_seeds: float, of_tasks: float) -> None:
     """Both the gain of one method and the difference of two; the standard error of 1,000 draws is 0.007."""
     rng, gains, differences, trials = np.random.default_rng(seeds), 0, 0, 1000
     for trial in range(trials):

@@ -227,9 +227,7 @@ def test_an_evaluation_exports_without_a_configuration(tmp_path: Path) -> None:
     assert export(run, "jsonl").rows == {"eval": 2}
 
 
-def test_a_recorded_run_exports_the_tokens_that_were_sampled(
-    quick: list[str], tmp_path: Path
-) -> None:
+def test_recorded_tokens_are_exported(quick: list[str], tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     config = load_config(

@@ -90,9 +90,7 @@ def test_the_page_lists_all_episodes_without_errors(documents: Mapping[str, str]
 
 
 @pytest.mark.parametrize("view", FILTERS)
-def test_filters_of_the_address_decide_what_is_listed(
-    documents: Mapping[str, str], view: str
-) -> None:
+def test_filters_of_the_address(documents: Mapping[str, str], view: str) -> None:
     assert listed(documents[view]) == FILTERS[view]
 
 
@@ -101,9 +99,7 @@ def test_filters_that_nothing_passes_say_so(documents: Mapping[str, str]) -> Non
     assert "No episode matches these filters." in documents["min=100"]
 
 
-def test_an_episode_shows_its_siblings_ledger_tests_and_feedback(
-    documents: Mapping[str, str],
-) -> None:
+def test_view_of_an_episode(documents: Mapping[str, str]) -> None:
     document = documents["task=hard"]
     assert "2 joint samples of one state; → continued" in document
     assert document.count("<article>") == 1

@@ -48,9 +48,7 @@ def test_credit_is_shown_with_what_its_columns_say(gold: RunFolder) -> None:
     assert "the loss of reward if the agent returned an empty text" in text
 
 
-def test_the_credit_of_several_folders_is_told_apart_and_turn_by_turn(
-    gold: RunFolder, tmp_path: Path
-) -> None:
+def test_credit_of_several_folders(gold: RunFolder, tmp_path: Path) -> None:
     run = run_of(tmp_path / "run")
     for folder in (gold.path, run.path):
         credit_folder(folder)

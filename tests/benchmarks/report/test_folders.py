@@ -164,9 +164,7 @@ def test_a_folder_without_numbers_is_an_error_that_names_it(tmp_path: Path) -> N
         report([tmp_path], None, False)
 
 
-def test_a_page_that_cannot_be_written_is_an_error_that_names_it(
-    folder: RunFolder, tmp_path: Path
-) -> None:
+def test_unwritable_page_is_named(folder: RunFolder, tmp_path: Path) -> None:
     page = tmp_path / "nowhere" / "page.html"
     with pytest.raises(RunError, match=f"^cannot write {page}: No such file or directory$"):
         report([folder.path], page, False)

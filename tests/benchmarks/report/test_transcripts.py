@@ -68,9 +68,7 @@ def test_a_prompt_that_repeats_is_stored_once(tmp_path: Path) -> None:
     assert len(blocks(run)["shared"]) == 2 * 2 + 2  # tasks times agents, and test cases
 
 
-def test_texts_are_cut_into_chunks_that_the_index_can_find(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_index_finds_chunks(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(Pack, "CHUNK", 2000)
     found = blocks(finished(RunFolder(tmp_path)))
     chunks = [found[f"chunk-{i}"] for i in range(len(found["index"]["starts"]))]

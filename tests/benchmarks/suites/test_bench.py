@@ -23,9 +23,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-def test_a_broken_cell_does_not_stop_the_others_and_its_traceback_stands_in_the_report(
-    finished: Path,
-) -> None:
+def test_failed_arm_is_reported_and_others_finish(finished: Path) -> None:
     states = {
         path.parent.name: json.loads(path.read_text()) for path in finished.glob("*/status.json")
     }
@@ -54,9 +52,7 @@ def test_one_process_at_a_time_finds_the_same_as_several(finished: Path, tmp_pat
     assert len(set(said)) == 3
 
 
-def test_what_is_there_is_not_done_again_what_failed_is_and_more_samples_are_added(
-    finished: Path, tmp_path: Path
-) -> None:
+def test_second_call_repeats_only_failed_jobs(finished: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     shutil.copytree(finished, output)
     before = {path: path.stat().st_mtime_ns for path in output.glob("*/status.json")}
@@ -102,9 +98,7 @@ def test_a_dry_run_counts_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_names_the_cell_that_cannot_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_names_broken_arms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out"
     assert bench(suite(tmp_path), "--dry-run", "--output", str(output)) == 1
     told = capsys.readouterr().out
@@ -133,9 +127,7 @@ def test_list_tells_what_the_suites_are(capsys: pytest.CaptureFixture[str]) -> N
     assert re.search("^smoke +Every part once", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_the_folder_of_a_run_is_refused_and_stays_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_of_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "run"
     output.mkdir()
     (output / "config.yaml").write_text("seed: 1\n")

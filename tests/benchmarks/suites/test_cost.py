@@ -53,9 +53,7 @@ def cost(tmp_path: Path, cell: str) -> JobCost:
         ("random", 0),
     ],
 )
-def test_an_evaluation_costs_what_its_agents_may_say(
-    method: str, tokens: int, tmp_path: Path
-) -> None:
+def test_cost_of_an_evaluation(method: str, tokens: int, tmp_path: Path) -> None:
     found = cost(tmp_path, f"method: {method}")
     assert (found.episodes, found.evaluation_tokens) == (80, 80 * tokens)
     assert (found.updates, found.joint_samples, found.training_tokens) == (0, 0, 0)
@@ -190,7 +188,5 @@ def test_the_name_of_a_model_tells_its_memory(name: str, billions: float | None)
         ("method: gold", 0),
     ],
 )
-def test_a_cell_needs_the_memory_of_its_policies(
-    cell: str, expected: float, tmp_path: Path
-) -> None:
+def test_memory_of_an_arm(cell: str, expected: float, tmp_path: Path) -> None:
     assert cost(tmp_path, cell).gigabytes == pytest.approx(expected)

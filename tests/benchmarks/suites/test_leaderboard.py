@@ -169,9 +169,7 @@ def test_the_csv_has_every_number_of_every_cell(output: Path) -> None:
     assert ("gold", "tests_passed") in found
 
 
-def test_cells_that_played_other_tasks_have_a_table_of_their_own(
-    output: Path, make_word_env: Make
-) -> None:
+def test_other_tasks_have_a_separate_table(output: Path, make_word_env: Make) -> None:
     env = make_word_env()
     folder = output / "late-seed-7"
     evaluate(env, team(Gold), [Start(task_id="word/3")], folder=folder, seed=7)
@@ -182,9 +180,7 @@ def test_cells_that_played_other_tasks_have_a_table_of_their_own(
     assert second.against == "late" and late.comparisons == {}
 
 
-def test_rewards_of_other_teams_are_not_compared_and_come_last(
-    output: Path, make_word_env: Make
-) -> None:
+def test_other_teams_come_last(output: Path, make_word_env: Make) -> None:
     path = output / "gold-seed-0" / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["identity"]["team"] = ["main_0"]
@@ -213,9 +209,7 @@ def test_jobs_that_have_measured_another_amount_are_missing(output: Path) -> Non
     assert missing == ["learned, seed 1", "late, seed 7"]
 
 
-def test_a_cell_is_compared_with_the_untrained_one_of_its_own_environment(
-    output: Path, make_word_env: Make
-) -> None:
+def test_reference_has_the_same_environment(output: Path, make_word_env: Make) -> None:
     path = output / "suite.json"
     suite = json.loads(path.read_text())
     suite["cells"] += [cell("talks", "untrained", 0), cell("talked", "magrpo", 0)]

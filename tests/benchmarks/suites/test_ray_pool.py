@@ -34,9 +34,7 @@ def on(cluster: Any) -> list[str]:
     return ["--engine", "ray", "--address", cluster.address, "--trusted-network"]
 
 
-def test_nodes_find_what_this_machine_finds_and_it_goes_on_from_there(
-    cluster: Any, tmp_path: Path
-) -> None:
+def test_nodes_and_this_machine_agree(cluster: Any, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     only = ["--only", "random", "--only", "gold"]
     assert bench(suite(tmp_path), "--output", str(here), *only) == 0
@@ -48,9 +46,7 @@ def test_nodes_find_what_this_machine_finds_and_it_goes_on_from_there(
     assert results(there) == results(here)
 
 
-def test_a_cell_that_fails_is_told_and_one_without_room_refused_at_once(
-    cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failures_on_ray(cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = ["--output", str(tmp_path / "out"), *on(cluster)]
     assert bench(suite(tmp_path), *output, "--only", "broken") == 1
     assert "FAILED: broken, seed 0" in capsys.readouterr().err

@@ -184,9 +184,7 @@ while len(asked) < 3:
 """Ends when it is asked for the third time."""
 
 
-def test_a_job_that_drops_an_interrupt_is_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropped_signal_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "ASK_AGAIN_SECONDS", 0.1)
     path = Path(suite(tmp_path, LONG.replace("tests.held_envs:held", "probe-halves")))
     job, _ = make_jobs(load_suite(path), tmp_path)
@@ -209,9 +207,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_training_that_is_stopped_goes_on_as_if_it_had_not_been(
-    number: signal.Signals, trained: dict[str, Any], tmp_path: Path
-) -> None:
+def test_stopped_training(number: signal.Signals, trained: dict[str, Any], tmp_path: Path) -> None:
     process = start(tmp_path, TRAINED)
     metrics = tmp_path / "out" / "train-seed-0" / "training" / "metrics.jsonl"
     wait_for(lambda: lines(metrics) >= 4, process)

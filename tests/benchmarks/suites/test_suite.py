@@ -53,9 +53,7 @@ def test_overrides_add_up_and_the_cells_own_come_last(tmp_path: Path) -> None:
     assert (job.config.model.max_new_tokens, job.config.seed, job.seed) == (9, 3, 3)
 
 
-def test_an_algorithm_is_a_method_and_split_replaces_that_of_the_configuration(
-    tmp_path: Path,
-) -> None:
+def test_algorithm_as_method_and_split(tmp_path: Path) -> None:
     text = "config: demo\nsplit: test[:3]\ncells: [{method: [marloo, train]}]\n"
     marloo, train = jobs(tmp_path, text)
     assert (marloo.config.algorithm.name, train.config.algorithm.name) == ("marloo", "magrpo")
@@ -137,9 +135,7 @@ def test_a_cell_names_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
         ("config: demo\ncells: [", "cannot read"),
     ],
 )
-def test_a_wrong_suite_is_refused_with_what_to_change(
-    text: str, message: str, tmp_path: Path
-) -> None:
+def test_wrong_suites_are_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         load_suite(written(tmp_path, text))
 

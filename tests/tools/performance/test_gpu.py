@@ -82,9 +82,7 @@ def test_an_update_of_own_models_and_of_adapters(setting: GpuSettings) -> None:
     assert outcome.judgements[0].value is not None
 
 
-def test_an_update_is_measured_beside_trl_where_an_interpreter_has_it(
-    setting: GpuSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_update_against_trl(setting: GpuSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Skipped, match="needs --peers, an interpreter that has trl"):
         steps.trl(setting)
     seen: list[dict[str, Any]] = []

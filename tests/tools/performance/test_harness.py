@@ -75,9 +75,7 @@ def test_a_large_parent_holds_torch_and_a_heap(script: Variant) -> None:
     assert trials.run_trial(replace(script, gigabytes=0.2), {}).megabytes > small.megabytes + 200
 
 
-def test_all_processes_get_the_settings_of_the_command_line(
-    script: Variant, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_of_all_processes(script: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MALLOC_TOP_PAD_", raising=False)
     with_settings = trials.run_trial(script, trials.environment(tuned=True, threads=None))
     without = trials.run_trial(script, trials.environment(tuned=False, threads=3))
@@ -89,9 +87,7 @@ def test_all_processes_get_the_settings_of_the_command_line(
     ("arguments", "reason"),
     [({"fail": True}, "this went wrong"), ({"wrong": ["p/7"]}, "program does not pass: p/7$")],
 )
-def test_a_trial_that_fails_ends_the_benchmark_and_says_why(
-    script: Variant, arguments: dict[str, object], reason: str
-) -> None:
+def test_failed_trial_is_named(script: Variant, arguments: dict[str, object], reason: str) -> None:
     broken = replace(script, arguments={"units": 8, **arguments})
     with pytest.raises(BenchmarkError, match=rf"script ended with code 1: [\s\S]*{reason}"):
         trials.run_trial(broken, {})
@@ -106,9 +102,7 @@ def test_a_command_ends_with_the_reason_of_a_failed_trial(monkeypatch: pytest.Mo
         trials.run(fail)
 
 
-def test_variants_take_turns_and_the_first_one_changes(
-    script: Variant, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_variants_alternate(script: Variant, capsys: pytest.CaptureFixture[str]) -> None:
     results = trials.compare([script, replace(script, name="other")], 2, {})
     lines = [line.partition(" (")[0] for line in capsys.readouterr().err.splitlines()]
     assert lines == [
@@ -143,9 +137,7 @@ def test_a_goal_is_met_by_the_median() -> None:
     assert Judgement(Goal("c"), Spread(1.0, 1.0, 1.0)).met is None
 
 
-def test_a_report_has_a_row_for_each_variant_and_a_file_with_everything(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     section = [
         measured("one", Measurement(10, 4.0, 2.0, 50.0, {"a": 1.0, "b": 3.0}, {"norm": 2.0}))
     ]

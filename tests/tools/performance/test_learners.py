@@ -31,9 +31,7 @@ def last(trial: Iterator[dict[str, Any]]) -> dict[str, Any]:
     return answer
 
 
-def test_an_endless_copy_has_an_end_that_is_not_in_the_chat_template(
-    tiny_model: str, tmp_path: Path
-) -> None:
+def test_end_token_of_an_endless_copy(tiny_model: str, tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>", "<over>", "<x>", "<y>"]})
     tokenizer.chat_template = "<turn>{% for m in messages %}{{ m.content }}<over>{% endfor %}"
@@ -94,9 +92,7 @@ def test_an_update_samples_is_rewarded_and_learns(tiny_model: str, weights: str)
     assert 4 <= answer["units"] <= 16 and min(answer["parts"].values()) > 0
 
 
-def test_the_floor_of_an_update_has_its_tokens_and_reads_a_shared_base_once(
-    tiny_model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_floor_of_an_update(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     passes: list[tuple[int, int]] = []
     forward = product_floors.Products.forward
 

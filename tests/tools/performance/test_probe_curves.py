@@ -105,9 +105,7 @@ def test_probes_of_one_turn_and_of_several_have_tables_of_their_own() -> None:
     assert len(short.splitlines()) == len(long.splitlines()) == 3
 
 
-def test_the_command_prints_a_table_and_writes_the_curves_and_goes_on_after_a_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_resumes_and_writes_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = probes.typer.Typer()
     app.command()(probes.main)
     arguments = [

@@ -104,9 +104,7 @@ def test_the_same_seed_makes_the_same_texts() -> None:
     assert one == same != other
 
 
-def test_the_command_prints_tables_and_writes_numbers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_writes_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(
         source="bundled",
         seed=0,
