@@ -29,6 +29,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
 from llm_decpomdp.seeding import stream
 from tests.benchmarks.cli.test_commands import call
+from tests.benchmarks.evaluations import starts_of
 from tests.benchmarks.stored_runs import Counted, change, played, run_of
 
 Make = Callable[..., DecPOMDPEnv]
@@ -46,9 +47,18 @@ def row_of(
     return episode_row(found, 1, "train")
 
 
-def of_row(env: DecPOMDPEnv, row: dict[str, Any]) -> dict[tuple[int, int, str], Credit]:
-    """By turn, sample and agent."""
-    return {(c.turn, c.sample, c.agent): c for c in all_of(env, [row])}
+def credits_of(
+    env: DecPOMDPEnv, *texts: Sequence[str], **options: str
+) -> dict[tuple[int, int, str], Credit]:
+    """The credits of texts of each agent, by turn, sample and agent."""
+    found = all_of(env, [row_of(env, *texts, **options)])
+    return {(c.turn, c.sample, c.agent): c for c in found}
+
+
+def references(env: DecPOMDPEnv) -> list[str]:
+    """The data's answers to the first task."""
+    env.reset(options={"task_id": env.tasks.tasks[0].task_id})
+    return [llm_decpomdp.answers(env).reference(agent) for agent in env.possible_agents]
 
 
 def all_of(env: DecPOMDPEnv, rows: Sequence[dict[str, Any]]) -> list[Credit]:
@@ -59,9 +69,8 @@ def all_of(env: DecPOMDPEnv, rows: Sequence[dict[str, Any]]) -> list[Credit]:
 def test_credit_of_a_harmful_helper() -> None:
     # The first agent earns 0.6 alone; the second loses 0.3 with a wrong word, adds 0.4 with its own.
     env = make("probe-lazy-v0")
-    env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    first, second = (llm_decpomdp.answers(env).reference(agent) for agent in env.possible_agents)
-    found = of_row(env, row_of(env, [first], ["x"]))
+    first, second = references(env)
+    found = credits_of(env, [first], ["x"])
     worker, idler = (found[1, 1, agent] for agent in env.possible_agents)
     assert worker.reward == pytest.approx(0.3)
     assert worker.silent == idler.silent == 0.0
@@ -71,14 +80,14 @@ def test_credit_of_a_harmful_helper() -> None:
     assert (worker.own, idler.own) == (None, None)
     assert (worker.lazy, idler.lazy) == (0.0, 1.0)
     assert (worker.dispensable, idler.dispensable) == (None, None)
-    good = of_row(env, row_of(env, [first], [second]))[1, 1, "player_1"]
+    good = credits_of(env, [first], [second])[1, 1, "player_1"]
     assert (good.difference, good.lazy, good.dispensable) == (pytest.approx(0.4), 0.0, 0.0)
 
 
 def test_own_choice_is_relative_to_the_other_samples(make_word_env: Make) -> None:
     # One point if both write the word, a quarter off for each silent agent.
     env = make_word_env(num_turns=1)
-    found = of_row(env, row_of(env, ["apple", "apple", ""], ["apple", "pear", "apple"]))
+    found = credits_of(env, ["apple", "apple", ""], ["apple", "pear", "apple"])
     left, right = ([found[1, sample, a] for sample in (1, 2, 3)] for a in env.possible_agents)
     assert [one.reward for one in left] == [1.0, 0.0, -0.25]
     assert [one.own for one in left] == pytest.approx(
@@ -98,9 +107,8 @@ def test_own_choice_is_relative_to_the_other_samples(make_word_env: Make) -> Non
 @pytest.mark.parametrize("num_agents", [2, 3, 5])
 def test_agents_that_add_the_same_share_the_reward_evenly(num_agents: int) -> None:
     env = make("probe-halves-v0", num_agents=num_agents)
-    env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    answers = [[llm_decpomdp.answers(env).reference(agent)] for agent in env.possible_agents]
-    found = of_row(env, row_of(env, *answers[:-1], ["wrong"]))
+    answers = [[text] for text in references(env)]
+    found = credits_of(env, *answers[:-1], ["wrong"])
     shares = [found[1, 1, agent].shapley for agent in env.possible_agents]
     assert shares == pytest.approx([1 / num_agents] * (num_agents - 1) + [0.0])
     assert found[1, 1, env.possible_agents[-1]].gold == pytest.approx(1 / num_agents)
@@ -108,19 +116,17 @@ def test_agents_that_add_the_same_share_the_reward_evenly(num_agents: int) -> No
 
 def test_of_eight_agents_with_equal_parts_drawn_orders_tell_the_same() -> None:
     env = make("probe-halves-v0", num_agents=8)
-    env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    answers = [[llm_decpomdp.answers(env).reference(agent)] for agent in env.possible_agents]
+    answers = [[text] for text in references(env)]
     counted = Counted(env.reward)
     row = row_of(env, *answers)
     env.reward = counted
-    found = of_row(env, row)
-    assert [found[1, 1, a].shapley for a in env.possible_agents] == pytest.approx([1 / 8] * 8)
+    assert [c.shapley for c in all_of(env, [row])] == pytest.approx([1 / 8] * 8)
     assert len(counted.calls) <= 2**8
 
 
 def test_agents_that_need_each_other_split_what_both_would_lose() -> None:
     env = make("probe-rendezvous-v0")
-    found = of_row(env, row_of(env, ["a"], ["a"]))
+    found = credits_of(env, ["a"], ["a"])
     assert [c.difference for c in found.values()] == [1.0, 1.0]
     assert [c.shapley for c in found.values()] == [0.5, 0.5]
 
@@ -128,11 +134,10 @@ def test_agents_that_need_each_other_split_what_both_would_lose() -> None:
 def test_later_turns_start_in_their_own_state() -> None:
     # On each turn half a point for the one who is shown a letter, and half for the silence of the other.
     env = make("probe-turns-v0")
-    env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    letters = [llm_decpomdp.answers(env).reference(agent) for agent in env.possible_agents]
-    found = of_row(env, row_of(env, [letters[0], "x"], ["", letters[1]]))
+    letters = references(env)
+    found = credits_of(env, [letters[0], "x"], ["", letters[1]])
     assert [found[1, 1, a].difference for a in env.possible_agents] == pytest.approx([1.0, 0.0])
-    silent = of_row(env, row_of(env, [letters[0], ""], ["", letters[1]]))
+    silent = credits_of(env, [letters[0], ""], ["", letters[1]])
     assert found[2, 1, "player_1"].reward < silent[2, 1, "player_1"].reward
     assert found[2, 1, "player_0"].difference == pytest.approx(
         found[2, 1, "player_0"].reward - silent[2, 1, "player_1"].reward
@@ -155,7 +160,7 @@ def test_where_the_data_have_no_answer_gold_is_missing(make_word_env: Make) -> N
     env = make_word_env(num_turns=1)
     task = replace(env.tasks.tasks[0], references={"left_0": "apple"})
     env = DecPOMDPEnv("word_v0", replace(env.tasks, tasks=(task,)), env.roles, env.reward, env.mode)
-    found = of_row(env, row_of(env, ["pear", "pear"], ["apple", "apple"]))
+    found = credits_of(env, ["pear", "pear"], ["apple", "apple"])
     assert found[1, 1, "left_0"].gold == 1.0
     assert found[1, 1, "right_0"].gold is None
 
@@ -163,13 +168,7 @@ def test_where_the_data_have_no_answer_gold_is_missing(make_word_env: Make) -> N
 def test_credit_of_two_correct_programs() -> None:
     # Alone aux earns 0.4, and main 0.6 + 0.5: it calls what is not there, so no test passes.
     env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=1)
-    env.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    found = of_row(
-        env,
-        row_of(
-            env, *([llm_decpomdp.answers(env).reference(agent)] for agent in env.possible_agents)
-        ),
-    )
+    found = credits_of(env, *([text] for text in references(env)))
     aux, main_ = found[1, 1, "aux_0"], found[1, 1, "main_0"]
     assert (aux.reward, aux.silent) == (pytest.approx(4.0), 0.0)
     assert (aux.difference, main_.difference) == pytest.approx((2.9, 3.6))
@@ -180,14 +179,9 @@ def test_credit_of_two_correct_programs() -> None:
 def test_unneeded_helper_is_dispensable_and_not_lazy() -> None:
     # It earns its 0.4 for being there, but all tests pass without it.
     env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=1)
-    env.reset(options={"task_id": env.tasks.tasks[0].task_id})
     alone = make("coophumaneval-v0", split="test[:1]", source="bundled", num_agents=1)
-    alone.reset(options={"task_id": env.tasks.tasks[0].task_id})
-    answers = [
-        ["def aux(*args):\n    return None"],
-        [llm_decpomdp.answers(alone).reference("main_0")],
-    ]
-    aux = of_row(env, row_of(env, *answers))[1, 1, "aux_0"]
+    helper = "def aux(*args):\n    return None"
+    aux = credits_of(env, [helper], references(alone))[1, 1, "aux_0"]
     assert aux.passed and aux.passed_without
     assert (aux.dispensable, aux.lazy) == (1.0, 0.0)
     assert aux.difference == pytest.approx(0.4)
@@ -241,8 +235,8 @@ def test_levels_of_a_task_have_equal_weights(make_word_env: Make) -> None:
 
 def test_command_writes_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     env = make("coophumaneval-v0", split="test[:3]", source="bundled", num_turns=1)
-    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
-    evaluate(env, dict.fromkeys(env.possible_agents, Gold()), starts, folder=tmp_path)
+    starts, gold = starts_of(env), dict.fromkeys(env.possible_agents, Gold())
+    evaluate(env, gold, starts, folder=tmp_path)
     assert call("credit", str(tmp_path)) == 0
     assert "2.900" in capsys.readouterr().out
     (moment,) = read_credit(tmp_path)
@@ -255,7 +249,7 @@ def test_command_writes_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[
         rows = list(csv.DictReader(file))
     assert len(rows) == 6
     assert {row["lazy"] for row in rows} == {"0.0"}
-    evaluate(env, dict.fromkeys(env.possible_agents, Gold()), starts, samples=2, folder=tmp_path)
+    evaluate(env, gold, starts, samples=2, folder=tmp_path)
     assert read_credit(tmp_path) == []  # of other episodes than there are now
 
 

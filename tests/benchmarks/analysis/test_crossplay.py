@@ -12,9 +12,7 @@ import torch
 from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText
-from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, matrix, read_crossplay
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
@@ -25,10 +23,8 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import read_json_lines
-
-
-def starts_of(env: DecPOMDPEnv) -> list[Start]:
-    return [Start(task_id=task.task_id) for task in env.tasks.tasks]
+from tests.benchmarks.evaluations import starts_of
+from tests.support.commands import call
 
 
 def saying(env: DecPOMDPEnv, word: str) -> Team:
@@ -129,12 +125,8 @@ def test_bad_input_refused(
         teams = {name: saying(env, name) for name in names}
         cross_play(env, teams, starts_of(env), folder=tmp_path, agent=agent)
     with pytest.raises(ConfigError, match="b plays player_0, and the environment has"):
-        cross_play(
-            env,
-            {"a": saying(env, "a"), "b": {"player_0": Constant("b")}},
-            starts_of(env),
-            folder=tmp_path,
-        )
+        teams = {"a": saying(env, "a"), "b": {"player_0": Constant("b")}}
+        cross_play(env, teams, starts_of(env), folder=tmp_path)
 
 
 def test_command_with_saved_teams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,25 +136,17 @@ def test_command_with_saved_teams(tmp_path: Path, capsys: pytest.CaptureFixture[
     teams = [str(tmp_path / name) for name in ("gold", "noise")]
     options = ["--env", "coophumaneval-v0", "--env-option", "source=bundled", "--tasks", "2"]
     output = ["--env-option", "num_turns=1", "--output", str(tmp_path / "out")]
-    with pytest.raises(SystemExit) as stop:
-        main(["crossplay", *teams, *options, *output])
-    assert stop.value.code == 0
+    assert call("crossplay", *teams, *options, *output) == 0
     found = read_crossplay(tmp_path / "out")
     assert found is not None
     assert values(found.matrices["last/reward_mean"]) == pytest.approx(
         np.array([[4.0, 0.4], [1.1, 0.0]])
     )
     assert "cross-play minus self-play" in " ".join(capsys.readouterr().out.split())
-    save_team(
-        {agent: RandomText() for agent in agents}, tmp_path / "gold"
-    )  # not that team any more
-    with pytest.raises(SystemExit) as stop:
-        main(["crossplay", *teams, *options, *output])
-    assert stop.value.code == 2
+    save_team({agent: RandomText() for agent in agents}, tmp_path / "gold")  # another team
+    assert call("crossplay", *teams, *options, *output) == 2
     assert "holds another evaluation" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stop:
-        main(["crossplay", teams[0]])
-    assert stop.value.code == 2
+    assert call("crossplay", teams[0]) == 2
 
 
 def test_adapters_of_several_saved_teams_share_one_base(tmp_path: Path, tiny_model: str) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.agents.scripted import Gold, RandomText
-from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.analysis.necessity import necessity
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.registry import make
+from tests.benchmarks.evaluations import starts_of
+from tests.support.commands import call
 
 Passes = Mapping[str, Sequence[bool]]
 
@@ -141,13 +141,11 @@ def test_command_compares_two_folders(tmp_path: Path, capsys: pytest.CaptureFixt
         make("coophumaneval-v0", split="test[:2]", source="bundled", num_turns=1, num_agents=n)
         for n in (2, 1)
     )
-    starts = [Start(task_id=task.task_id) for task in pair.tasks.tasks]
+    starts = starts_of(pair)
     evaluate(pair, dict.fromkeys(pair.possible_agents, Gold()), starts, folder=tmp_path / "team")
     evaluate(alone, {"main_0": RandomText()}, starts, folder=tmp_path / "single")
     for arguments in (["credit", "team"], ["necessity", "team", "single"]):
-        with pytest.raises(SystemExit) as stop:
-            main([arguments[0], *(str(tmp_path / name) for name in arguments[1:])])
-        assert stop.value.code == 0
+        assert call(arguments[0], *(str(tmp_path / name) for name in arguments[1:])) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Of 2 tasks, a single agent suffices for 0" in shown
     assert "the team passes 2 more often" in shown

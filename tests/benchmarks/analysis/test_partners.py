@@ -21,7 +21,6 @@ from llm_decpomdp.benchmarks.analysis.partners import (
     solved_share,
     table,
 )
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
@@ -31,6 +30,7 @@ from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder
+from tests.support.commands import call
 
 OPTIONS = [
     "env={id: compose-v0, options: {convention: name, types: numbers}}",
@@ -170,9 +170,7 @@ def test_a_report_of_a_run_without_them_has_no_story(run: Path) -> None:
 
 
 def test_command_evaluates_and_reports(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["partners", str(run), "--tasks", "1"])
-    assert not end.value.code
+    assert call("partners", str(run), "--tasks", "1") == 0
     told = capsys.readouterr().out
     assert "after training, together" in told and "another run" not in told
     assert (run / "report.html").is_file() and (run / "partners" / "untrained").is_dir()
@@ -183,24 +181,14 @@ def test_the_demo_trains_two_pairs_and_exchanges_the_partners_of_the_first(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     quick = ["algorithm.max_updates=1", "evaluation.num_tasks=2", "dataset.eval_split=test[:2]"]
-    tiny = [
-        "model.name=tiny-random",
-        "model.system_prompt=null",
-        "warm_start.share=0.001",
-        "output.name=pair",
-    ]
-    with pytest.raises(SystemExit) as end:
-        main(
-            ["demo", "--override", *quick, *tiny, "output.save_path=team", "output.keep_best=true"]
-        )
-    assert not end.value.code
+    tiny = ["model.name=tiny-random", "model.system_prompt=null", "warm_start.share=0.001"]
+    output = ["output.name=pair", "output.save_path=team", "output.keep_best=true"]
+    assert call("demo", "--override", *quick, *tiny, *output) == 0
     told = capsys.readouterr().out
     assert "lost with a partner of" in told and told.count("report: ") == 1
     other = Path("runs/pair-other-seed")
-    assert (
-        load_config(other / "config.yaml").seed
-        == load_config(Path("runs/pair/config.yaml")).seed + 1
-    )
+    seeds = [load_config(run / "config.yaml").seed for run in (other, Path("runs/pair"))]
+    assert seeds[0] == seeds[1] + 1
     assert 'id="together"' in Path("runs/pair/report.html").read_text(encoding="utf-8")
     assert not (other / "report.html").exists() and Path("team").is_dir()
     about = read_partners(Path("runs/pair"))["another"].manifest["identity"]["about"]

@@ -23,6 +23,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.registry import make
 from tests.benchmarks.cli.test_commands import call
+from tests.benchmarks.evaluations import starts_of
 from tests.benchmarks.stored_runs import Counted, Mixed, change, played, run_of
 
 Make = Callable[..., DecPOMDPEnv]
@@ -75,9 +76,8 @@ def test_an_evaluation_agrees_from_tasks_and_from_seeds(tmp_path: Path) -> None:
 
 def test_an_evaluation_with_a_channel_agrees(tmp_path: Path) -> None:
     env = make("compose-v0", split="test[:2]", types="text", channel={"bandwidth": 9, "price": 0.1})
-    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
     team = {agent: Mixed(None, "hello") for agent in env.possible_agents}
-    evaluate(env, team, starts, folder=tmp_path)
+    evaluate(env, team, starts_of(env), folder=tmp_path)
     assert (regrade(tmp_path).samples, regrade(tmp_path).differences) == (4, ())
 
 
@@ -97,28 +97,18 @@ def test_every_joint_sample_is_stepped_once(make_word_env: Make) -> None:
         assert one.prompts == one.place.group.prompts
 
 
-def reward(row: dict[str, Any]) -> None:
-    row["groups"][1]["rewards"][2] += 0.25
+def set_value(*keys: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    """An edit of a row that sets the value at some keys."""
+
+    def edit(row: Any) -> None:
+        for key in keys[:-1]:
+            row = row[key]
+        row[keys[-1]] = to
+
+    return edit
 
 
-def component(row: dict[str, Any]) -> None:
-    row["groups"][0]["infos"][1]["reward/syntax"] = 7.0
-
-
-def lost_key(row: dict[str, Any]) -> None:
-    del row["groups"][0]["infos"][0]["solved"]
-
-
-def prompt(row: dict[str, Any]) -> None:
-    row["groups"][0]["prompts"]["main_0"] += " Please."
-
-
-def later_prompt(row: dict[str, Any]) -> None:
-    row["groups"][2]["prompts"]["aux_0"] = "Try again."
-
-
-def completion(row: dict[str, Any]) -> None:
-    row["groups"][0]["completions"]["aux_0"] = ["", ""]
+reward = set_value("groups", 1, "rewards", 2, to=9.0)
 
 
 def test_early_verdicts_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,19 +129,14 @@ def test_early_verdicts_are_refused(run: Path, capsys: pytest.CaptureFixture[str
     ("edit", "what", "turn", "group", "sample"),
     [
         (reward, "reward", 2, 2, 3),
-        (component, "reward/syntax", 1, 1, 2),
-        (lost_key, "solved", 1, 1, 1),
-        (prompt, "the prompt of main_0", 1, 1, None),
-        (later_prompt, "the prompt of aux_0", 2, 3, None),
+        (set_value("groups", 0, "infos", 1, "reward/syntax", to=7.0), "reward/syntax", 1, 1, 2),
+        (lambda row: row["groups"][0]["infos"][0].pop("solved"), "solved", 1, 1, 1),
+        (set_value("groups", 0, "prompts", "main_0", to="Hi"), "the prompt of main_0", 1, 1, None),
+        (set_value("groups", 2, "prompts", "aux_0", to="Hi"), "the prompt of aux_0", 2, 3, None),
     ],
 )
-def test_a_planted_difference_is_found_where_it_was_planted(
-    run: Path,
-    edit: Callable[[dict[str, Any]], None],
-    what: str,
-    turn: int,
-    group: int,
-    sample: int | None,
+def test_difference_is_found_at_its_place(
+    run: Path, edit: Any, what: str, turn: int, group: int, sample: int | None
 ) -> None:
     change(run, 2, edit)
     (found,) = regrade(run).differences
@@ -168,18 +153,15 @@ def test_numbers_that_differ_by_rounding_agree(run: Path) -> None:
 
 
 def test_a_changed_completion_changes_what_came_of_it(run: Path) -> None:
-    change(run, 1, completion)
+    change(run, 1, set_value("groups", 0, "completions", "aux_0", to=["", ""]))
     found = regrade(run).differences
     assert {one.line for one in found} == {1}
     assert {"reward", "reward/aux_defined"} <= {one.what for one in found if one.turn == 1}
 
 
 def test_the_tests_of_an_episode_are_compared_one_by_one(run: Path) -> None:
-    def fail(row: dict[str, Any]) -> None:
-        tests = row["final"]["turns"][0]["verdict"]["details"]["tests"]
-        tests[1]["status"] = "timeout"
-
-    change(run, 3, fail)
+    place = ("final", "turns", 0, "verdict", "details", "tests", 1, "status")
+    change(run, 3, set_value(*place, to="timeout"))
     (found,) = regrade(run).differences
     assert (found.line, found.what, found.was) == (3, "test 2", "timeout")
     assert found.now in ("passed", "failed", "not_run", "error")
@@ -243,14 +225,14 @@ def test_what_an_outside_model_wrote_is_not_asked_for_again(tmp_path: Path) -> N
     change(run, line, lambda row: row["groups"][1]["prompts"].update(aux_0="The expert says: no."))
     change(run, line, lambda row: row["groups"][0]["infos"][0].update(expert_replies=1.0))
     assert regrade(run).differences == ()
-    change(run, line, lambda row: row["groups"][1]["rewards"].__setitem__(0, -9.0))
+    change(run, line, set_value("groups", 1, "rewards", 0, to=-9.0))
     assert [one.what for one in regrade(run).differences] == ["reward"]
 
 
 def test_nor_is_it_asked_for_an_evaluation(tmp_path: Path) -> None:
     env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=2)
     team = {"aux_0": Mixed(""), "main_0": Mixed(None)}
-    evaluate(env, team, [Start(task_id=env.tasks.tasks[0].task_id)], folder=tmp_path)
+    evaluate(env, team, starts_of(env), folder=tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
     asking = {"external_mode": "expert_edits", "expert_model": "x", "on_expert_failure": "continue"}
     manifest["identity"]["environment"] |= asking
@@ -262,7 +244,7 @@ def test_nor_is_it_asked_for_an_evaluation(tmp_path: Path) -> None:
 def test_baselines_may_extend_prompts(tmp_path: Path) -> None:
     env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=1)
     team = dict.fromkeys(env.possible_agents, Gold())
-    start = [Start(task_id=env.tasks.tasks[0].task_id)]
+    start = starts_of(env)
     about: Mapping[str, str] = {"baseline": "one_round_discussion"}
     evaluate(env, team, start, folder=tmp_path / "told", act=act_after_discussion, about=about)
     assert regrade(tmp_path / "told").differences == ()
@@ -283,7 +265,7 @@ def test_command_fails_on_differences(run: Path, capsys: pytest.CaptureFixture[s
     (row,) = map(json.loads, file.read_text(encoding="utf-8").splitlines())
     difference = Difference(**row)
     assert told == str(difference)
-    assert difference.was == difference.now + 0.25
+    assert difference.was == 9.0 != difference.now
     file = run / "nowhere" / "differences.jsonl"
     assert call("rescore", str(run), "--output", str(file)) == 1
     assert capsys.readouterr().err == f"error: cannot write {file}: No such file or directory\n"

@@ -24,7 +24,7 @@ from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
-from llm_decpomdp.utils.storage import read_json_lines
+from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.support.commands import call
 
 Make = Callable[..., DecPOMDPEnv]
@@ -60,9 +60,7 @@ def test_pipeline_shows_earlier_answers(make_word_env: Make, tmp_path: Path) -> 
     team = {"left_0": Numbered("left"), "right_0": Numbered("right")}
     starts = [Start(task_id="word/0"), Start(task_id="word/1")]
     evaluate(env, team, starts, folder=tmp_path, act=act_sequentially)
-    first, second = (
-        list(read_json_lines(tmp_path / "episodes.jsonl"))[n]["groups"] for n in (0, 1)
-    )
+    first, second = (row["groups"] for row in rows_of(tmp_path))
     plain, _ = make_word_env().reset(options={"task_id": "word/0"})
     assert first[0]["prompts"]["left_0"] == plain["left_0"]
     seen = first[0]["prompts"]["right_0"]
@@ -81,7 +79,7 @@ def test_discussion_plays_second_answers(make_word_env: Make, tmp_path: Path) ->
     found = evaluate(
         make_word_env(num_turns=1), team, [start], folder=tmp_path, act=act_after_discussion
     )
-    (row,) = read_json_lines(tmp_path / "episodes.jsonl")
+    (row,) = rows_of(tmp_path)
     (group,) = row["groups"]
     assert group["completions"] == {"left_0": ["<left says 2>"], "right_0": ["<right says 2>"]}
     draft, final = team["left_0"].asked
@@ -96,8 +94,9 @@ def test_gold_earns_full_marks_and_random_text_none(setting: EvalConfig, tmp_pat
     rewards = {}
     for name in ("gold", "random"):
         one = find_baseline(name, setting).load()
-        starts = [Start(task_id=task.task_id) for task in one.env.tasks.tasks]
-        found = evaluate(one.env, one.team, starts, folder=tmp_path / name, about=one.about)
+        found = evaluate(
+            one.env, one.team, starts_of(one.env), folder=tmp_path / name, about=one.about
+        )
         rewards[name] = list(found.means("last/reward_mean").values())
     assert rewards == {"gold": [4.0, 4.0], "random": [0.0, 0.0]}
 
@@ -239,8 +238,7 @@ def test_the_command_evaluates_what_a_run_has_left(
         folder = tmp_path / name
         options = ["--checkpoint", name, "--greedy", "--seed", str(seed)]
         assert call(*base, str(folder), *options) == 0
-        rows = read_json_lines(folder / "episodes.jsonl")
-        texts[name] = [row["groups"][0]["completions"] for row in rows]
+        texts[name] = [row["groups"][0]["completions"] for row in rows_of(folder)]
     assert texts["final"] == texts["best"]  # keep_best makes the best team the final one
     assert texts["last"] != texts["best"]
     assert call(*base, str(tmp_path / "any")) == 0

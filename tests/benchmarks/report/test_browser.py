@@ -9,8 +9,9 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import unescape
+from pathlib import Path
 
 import pytest
 
@@ -58,22 +59,26 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     write(run, 5, "train", [chain("hard", [[0.5, 4.0], [1.0, 2.0]])])
     write(run, 5, "train", [tree("grown", [1.0, 3.0], [[0.0, 0.5], [3.5, 3.75]])])
     name = write_report(run).name
-    frames = "".join(f'<iframe src="{name}#{view}" width="{PHONE}"></iframe>' for view in VIEWS)
-    page = run.path / "frames.html"
+    found = show(run.path, [f"{name}#{view}" for view in VIEWS])
+    assert {width for _, width in found} == {PHONE}, "a view is wider than the screen"
+    return {view: document for view, (document, _) in zip(VIEWS, found, strict=True)}
+
+
+def show(folder: Path, addresses: Sequence[str]) -> list[tuple[str, int]]:
+    """The documents of pages after their scripts have run, and their widths on a phone."""
+    frames = "".join(f'<iframe src="{address}" width="{PHONE}"></iframe>' for address in addresses)
+    page = folder / "frames.html"
     page.write_text(f"<!doctype html><body>{frames}{HARNESS}", encoding="utf-8")
     command = [
         *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
         *("--enable-logging=stderr", "--allow-file-access-from-files", "--dump-dom"),
-        "--disable-dev-shm-usage",
-        *("--virtual-time-budget=20000", f"--user-data-dir={run.path / 'profile'}", page.as_uri()),
+        *("--disable-dev-shm-usage", "--virtual-time-budget=20000"),
+        *(f"--user-data-dir={folder / 'profile'}", page.as_uri()),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
-    found = json.loads(
-        unescape(done.stdout[done.stdout.index("<pre>") + 5 : done.stdout.index("</pre>")])
-    )
-    assert {width for _, width in found} == {PHONE}, "a view is wider than the screen"
-    return {view: document for view, (document, _) in zip(VIEWS, found, strict=True)}
+    found = unescape(done.stdout.partition("<pre>")[2].partition("</pre>")[0])
+    return [(document, width) for document, width in json.loads(found)]
 
 
 def listed(document: str) -> list[str]:

@@ -84,7 +84,7 @@ def test_stand_in_problems_are_called_so(tmp_path: Path) -> None:
     told = "16 problems of coophumaneval test[:16] (bundled), a stand-in"
     assert cost(tmp_path, "method: gold").data == told
     asked = cost(tmp_path, "method: gold, override: dataset.source=auto").data
-    assert asked.startswith(f"{told}: the benchmark's own cannot be reached from here")
+    assert asked.startswith(f"{told}: the benchmark's own problems are not available")
 
 
 def test_a_team_that_cannot_learn_is_refused_before_it_is_trained(tmp_path: Path) -> None:
