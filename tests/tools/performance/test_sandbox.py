@@ -18,9 +18,9 @@ EVERYONE = [*SCALING, sandbox.IN_PROCESS]
 
 
 @pytest.fixture(scope="module")
-def results() -> sandbox.Results:
+def results() -> trials.Comparisons:
     """One round of two programs with everything but the large parents."""
-    results = sandbox.Results(rounds=1)
+    results = trials.Comparisons(1, sandbox.VARIABLES)
     rows = canonical_programs(2)
     sandbox.measure_floors(results, rows, [1, 2])
     sandbox.measure_peers(results, rows, 1, gigabytes=0.0)
@@ -36,7 +36,7 @@ def test_programs_are_spread_over_the_data_set_without_the_slow_ones() -> None:
         canonical_programs(0)
 
 
-def test_every_variant_is_measured(results: sandbox.Results) -> None:
+def test_every_variant_is_measured(results: trials.Comparisons) -> None:
     floors, *peers = results.sections
     assert [row.variant.name for row in floors] == [
         *(f"{v.name}, {costs.plural(n)}" for v in SCALING for n in (1, 2)),
@@ -47,7 +47,7 @@ def test_every_variant_is_measured(results: sandbox.Results) -> None:
     assert [len(section) for section in peers] == ([1 + len(installed)] if installed else [])
 
 
-def test_every_goal_has_a_measurement_or_a_remedy(results: sandbox.Results) -> None:
+def test_every_goal_has_a_measurement_or_a_remedy(results: trials.Comparisons) -> None:
     names = [judgement.goal.name for judgement in results.judgements]
     assert len(set(names)) == len(names) == 10
     for judgement in results.judgements:
@@ -57,7 +57,7 @@ def test_every_goal_has_a_measurement_or_a_remedy(results: sandbox.Results) -> N
 def test_a_peer_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = tuple(replace(peer, modules=("no_such_module",)) for peer in sandbox.PEERS)
     monkeypatch.setattr(sandbox, "PEERS", absent)
-    empty = sandbox.Results(rounds=1)
+    empty = trials.Comparisons(1, sandbox.VARIABLES)
     sandbox.measure_peers(empty, canonical_programs(1), 1, gigabytes=1.0)
     assert empty.sections == []
     assert [judgement.note for judgement in empty.judgements] == [
