@@ -27,23 +27,22 @@ TRAJECTORIES = {
     **PLACE,
     "sample": ExportColumn("int64", "the joint sample of the group, counted from 0"),
     "chosen": ExportColumn(
-        "bool", "whether it alone went on or ended the episode; null where all go on"
+        "bool",
+        "whether the episode continued or ended with this joint sample; null if it continued with all",
     ),
     "agent": ExportColumn("string", "id of the agent"),
     "completion_index": ExportColumn(
-        "int64", "which of the agent's completions in the group it is"
+        "int64", "index of the completion among the agent's completions in the group"
     ),
-    "prompt": ExportColumn(
-        "string", "what the agent saw: its observation, before the chat template"
-    ),
-    "completion": ExportColumn("string", "what it answered: its action"),
+    "prompt": ExportColumn("string", "the agent's observation, before the chat template"),
+    "completion": ExportColumn("string", "the agent's action"),
     "finish_reason": ExportColumn(
         "string",
-        "`stop`, `length` where the token limit ended the text, `skip` where the prompt was too long, or "
-        "`refusal` where a remote model did not answer",
+        "`stop`, `length` if the token limit ended the text, `skip` if the prompt was too long, or "
+        "`refusal` if a remote model refused to answer",
     ),
     "token_ids": ExportColumn(
-        "int64[]", "the sampled tokens, the end included; null if not recorded"
+        "int64[]", "the sampled tokens with the end token; null if not recorded"
     ),
     "log_probs": ExportColumn(
         "float32[]",
@@ -52,20 +51,21 @@ TRAJECTORIES = {
     ),
     "reward": ExportColumn("float64", "the team's reward of the joint sample"),
     "return": ExportColumn(
-        "float64", "in a tree the reward and the discounted mean of what followed; else the reward"
+        "float64",
+        "in a tree, the reward plus the discounted mean return of the next turn; otherwise the reward",
     ),
     "advantage": ExportColumn(
-        "float64", "what the learner made of the completion; null where the agent did not learn"
+        "float64", "the advantage that the learner computed; null if the agent did not learn"
     ),
 }
-"""The columns of every export of trajectories; those of the environment's numbers come after them."""
+"""Columns of every export of trajectories. The numbers of the environment follow."""
 
 
 def trajectories(source: EpisodeSource) -> Content:
     """Return all joint samples of a run or an evaluation, by group, joint sample and agent.
 
-    After `TRAJECTORIES` come the numbers that the environment tells of each joint sample, such as `solved` and
-    `reward/<component>`; not those that have the name of another column.
+    After `TRAJECTORIES` come the numbers in the infos of the environment, such as `solved` and
+    `reward/<component>`, except those with the name of another column.
     """
     numbers = _number_columns(source)
     return Content(
@@ -88,8 +88,8 @@ def _number_columns(source: EpisodeSource) -> dict[str, ExportColumn]:
 
 def _meaning(key: str) -> str:
     if key.startswith("reward/"):
-        return "a component of the reward; they add up to it"
-    return "a number in the environment's infos"
+        return "a component of the reward; the components add up to the reward"
+    return "a number from the infos of the environment"
 
 
 def _trajectories(source: EpisodeSource, phase: str, numbers: Iterable[str]) -> Iterator[Row]:
@@ -123,30 +123,37 @@ def _row(decision: Decision, sample: int, agent: str, index: int) -> Row:
 
 PAIRS = {
     **PLACE,
-    "pair": ExportColumn("int64", "which of the pairs of its group it is, counted from 0"),
+    "pair": ExportColumn("int64", "index of the pair in its group, counted from 0"),
     "agent": ExportColumn("string", "id of the agent"),
-    "model": ExportColumn("string", "name of its model in the configuration; null if unknown"),
-    "prompt": ExportColumn("string", "what the agent saw, in both samples"),
-    "chosen": ExportColumn("string", "its completion in the joint sample with the higher return"),
-    "rejected": ExportColumn("string", "its completion in the joint sample with the lower return"),
+    "model": ExportColumn("string", "name of the model in the configuration; null if unknown"),
+    "prompt": ExportColumn("string", "the agent's observation, the same in both samples"),
+    "chosen": ExportColumn(
+        "string", "the agent's completion in the joint sample with the higher return"
+    ),
+    "rejected": ExportColumn(
+        "string", "the agent's completion in the joint sample with the lower return"
+    ),
     "chosen_finish_reason": ExportColumn(
-        "string", "as `finish_reason` of trajectories, of the one"
+        "string", "`finish_reason` of `chosen`, as in trajectories"
     ),
-    "rejected_finish_reason": ExportColumn("string", "the same of the other"),
+    "rejected_finish_reason": ExportColumn("string", "`finish_reason` of `rejected`"),
     "chosen_token_ids": ExportColumn(
-        "int64[]", "the sampled tokens of the one; null if not recorded"
+        "int64[]", "the sampled tokens of `chosen`; null if not recorded"
     ),
-    "rejected_token_ids": ExportColumn("int64[]", "the same of the other"),
-    "chosen_sample": ExportColumn("int64", "that joint sample, counted from 0"),
-    "rejected_sample": ExportColumn("int64", "that joint sample, counted from 0"),
-    "chosen_return": ExportColumn("float64", "the team's return of the one"),
-    "rejected_return": ExportColumn("float64", "the team's return of the other"),
-    "margin": ExportColumn("float64", "the difference of the two, above 0"),
+    "rejected_token_ids": ExportColumn(
+        "int64[]", "the sampled tokens of `rejected`; null if not recorded"
+    ),
+    "chosen_sample": ExportColumn("int64", "the joint sample of `chosen`, counted from 0"),
+    "rejected_sample": ExportColumn("int64", "the joint sample of `rejected`, counted from 0"),
+    "chosen_return": ExportColumn("float64", "the team's return of the sample of `chosen`"),
+    "rejected_return": ExportColumn("float64", "the team's return of the sample of `rejected`"),
+    "margin": ExportColumn("float64", "the difference of the two returns, above 0"),
     "others": ExportColumn(
-        "string", "JSON: prompt and completion of each agent that said the same in both samples"
+        "string",
+        "JSON: prompt and completion of each agent whose completion is the same in both samples",
     ),
 }
-"""The columns of pairs; `prompt`, `chosen` and `rejected` are what trainers of preferences look for."""
+"""Columns of pairs. Trainers of preferences read `prompt`, `chosen` and `rejected`."""
 
 
 @dataclass(frozen=True)
@@ -156,15 +163,15 @@ class PairChoice:
     kind: str = "joint"
     """`joint` or `single`, as of the option `pair_kind`."""
     per_group: int = 1
-    """Most pairs of a group; no completion makes a difference in two of them."""
+    """Most pairs of a group. No two of them differ in the same completion."""
     min_margin: float = 0.0
     """The least difference of the returns."""
 
 
 def pairs(source: EpisodeSource, choice: PairChoice) -> Content:
-    """Return a row for each pair and each agent that said different things in its two joint samples.
+    """Return a row for each pair and each agent whose completions differ between its two joint samples.
 
-    Of pairs with equal differences the first count. Groups without a difference make no pair.
+    Of pairs with equal differences the first ones are taken. Groups with equal returns have no pair.
 
     Args:
         source: A run or an evaluation.

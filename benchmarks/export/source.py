@@ -26,24 +26,26 @@ class ExportColumn(NamedTuple):
     """A column of an export."""
 
     kind: str
-    """Type of `datasets.Value`; ends with `[]` where a row holds a list of them."""
+    """Type of `datasets.Value`. It ends with `[]` if a row has a list of them."""
     meaning: str
 
 
 PLACE = {
     "run": ExportColumn("string", "name of the folder of the run or evaluation"),
     "environment": ExportColumn("string", "id of the environment"),
-    "task": ExportColumn("string", "id of the task, or `seed n` where a seed has decided it"),
+    "task": ExportColumn("string", "id of the task, or `seed n` if a seed chose the task"),
     "phase": ExportColumn("string", "`train` or `eval`; also the split"),
     "update": ExportColumn(
-        "int64", "complete updates: an update's samples count the update itself"
+        "int64", "number of complete updates, with the update that the samples belong to"
     ),
     "rollout": ExportColumn(
-        "int64", "line of `episodes.jsonl`, counted from 0: all that began together"
+        "int64", "line of `episodes.jsonl`, counted from 0: all samples with the same start"
     ),
     "group": ExportColumn("int64", "position of the group in its rollout, counted from 0"),
-    "parent_group": ExportColumn("int64", "the group before; null at the start"),
-    "parent_sample": ExportColumn("int64", "the joint sample of that group which led here"),
+    "parent_group": ExportColumn("int64", "the group of the previous turn; null at the start"),
+    "parent_sample": ExportColumn(
+        "int64", "the joint sample of that group that precedes this group"
+    ),
     "turn": ExportColumn("int64", "turn of the episode, counted from 0"),
 }
 """Columns of the position of a row in a run; part of every export."""
@@ -83,13 +85,15 @@ class EpisodeSource:
         folder: Its folder.
 
     Raises:
-        ConfigError: If it holds no episodes, or its configuration is not valid.
+        ConfigError: If it has no episodes, or its configuration is not valid.
     """
 
     def __init__(self, folder: Path) -> None:
         files = RunFolder(folder) if folder.is_dir() else None
         if files is None or not files.episodes.is_file():
-            raise ConfigError(f"{folder} holds no episodes.jsonl: name a run or an evaluation")
+            raise ConfigError(
+                f"{folder} has no episodes.jsonl: give the folder of a run or an evaluation"
+            )
         self.name = folder.resolve().name
         self.manifest = files.read_manifest() if files.manifest.exists() else {}
         self.config = load_stored_config(files.config) if files.config.exists() else None
@@ -119,7 +123,7 @@ class EpisodeSource:
                 yield Decision(place, group, samples, values.tolist(), advantages)
 
     def models(self, agents: Sequence[str]) -> dict[str, str | None]:
-        """Return the name of each agent's model, `None` for one without a model; none without a configuration."""
+        """Return the name of each agent's model, or `None` if it has no model. Empty without a configuration."""
         if self.config is None:
             return {}
         team = team_spec(self.config, agents)
@@ -147,8 +151,9 @@ def _advantages(
 ) -> list[dict[str, list[float]]]:
     """Return the advantages of each group by agent, as the learner computes them.
 
-    By the scores of a reward model if there is one. None without a configuration, nor with a critic or running
-    baselines, which are no part of an episode, nor where pairs are learned.
+    The rewards are the scores of the reward model, if there is one. There are no advantages without a
+    configuration, for an algorithm that learns from pairs, and with a critic or running baselines, which
+    `episodes.jsonl` does not have.
     """
     algorithm = (
         None

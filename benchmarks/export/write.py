@@ -20,8 +20,8 @@ from llm_decpomdp.benchmarks.runs.results import Row, data_sets
 from llm_decpomdp.validation import unknown
 
 NO_PAIRS = (
-    ": in no group do rewards of joint samples differ by --min-margin or more. Groups of several samples are made "
-    "in training"
+    ": no group has joint samples whose rewards differ by --min-margin or more. Only training has groups of "
+    "several samples"
 )
 
 FORMATS = ("parquet", "jsonl", "hub-folder")
@@ -46,19 +46,19 @@ def export(
     pair_kind: str = "joint",
     pairs_per_group: int = 1,
 ) -> Export:
-    """Write the episodes of a run or an evaluation as a data set, whole or not at all.
+    """Write the episodes of a run or an evaluation as a data set. After an error no part of it is left.
 
     Args:
         run: Its folder.
         to: One of `FORMATS`.
-        output: A new folder; by default `trajectories-<format>` or `pairs-<format>` in that of the run.
+        output: A new folder; by default `trajectories-<format>` or `pairs-<format>` in the folder of the run.
         as_pairs: Preference pairs instead of trajectories.
         min_margin: The least difference of the returns of a pair, in the units of the reward.
         pair_kind: `joint`, or `single` for pairs in which one agent alone differs.
         pairs_per_group: Most pairs of a group.
 
     Raises:
-        ConfigError: If the folder holds no episodes, the output is there already, there is nothing to write,
+        ConfigError: If the folder has no episodes, the output already exists, there is nothing to write,
             or an argument is out of its range.
         RunError: If the output cannot be written.
     """
@@ -71,13 +71,13 @@ def export(
         raise ConfigError(unknown("pair_kind", choice.kind, PAIR_KINDS))
     if choice.per_group < 1 or (not as_pairs and choice != PairChoice()):
         raise ConfigError(
-            f"pairs_per_group must be at least 1, and it and pair_kind mean nothing without pairs; got {choice}"
+            f"pairs_per_group must be at least 1; it and pair_kind need pairs; got {choice}"
         )
     source = EpisodeSource(run)
     content = pairs(source, choice) if as_pairs else trajectories(source)
     folder = output or run / f"{content.name}-{to}"
     if folder.exists():
-        raise ConfigError(f"{folder} is there already: choose another folder with --output")
+        raise ConfigError(f"{folder} already exists: choose another folder with --output")
     with ExitStack() as stack:
         stack.enter_context(writing(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def export(
         rows = {phase: count for phase, count in counts.items() if count}
         if not rows:
             raise ConfigError(
-                f"{run} holds no {content.name} to export{NO_PAIRS if as_pairs else ''}"
+                f"{run} has no {content.name} to export{NO_PAIRS if as_pairs else ''}"
             )
         if to == "hub-folder":
             (data_set / "README.md").write_text(_card(source, content, rows), encoding="utf-8")
@@ -151,13 +151,13 @@ def _card(source: EpisodeSource, content: Content, rows: Mapping[str, int]) -> s
     lines = [
         f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n",
         f"# {title}\n",
-        f"Teams of language models at work, written by `llm-decpomdp export`: {counts}.\n",
+        f"Episodes of a team of language models, written by `llm-decpomdp export`: {counts}.\n",
         "```python\nimport datasets\n\ndata = datasets.load_dataset(FOLDER)\n```\n",
-        "## Where it comes from\n",
+        "## Origin\n",
         *_origin(source),
-        "\nProblems keep the licences of the data that they come from.\n",
+        "\nThe problems have the licences of their data sets.\n",
         "## Columns\n",
-        "| column | type | what it is |\n|---|---|---|",
+        "| column | type | meaning |\n|---|---|---|",
         *(f"| `{name}` | {c.kind} | {c.meaning} |" for name, c in content.columns.items()),
     ]
     return "\n".join(lines) + "\n"
@@ -168,7 +168,7 @@ def _origin(source: EpisodeSource) -> list[str]:
     keys = ("environment", "algorithm", "model", "seed", "created")
     lines = [f"- {key}: {source.manifest[key]}" for key in keys if key in source.manifest]
     for name, data in data_sets(source.manifest.get("data", {})):
-        stand_in = ", a stand-in for the benchmark and not the benchmark itself"
+        stand_in = ", a stand-in for the data of the benchmark"
         lines.append(
             f"- data of `{name}`: {data['name']}, {data['split']}, from {data['source']}, "
             f"fingerprint {data['fingerprint']}{stand_in if data['stand_in'] else ''}"

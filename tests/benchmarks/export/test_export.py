@@ -97,7 +97,7 @@ def load(path: Path) -> Any:
     return datasets.load_dataset(str(path))
 
 
-def test_a_hub_folder_loads_with_its_splits_and_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_a_hub_folder_has_its_splits_and_a_card(tmp_path: Path) -> None:
     made = export(folder(tmp_path / "run", CHAIN), "hub-folder")
     data = load(made.folder)
     assert {split: len(data[split]) for split in data} == made.rows == {"train": 12, "eval": 2}
@@ -212,7 +212,7 @@ def test_agents_that_said_the_same_in_both_samples_stand_in_others(tmp_path: Pat
 def test_a_small_margin_or_one_text_makes_no_pair(tmp_path: Path) -> None:
     run = folder(tmp_path / "run", CHAIN)
     assert export(run, "jsonl", tmp_path / "even", as_pairs=True, min_margin=2).rows["train"] == 2
-    with pytest.raises(ConfigError, match="holds no pairs"):
+    with pytest.raises(ConfigError, match="has no pairs"):
         export(run, "jsonl", tmp_path / "more", as_pairs=True, min_margin=2.1)
     assert not (tmp_path / "more").exists()
     crossed = replace(TREE.groups[0], joint=((0, 0), (0, 1)))
@@ -270,10 +270,10 @@ def test_wrong_arguments_are_refused(tmp_path: Path, options: dict[str, Any], to
 def test_nothing_is_written_over_and_nothing_made_of_nothing(tmp_path: Path) -> None:
     run = folder(tmp_path / "run", CHAIN)
     export(run, "jsonl")
-    with pytest.raises(ConfigError, match=r"is there already: choose another .*--output"):
+    with pytest.raises(ConfigError, match=r"already exists: choose another .*--output"):
         export(run, "jsonl")
     for path in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(ConfigError, match=r"holds no episodes\.jsonl"):
+        with pytest.raises(ConfigError, match=r"has no episodes\.jsonl"):
             export(path)
 
 
