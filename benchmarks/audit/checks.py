@@ -1,4 +1,4 @@
-"""Remarks on a data set: from the texts of its rows, and from programs that are graded again and again."""
+"""Remarks on the texts of a data set and on programs that are graded several times."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def about_gradings(subject: Subject, gradings: Sequence[Grading]) -> Iterator[Re
         yield Remark("flaky", task_id, name, some(differences), fault=True)
     if name == REFERENCE and not any(grading.verdict.solved for grading in gradings):
         failed = [why(outcome) for outcome in gradings[0].tests if not outcome.passed]
-        text = f"earns {gradings[0].verdict.reward:g}: {some(failed) or 'its parts do not work together'}"
+        text = f"earns {gradings[0].verdict.reward:g}: {some(failed) or 'its parts fail together'}"
         yield Remark("reference", task_id, name, text, fault=True)
     if any(grading.by_clock for grading in gradings):
-        text = "a time-out was decided by the clock, so it depends on how busy the machine is"
+        text = "the clock, not the CPU time, decided a time-out, so it depends on the load of the machine"
         yield Remark("clock", task_id, name, text, fault=True)
 
 
 def _differences(gradings: Sequence[Grading]) -> Iterator[str]:
-    """Yield the tests on which verdicts differ, with the seeds; or the points, if only these do."""
+    """Yield the tests on which verdicts differ, with the seeds. If no test differs, yield different rewards."""
     columns = list(zip(*(grading.tests for grading in gradings), strict=True))
     differs = False
     for outcomes in columns:
@@ -62,7 +62,7 @@ def about_idler(subject: Subject, grading: Grading) -> Iterator[Remark]:
     """Yield the tests that pass for a program that does no work."""
     passed = [title(outcome) for outcome in grading.tests if outcome.passed]
     fault = len(passed) == len(grading.tests)
-    # A program with bugs passes some tests by its construction.
+    # A buggy program is meant to pass some tests.
     if fault or (passed and not hasattr(subject.task, "buggy")):
         text = f"{len(passed)} of {len(grading.tests)} tests pass: {some(passed)}"
         yield Remark("vacuous", subject.task.task_id, subject.name, text, fault)
@@ -80,15 +80,16 @@ def why(outcome: Outcome) -> str:
 
 
 def title(outcome: Outcome) -> str:
-    """Return the first line of a test: the name of one of several lines."""
+    """Return the first line of a test."""
     return outcome.case.partition("\n")[0]
 
 
 APART = (
-    "passes only where the tests share its process: apart from it they have values of builtin classes, and the "
-    "attributes and methods of its objects, but no comparison of these; see docs/security.md"
+    "passes only if the tests run in the process of the program: in another process they get values of builtin "
+    "classes and the attributes and methods of other objects, but cannot compare these objects; see "
+    "docs/security.md"
 )
-"""Reason why a reference fails that does what the test asks for."""
+"""Reason for the failure of a correct reference."""
 
 
 def about_text(task: Task) -> Iterator[Remark]:
@@ -100,16 +101,16 @@ def about_text(task: Task) -> Iterator[Remark]:
 def _about_function(task: CodeTask) -> Iterator[Remark]:
     tests = task.tests
     for remark in task.remarks:
-        text = f"a correct program may fail here although it passes in plain Python: {remark}"
+        text = f"a correct program may fail here and pass in plain Python: {remark}"
         yield Remark("process", task.task_id, "", text)
     if find_function(task.stub, task.entry_point) is None:
         text = f"the prompt does not parse as the header of {task.entry_point}"
         yield Remark("prompt", task.task_id, "", text, fault=True)
     if tests.vary and "main_0" in task.references:
-        text = "asserts in loops or functions count only if reached as often as by the reference"
+        text = "asserts in loops or functions pass only if they run as often as with the reference"
         yield Remark("varying", task.task_id, "", text)
     elif tests.vary:
-        text = "asserts in loops or functions may never be reached, and no reference says how often they are"
+        text = "asserts in loops or functions may never run, and there is no reference for how often they should"
         yield Remark("varying", task.task_id, "", text, fault=True)
 
 
@@ -123,14 +124,14 @@ class _Inside(CodeTask):
 
 
 def inside(task: Task) -> CodeTask | None:
-    """Return the same task with tests that run in the program's process, where it is one about functions."""
+    """Return a task of one function with tests that run in the process of the program; None for other tasks."""
     if not isinstance(task, CodeTask):
         return None
     return _Inside(**{entry.name: getattr(task, entry.name) for entry in fields(task)})
 
 
 def idlers(task: Task, alone: Role) -> Iterator[Subject]:
-    """Yield programs that do no work, which must not pass all tests, as submitted by a team of one agent."""
+    """Yield programs that do no work, as answers of one agent. They must not pass all tests."""
     if isinstance(task, ProgramTask):
         for name, code in task.idle_programs().items():
             yield Subject(task, {alone.agent: code}, name)

@@ -1,14 +1,14 @@
 """Examples in a problem's text, compared with its tests and its reference.
 
-Read are doctests (`>>> f(2)` and the value under it), and calls of the function with an arrow or a sign of
-equality and a value behind it on the same line: `f(2) == 4`, `f(2) -> 4`, `f(2) => 4`, `f(2) ==> 4`, `f(2) ➞ 4`,
-`f(2) # 4`, `f(2) returns 4`. Arguments and value must be literals of Python; all else is left alone: exceptions,
-and a single `=`, which as often defines a sequence. In classes only doctests are read, each docstring's as one
-session; what comes after an exception, such as one about a name that the text does not explain, is left alone too.
+Examples are doctests (`>>> f(2)` and the value under it), and calls of the function that are followed by a value
+on the same line: `f(2) == 4`, `f(2) -> 4`, `f(2) => 4`, `f(2) ==> 4`, `f(2) ➞ 4`, `f(2) # 4`, `f(2) returns 4`.
+Arguments and value must be literals of Python. Exceptions are ignored, and a single `=`, which may define a
+sequence. In classes only doctests are examples; those of a docstring run as one session, up to the first
+exception.
 
-Two things are asked. Does a test call the function with the same arguments and want another value? Then a program
-that follows the text fails it. And does the reference give the value? Numbers may differ by a millionth.
-An example of what chance or the clock decides seems wrong here.
+There are two checks. (1) No test expects another value of a call with the same arguments; otherwise a program that
+follows the text fails it. (2) The reference returns the value. Numbers may differ by a millionth. Examples that
+depend on chance or on the clock are reported, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def __same__(found, expected):
         return found.keys() == expected.keys() and all(__same__(found[k], v) for k, v in expected.items())
     return found == expected
 """
-"""Comparison of a value with an example's, beside the tests."""
+"""Comparison of a value with an example, as part of the tests."""
 
 
 @runtime_checkable
@@ -61,7 +61,7 @@ class FunctionTask(Protocol):
 
 @dataclass(frozen=True)
 class Example:
-    """Expression and its value, as the problem's text has them."""
+    """Expression and its value in the text of a problem."""
 
     expression: str
     value: str
@@ -73,7 +73,7 @@ class Example:
 
 def examples(text: str, function: str) -> list[Example]:
     """Return the examples of a function in a text, each once."""
-    # Doctests first: they are exact, lines of prose are guessed.
+    # Doctests first: they are exact; the others are guessed.
     matches = [
         example
         for entry in _doctests(text)
@@ -87,7 +87,7 @@ def examples(text: str, function: str) -> list[Example]:
 
 
 def _doctests(text: str) -> list[doctest.Example]:
-    """Return the doctests of a text, whatever its indentation and with or without a space behind `>>>`."""
+    """Return the doctests of a text with any indentation, with or without a space after `>>>`."""
     lines = (re.sub(r"^(>>>|\.\.\.)(?=\S)", r"\1 ", line.strip()) for line in text.splitlines())
     return doctest.DocTestParser().get_examples("\n".join(lines))
 
@@ -101,7 +101,7 @@ def _doctest_example(entry: doctest.Example) -> Example | None:
     if expression is None or entry.exc_msg is not None:
         return None
     if "\b" in entry.source + entry.want or " at 0x" in entry.want:
-        return None  # a pattern that the docstring does not escape; an object's address
+        return None  # an unescaped pattern, or the address of an object
     if isinstance(expression, ast.Call) and ast.unparse(expression.func) == "print":
         output = entry.want.strip()
         plain = len(expression.args) == 1 and not expression.keywords and "\n" not in output
@@ -129,7 +129,7 @@ def _inline(line: str, function: str) -> Iterator[Example]:
 
 
 def _first_literal(text: str) -> str | None:
-    """Return the literal that a text begins with, where it ends there or goes on as `TAIL` says."""
+    """Return the literal at the start of a text, if the text ends there or `TAIL` follows."""
     ends = [len(text), *sorted((m.start() for m in TAIL.finditer(text)), reverse=True)]
     return next((value for end in ends if (value := _literal(text[:end])) is not None), None)
 
@@ -152,7 +152,7 @@ def _literal(text: str) -> str | None:
 
 
 def contradictions(task: Task) -> Iterator[Remark]:
-    """Yield the examples of a task of one function that say another thing than an assert about the same call."""
+    """Yield the examples of a task of one function that contradict an assert about the same call."""
     if not isinstance(task, FunctionTask):
         return
     values = {
@@ -162,7 +162,7 @@ def contradictions(task: Task) -> Iterator[Remark]:
     for key, value, case in _assert_values(task):
         example = values.get(key)
         if key is not None and example is not None and not _agree(value, example.value):
-            text = f"the text says {example}, and a test: {case}"
+            text = f"the text says {example}, but a test says {case}"
             yield Remark("example", task.task_id, "", text, fault=True)
 
 
@@ -175,7 +175,7 @@ def _agree(value: str, expected: str) -> bool:
 
 
 def _task_examples(task: FunctionTask) -> list[Example]:
-    """Return the examples in the docstrings of the entry point, or in the whole text where it has none."""
+    """Return the examples in the docstrings of the entry point, or in the whole text if there are none."""
     module = parse_or_none(task.stub)
     functions = [node for node in module.body if isinstance(node, FUNCTIONS)] if module else []
     texts = [ast.get_docstring(f) or "" for f in functions if f.name == task.entry_point]
@@ -183,7 +183,7 @@ def _task_examples(task: FunctionTask) -> list[Example]:
 
 
 def _arguments(node: ast.expr | None, functions: set[str]) -> str | None:
-    """Return the arguments of a call of one of these functions, where all of them are literals."""
+    """Return the arguments of a call of one of these functions, if all are literals."""
     if not isinstance(node, ast.Call) or ast.unparse(node.func) not in functions:
         return None
     values = [*map(ast.unparse, node.args)]
@@ -193,7 +193,7 @@ def _arguments(node: ast.expr | None, functions: set[str]) -> str | None:
 
 
 def _assert_values(task: FunctionTask) -> Iterator[tuple[str | None, str, str]]:
-    """Yield arguments, wanted value and text of the asserts that compare a call with a literal."""
+    """Yield arguments, expected value and text of the asserts that compare a call with a literal."""
     module = parse_or_none(task.test)
     names = {task.entry_point}
     for node in ast.walk(module) if module is not None else ():
@@ -211,7 +211,7 @@ def _assert_values(task: FunctionTask) -> Iterator[tuple[str | None, str, str]]:
 
 
 def _split_assert(test: ast.expr) -> tuple[ast.expr, str | None]:
-    """Return the expression that an assert is about, and the value that it wants."""
+    """Return the expression of an assert, and its expected value."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         if isinstance(test.ops[0], ast.Eq | ast.Is):
             return test.left, _literal(ast.unparse(test.comparators[0]))
@@ -225,7 +225,7 @@ def _split_assert(test: ast.expr) -> tuple[ast.expr, str | None]:
 
 
 def examples_as_tests(task: Task) -> Task | None:
-    """Return the task with its examples for tests; None where it has none."""
+    """Return the task with its examples as tests; None if there are no examples."""
     if isinstance(task, ClassTask):
         sessions = "".join(_sessions(task))
         head = f"import unittest\n{SAME}\n\nclass Examples(unittest.TestCase):\n"
@@ -234,7 +234,7 @@ def examples_as_tests(task: Task) -> Task | None:
         return None
     name = re.compile(rf"\b{task.entry_point}\(")
     lines = [f"    assert {_condition(example, name)}\n" for example in stated]
-    source: Any = task  # a dataclass with a field `test`, which a protocol cannot say
+    source: Any = task  # a dataclass with a field `test`, which a protocol cannot express
     with_examples: Task = replace(source, test=f"{SAME}\ndef check(candidate):\n{''.join(lines)}")
     return with_examples
 
@@ -255,7 +255,7 @@ SESSION = """
         except Exception:
             pass
 """
-"""Test that only an example with another value fails."""
+"""Test that fails only if an example has another value."""
 
 
 def _sessions(task: ClassTask) -> Iterator[str]:
@@ -269,7 +269,7 @@ def _sessions(task: ClassTask) -> Iterator[str]:
 
 
 def _step(entry: doctest.Example) -> str:
-    """Return a line of a session, compared with its value where that is a literal."""
+    """Return a line of a session. If its value is a literal, the line compares it."""
     example = _doctest_example(entry)
     if example is None:
         return entry.source.strip()

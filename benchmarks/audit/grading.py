@@ -1,4 +1,4 @@
-"""Joint completions, and their grading by the rewards of their environments in sandboxes of one's own choice."""
+"""Joint completions, and their grading by the reward of the environment in another sandbox."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Subject:
 
     task: Task
     completions: Mapping[str, str]
-    """By agent, for a team of so many."""
+    """By agent, for a team of that size."""
     name: str
     """Description such as `reference`, or a place in a file."""
 
@@ -50,7 +50,7 @@ class Grading:
     seed: int
     verdict: Verdict
     by_clock: bool
-    """True if a time-out came from the clock on the wall."""
+    """True if the clock, not the CPU time, caused a time-out."""
 
     @property
     def tests(self) -> tuple[Outcome, ...]:
@@ -72,36 +72,34 @@ class _Recorder(Sandbox):
         return execution
 
     def copy_with_packages(self, packages: Collection[str]) -> Sandbox:
-        """Return a sandbox with these packages that notes the clock in the same place."""
+        """Return a sandbox with these packages that adds to the same record."""
         sandbox = copy.copy(self)
         sandbox.packages = super().copy_with_packages(packages).packages
         return sandbox
 
 
 def grade(env_id: str, subject: Subject, seed: int, limits: Limits) -> Grading:
-    """Grade a joint completion, with the reward that its team would have earned.
+    """Grade a joint completion with the reward of a team of its size.
 
     Args:
         env_id: The environment.
         subject: The joint completion.
         seed: Seed of the hashes of strings and of `random` in the programs.
-        limits: Resources of each program, where the environment has no limits of its own.
+        limits: Resources of each program, unless the environment has its own limits.
     """
     sandbox = _Recorder(limits, seed)
-    # The reward of the team that wrote the completions, which may be smaller than the usual one.
     env = make(env_id, num_agents=len(subject.completions))
     if not isinstance(env.reward, SandboxReward):
         raise ConfigError(
-            f"the audit grades programs several times in sandboxes of its own, and cannot give one to the reward "
-            f"{type(env.reward).__name__}: audit the environment whose tasks it takes, such as coophumaneval-v0, "
-            "or give the reward a method copy_with_sandbox, as CodeReward has"
+            f"cannot audit {type(env.reward).__name__}, which has no method copy_with_sandbox: audit an "
+            "environment with the same tasks, such as coophumaneval-v0, or add the method as in CodeReward"
         )
     verdict = env.reward.copy_with_sandbox(sandbox)(subject.task, subject.completions)
     return Grading(seed, verdict, any(sandbox.by_clock))
 
 
 def reference(task: Task, teams: Sequence[Sequence[Role]]) -> dict[str, str]:
-    """Return the data's completions for the first team whose agents all have one; empty where there is none."""
+    """Return the references for the first team with a reference of every agent; empty if there is none."""
     for roles in teams:
         texts = {role.agent: role.reference(task) for role in roles}
         answers = {agent: text for agent, text in texts.items() if text is not None}
@@ -111,13 +109,13 @@ def reference(task: Task, teams: Sequence[Sequence[Role]]) -> dict[str, str]:
 
 
 def read_programs(path: Path, env_id: str, data: TaskSet) -> Iterator[Subject]:
-    """Yield the joint completions of a run, each different one once.
+    """Yield the different joint completions of a run.
 
     Raises:
-        ConfigError: If there is no such file, or it holds something else.
+        ConfigError: If the file does not exist or has other content.
     """
     if not path.is_file():
-        raise ConfigError(f"no file {path}: name the episodes.jsonl of a run folder")
+        raise ConfigError(f"no file {path}: give the episodes.jsonl of a run folder")
     keys = set()
     try:
         for line, row in numbered_rows(path):
@@ -130,10 +128,10 @@ def read_programs(path: Path, env_id: str, data: TaskSet) -> Iterator[Subject]:
     except DamagedFile:
         raise
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{path} holds no episodes of these agents: {error}") from None
+        raise ConfigError(f"{path} has no episodes of these agents: {error}") from None
     except KeyError as error:
         raise ConfigError(
-            f"{path}: {error.args[0]}. Give the --source and --split of the run, and its episodes.jsonl"
+            f"{path}: {error.args[0]}. Use the --source and --split of the run"
         ) from None
 
 

@@ -43,7 +43,7 @@ from llm_decpomdp.registry import make
 
 @dataclass(frozen=True)
 class Audit:
-    """Remarks on a data set, and what they rest on."""
+    """Remarks on a data set."""
 
     env_id: str
     data: Mapping[str, Any]
@@ -54,11 +54,11 @@ class Audit:
     programs: int
     """Joint completions that were graded, references among them."""
     remarks: tuple[Remark, ...]
-    """Faults first, of these the unexplained ones."""
+    """Unexplained faults first, then explained faults, then notes."""
 
     @property
     def faults(self) -> int:
-        """Number of faults that no known issue explains."""
+        """Number of faults without a known issue."""
         return sum(remark.fault and not remark.explained for remark in self.remarks)
 
     @property
@@ -75,9 +75,9 @@ class Audit:
         left_out = len(self.data["excluded"])
         return (
             f"{self.env_id}, {self.data['split']} of {self.data['source']}: {self.data['rows'] + left_out} rows, "
-            f"{self.data['rows']} checked, {left_out} left out with a reason; {self.references} references, "
+            f"{self.data['rows']} checked, {left_out} excluded with a reason; {self.references} references, "
             f"{self.programs} programs graded {self.repeats} times each; {issues} rows with known issues, "
-            f"which explain {len(explained)} faults; {self.faults} faults unexplained, {notes} notes"
+            f"which explain {len(explained)} faults; {self.faults} unexplained faults, {notes} notes"
         )
 
 
@@ -100,7 +100,7 @@ class Plan:
 
 @runtime_checkable
 class AuditedReward(Protocol):
-    """Reward of a family with its own audit of rows."""
+    """Reward with its own audit of rows."""
 
     def audit(self, env: DecPOMDPEnv) -> Iterator[Remark]:
         """Yield remarks on the rows of an environment's data."""
@@ -115,20 +115,20 @@ def audit(
     repeats: int = 3,
     limits: Limits | None = None,
 ) -> Audit:
-    """Check every row of an environment's data, as the auditor of its kind of tasks does.
+    """Check every row of the data of an environment.
 
     Shows a progress bar on stderr.
 
     Args:
         env_id: A registered environment.
         source: Where the problems come from.
-        split: Split of them; by default the environment's.
+        split: Split of the problems; by default that of the environment.
         episodes: `episodes.jsonl` of a run folder, whose joint completions are graded too.
         repeats: Number of gradings of each program.
         limits: Resources of each program; by default those of training.
 
     Raises:
-        ConfigError: If an argument is wrong, or a row is none that the environment takes.
+        ConfigError: If an argument or a row is not valid.
         RunError: If the data or the sandbox fail.
     """
     if repeats < 2:
@@ -142,10 +142,10 @@ def audit(
         elif isinstance(env.reward, AuditedReward):
             result = audit_rows(plan, env.reward)
         else:
-            raise ConfigError(f"{env_id} has tasks without tests: there is nothing to audit")
+            raise ConfigError(f"{env_id} has nothing to audit: its tasks have no tests")
     except SandboxError as error:
         raise RunError(str(error)) from error
-    left_out = (Remark("left out", name, "", reason) for name, reason in data.excluded.items())
+    left_out = (Remark("excluded", name, "", reason) for name, reason in data.excluded.items())
     issues = data.known_issues
     remarks = [
         replace(remark, explained=issues.get(remark.task_id, "") if remark.fault else "")
@@ -158,8 +158,8 @@ def audit(
 def audit_programs(plan: Plan) -> Audit:
     """Audit tasks in which agents write code: texts, examples, and the rewards of programs.
 
-    References, and the programs of a run, are graded several times: each time strings hash otherwise and
-    `random` starts otherwise.
+    References and the programs of a run are graded several times, with other hashes of strings and another
+    state of `random` each time.
     """
     env_id, tasks = plan.env_id, plan.data.tasks
     teams = (make(env_id).roles, make(env_id, num_agents=1).roles)
@@ -171,16 +171,13 @@ def audit_programs(plan: Plan) -> Audit:
     remarks = [remark for task in tasks for remark in (*about_text(task), *contradictions(task))]
     contradicted = {remark.task_id for remark in remarks if remark.kind == "example"}
     rounds = []
-    # Another seed each time: hashes of strings and `random` differ, as between two processes.
     for seed in range(plan.repeats):
         rounds.append(_grade_all(plan, subjects, f"seed {seed}", seed))
-        # Pools of workers stay alive for their seed; this one is not used again.
+        # The pool of workers of this seed is not used again.
         Sandbox(seed=seed).close()
     gradings = list(zip(*rounds, strict=True))
     for subject, row in zip(subjects, gradings, strict=True):
         remarks += about_gradings(subject, row)
-    # Only references that fail for certain are run again in one process, where results can be
-    # forged.
     failed = [answer for answer, row in zip(answers, gradings, strict=False) if _fails_clearly(row)]
     remarks += _about_sharing(plan, failed)
     (alone,) = teams[1]
@@ -204,7 +201,7 @@ def _fails_clearly(gradings: Iterable[Grading]) -> bool:
 
 
 def _about_sharing(plan: Plan, failed: Iterable[Subject]) -> list[Remark]:
-    """Return remarks on references that would pass if tests ran in their process, where results can be forged."""
+    """Return remarks on references that pass only if the tests run in their process."""
     sharing = [
         replace(subject, task=task)
         for subject in failed
@@ -219,7 +216,7 @@ def _about_sharing(plan: Plan, failed: Iterable[Subject]) -> list[Remark]:
 
 
 def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
-    """Return the examples of the texts that the references do not fulfil, although no test asks about them."""
+    """Return remarks on examples that the references fail and that no test contradicts."""
     posed = [(subject, examples_as_tests(subject.task)) for subject in answers]
     subjects = [replace(subject, task=task) for subject, task in posed if task is not None]
     remarks = []
@@ -231,9 +228,9 @@ def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
 
 
 def audit_rows(plan: Plan, reward: AuditedReward) -> Audit:
-    """Audit tasks without programs, by the family's own checks of rows."""
+    """Audit tasks without programs by the checks of their reward."""
     if plan.episodes is not None:
-        raise ConfigError(f"{plan.env_id} has no programs to grade again: leave out the episodes")
+        raise ConfigError(f"{plan.env_id} has no programs to grade: leave out the episodes")
     complete = sum(
         set(plan.env.possible_agents) <= set(task.references) for task in plan.data.tasks
     )
@@ -242,7 +239,7 @@ def audit_rows(plan: Plan, reward: AuditedReward) -> Audit:
 
 
 def _grade_all(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0) -> list[Grading]:
-    """Grade subjects in their order, as many at a time as there are cores."""
+    """Grade subjects in parallel, and return the results in their order."""
     work = partial(grade, plan.env_id, seed=seed, limits=plan.limits)
     console = Console(stderr=True)
     options: Any = {"console": console, "transient": True, "disable": not console.is_terminal}

@@ -67,7 +67,7 @@ def test_a_reference_whose_objects_are_compared_is_named_with_the_reason(tmp_pat
     result = audited(tmp_path, POINT, head + "    assert candidate(2) == candidate(2)\n")
     assert only(result, "reference").fault
     remark = only(result, "apart")
-    assert remark.fault and remark.text.startswith("passes only where the tests share its process")
+    assert remark.fault and remark.text.startswith("passes only if the tests run in the process")
 
 
 def test_asserts_in_loops_are_calibrated_and_a_note(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_fault_on_a_row_with_a_known_issue_is_explained(tmp_path: Path) -> Non
     remark = only(result, "reference")
     assert remark.fault and remark.explained == KNOWN_ISSUES["HumanEval/47"]
     assert result.healthy
-    told = "1 rows with known issues, which explain 1 faults; 0 faults unexplained"
+    told = "1 rows with known issues, which explain 1 faults; 0 unexplained faults"
     assert told in result.summary
 
 

@@ -108,7 +108,7 @@ def test_class_that_needs_its_own_process_is_excluded(tmp_path: Path) -> None:
     whole = dict(row, task_id="Own/2", test=STACK_TEST)
     Path(source).write_text(json.dumps(row) + "\n" + json.dumps(whole) + "\n")
     result = audit("classeval-v0", source, repeats=2)
-    assert "can forge their results" in only(result, "left out").text and result.healthy
+    assert "can forge their results" in only(result, "excluded").text and result.healthy
     assert len(make("classeval-v0", source=source, allow_forgeable=True).tasks) == 2
 
 

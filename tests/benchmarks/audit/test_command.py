@@ -36,9 +36,9 @@ def test_command_fails_on_faults(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert call("audit", "humaneval-v0", "--source", source) == 1
     shown = capsys.readouterr().out
     assert "reference" in shown and "bad" in shown
-    assert "2 rows, 2 checked, 0 left out with a reason; 2 references" in shown
+    assert "2 rows, 2 checked, 0 excluded with a reason; 2 references" in shown
     assert (
-        "0 rows with known issues, which explain 0 faults; 1 faults unexplained, 0 notes" in shown
+        "0 rows with known issues, which explain 0 faults; 1 unexplained faults, 0 notes" in shown
     )
 
 
