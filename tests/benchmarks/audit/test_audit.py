@@ -1,5 +1,3 @@
-"""The audit finds what was planted in each kind of data, and says nothing about sound data."""
-
 from __future__ import annotations
 
 import json
@@ -13,6 +11,8 @@ from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, Remark
 from llm_decpomdp.envs.sandbox import Limits
 from tests.benchmarks.audits import SOUND, audited, only, rows
 from tests.support.programs import SQUARES
+
+LOOP = "def check(candidate):\n    for n in range(1, 4):\n        assert candidate(n) == n * n\n"
 
 
 def test_sound_data_gives_no_remarks(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_random_numbers_that_change_nothing_are_not_flaky(tmp_path: Path) -> Non
     assert audited(tmp_path, code).remarks == ()
 
 
-def test_a_reference_without_full_marks_is_named_with_its_failed_test(tmp_path: Path) -> None:
+def test_a_wrong_reference_has_its_failed_test(tmp_path: Path) -> None:
     result = audited(tmp_path, "def f(x):\n    return 4\n")
     remark = only(result, "reference")
     assert remark.fault and "assert f(3) == 9: AssertionError" in remark.text
@@ -61,7 +61,7 @@ def f(x):
 """
 
 
-def test_a_reference_whose_objects_are_compared_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_a_reference_with_compared_objects(tmp_path: Path) -> None:
     head = "def check(candidate):\n    assert candidate(2).x == 4\n"
     assert audited(tmp_path, POINT, head).remarks == ()
     result = audited(tmp_path, POINT, head + "    assert candidate(2) == candidate(2)\n")
@@ -71,10 +71,7 @@ def test_a_reference_whose_objects_are_compared_is_named_with_the_reason(tmp_pat
 
 
 def test_asserts_in_loops_are_calibrated_and_a_note(tmp_path: Path) -> None:
-    test = (
-        "def check(candidate):\n    for n in range(1, 4):\n        assert candidate(n) == n * n\n"
-    )
-    result = audited(tmp_path, SOUND, test)
+    result = audited(tmp_path, SOUND, LOOP)
     assert not only(result, "varying").fault and result.healthy
 
 
@@ -119,11 +116,8 @@ def test_time_outs_by_clock(tmp_path: Path, work: str, wall_factor: float, expec
 
 def episodes(tmp_path: Path, completions: dict[str, list[str]], task_id: str = "one") -> Path:
     path = tmp_path / "episodes.jsonl"
-    row = {
-        "start": {"task_id": task_id, "seed": None},
-        "final": None,
-        "groups": [{"completions": completions}],
-    }
+    start = {"task_id": task_id, "seed": None}
+    row = {"start": start, "final": None, "groups": [{"completions": completions}]}
     path.write_text(2 * (json.dumps(row) + "\n"))
     return path
 
@@ -135,10 +129,8 @@ def test_the_programs_of_a_run_are_graded_once_each(tmp_path: Path) -> None:
     path = episodes(tmp_path, team)
     result = audited(tmp_path, SOUND, episodes=path, repeats=8)
     assert result.programs == 1 + 3
-    assert [remark.program for remark in result.remarks] == [
-        "episodes.jsonl line 1, turn 1, sample 2"
-    ]
-    assert result.remarks[0].kind == "flaky"
+    (remark,) = result.remarks
+    assert (remark.kind, remark.program) == ("flaky", "episodes.jsonl line 1, turn 1, sample 2")
 
 
 @pytest.mark.parametrize(
@@ -165,16 +157,12 @@ def test_a_fault_on_a_row_with_a_known_issue_is_explained(tmp_path: Path) -> Non
     remark = only(result, "reference")
     assert remark.fault and remark.explained == KNOWN_ISSUES["HumanEval/47"]
     assert result.healthy
-    told = "1 rows with known issues, which explain 1 faults; 0 unexplained faults"
-    assert told in result.summary
+    assert "which explain 1 faults; 0 unexplained faults" in result.summary
 
 
 def test_unexplained_faults_come_first_and_then_explained_ones(tmp_path: Path) -> None:
     wrong = "def f(x):\n    return 4\n"
-    note = (
-        "def check(candidate):\n    for n in range(1, 4):\n        assert candidate(n) == n * n\n"
-    )
-    tasks = (("a", SOUND, note), ("HumanEval/47", wrong, SQUARES), ("b", wrong, SQUARES))
+    tasks = (("a", SOUND, LOOP), ("HumanEval/47", wrong, SQUARES), ("b", wrong, SQUARES))
     result = audit("humaneval-v0", rows(tmp_path, *tasks), repeats=2)
     assert [remark.task_id for remark in result.remarks] == ["b", "HumanEval/47", "a"]
     assert [bool(remark.explained) for remark in result.remarks] == [False, True, False]
@@ -229,5 +217,5 @@ def test_the_shipped_problems_are_sound(env_id: str, split: str, references: int
 
 
 def test_tasks_without_tests_are_refused() -> None:
-    with pytest.raises(ConfigError, match="probe-rendezvous-v0 has tasks without tests"):
+    with pytest.raises(ConfigError, match="probe-rendezvous-v0 has nothing to audit"):
         audit("probe-rendezvous-v0")

@@ -37,9 +37,7 @@ def test_command_fails_on_faults(tmp_path: Path, capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     assert "reference" in shown and "bad" in shown
     assert "2 rows, 2 checked, 0 excluded with a reason; 2 references" in shown
-    assert (
-        "0 rows with known issues, which explain 0 faults; 1 unexplained faults, 0 notes" in shown
-    )
+    assert "which explain 0 faults; 1 unexplained faults, 0 notes" in shown
 
 
 def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +66,7 @@ def test_a_mistake_is_one_line(
     assert told.startswith("error: ") and "\n" not in told and message in told
 
 
-def test_a_reward_that_no_sandbox_can_be_given_to_is_told_before_anything_is_graded(
+def test_a_reward_without_sandbox_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "shorter.py").write_text(SHORTER)
@@ -76,10 +74,10 @@ def test_a_reward_that_no_sandbox_can_be_given_to_is_told_before_anything_is_gra
     monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     assert call("audit", "shorter:shorter-v0") == 2
     shown = capsys.readouterr().err
-    assert "cannot give one to the reward Shorter: audit the environment whose" in shown
+    assert "cannot audit Shorter, which has no method copy_with_sandbox" in shown
 
 
-def test_the_result_is_saved_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_result_is_saved(tmp_path: Path) -> None:
     source = rows(tmp_path, ("bad", "def f(x):\n    return 4", SQUARES))
     path = tmp_path / "audit.json"
     assert call("audit", "humaneval-v0", "--source", source, "--output", str(path)) == 1
