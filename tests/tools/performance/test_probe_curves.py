@@ -1,5 +1,3 @@
-"""The curves of the probes: what the command trains, prints and writes."""
-
 from __future__ import annotations
 
 import csv
@@ -78,12 +76,12 @@ def test_a_trial_says_what_it_differs_by(trial: ProbeTrial, name: str) -> None:
     assert str(trial) == name
 
 
-def test_an_offset_is_trained_with_and_not_measured() -> None:
+def test_an_offset_is_not_measured() -> None:
     curve = train(ProbeTrial(RENDEZVOUS, "magrpo", offset=50.0), budget=1, seed=0)
     assert all(0 <= value <= 1 for value in curve.values)
 
 
-def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> None:
+def test_a_line_counts_the_seeds_at_the_goal() -> None:
     trial = ProbeTrial("probe-turns-v0", "magrpo")
     rows = [(0.1, 1.9, 2.0), (0.1, 1.7, 1.8), (0.1, 1.0, 1.79)]
     curves = [
@@ -92,13 +90,13 @@ def test_a_line_counts_the_seeds_that_reached_nine_tenths_of_the_optimum() -> No
     ]
     assert [curve.reach for curve in curves] == [640, 1280, math.inf]
     line = summarise(curves)
-    assert line["completions to 90 %"] == "1,280" and line["seeds there"] == "2/3"
+    assert line["completions to 90 %"] == "1,280" and line["seeds at 90 %"] == "2/3"
     assert line["value"] == "1.86 (1.79 to 2.00)" and line["tokens"] == "1,900"
     *_, row = markdown(curves).splitlines()
     assert row == "| magrpo | 1.86 (1.79 to 2.00); 1,280 |"
 
 
-def test_probes_of_one_turn_and_of_several_have_tables_of_their_own() -> None:
+def test_probes_of_several_turns_have_their_own_table() -> None:
     curves = [Curve(ProbeTrial(name), 0, (0,), (0.5,), (0,), 0, 1.0) for name in PROBES]
     short, long = markdown(curves).split("\n\n")
     assert "`rendezvous`, 0.19 to 1 |" in short and "`relay`, 0.00 to 1 |" in long
@@ -108,18 +106,9 @@ def test_probes_of_one_turn_and_of_several_have_tables_of_their_own() -> None:
 def test_command_resumes_and_writes_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = probes.typer.Typer()
     app.command()(probes.main)
-    arguments = [
-        "--seeds",
-        "1",
-        "--budget",
-        "1",
-        "--probe",
-        "rendezvous",
-        "--algorithm",
-        "chains, 4",
-        "--folder",
-    ]
-    result = CliRunner().invoke(app, [*arguments, str(tmp_path)])
+    options = "--seeds 1 --budget 1 --probe rendezvous --folder".split()
+    arguments = ["--algorithm", "chains, 4", *options, str(tmp_path)]
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "annealed" in result.output and "random" in result.output
     with (tmp_path / "curves.csv").open(encoding="utf-8") as file:
@@ -134,7 +123,7 @@ def test_command_resumes_and_writes_curves(tmp_path: Path, monkeypatch: pytest.M
     again = probes.train
     monkeypatch.setattr(probes, "train", lambda *a, **k: trained.append(a) or again(*a, **k))
     next((tmp_path / "runs").glob("*max*")).unlink()
-    assert CliRunner().invoke(app, [*arguments, str(tmp_path)]).exit_code == 0
+    assert CliRunner().invoke(app, arguments).exit_code == 0
     assert [str(trial) for (trial,) in trained] == ["magrpo over chains, 4 common partners, max"]
 
 

@@ -2,10 +2,9 @@
 
     python -m tools.performance.models.probe_curves
 
-Every agent is a language model of random weights that is trained through the same code as real ones; on the relay
-it is a table. All lines of a probe have the same budget of completions of at most `MAX_TOKENS` tokens, however
-many updates that makes; the recipe is that of `probe_trials.py`. Critics read with features of the texts' parts
-(`studies/hypotheses/training.py`).
+Every agent is a tiny language model with random weights; on the relay it is a table. All trials of a probe have
+the same number of completions, and so different numbers of updates. `probe_trials.py` has the recipes. Critics use
+features of the parts of texts (`studies/hypotheses/training.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -27,8 +25,6 @@ import numpy as np
 import torch
 import typer
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
 
 from llm_decpomdp.benchmarks.evaluation.experiments import format_estimate
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
@@ -38,30 +34,28 @@ from tools.performance.models.probe_trials import Curve, ProbeTrial, train, tria
 
 
 def main(
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each line of the table.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 5,
     budget: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Updates of a plain chain whose completions each run has; by default as probe_trials.py says.",
+            help="Completions of each run, in updates of a plain chain. The default depends on the probe.",
         ),
     ] = None,
-    probe: Annotated[
-        str | None, typer.Option(help="Only the probes with this in their id.")
-    ] = None,
+    probe: Annotated[str | None, typer.Option(help="Part of the ids of probes to run.")] = None,
     algorithm: Annotated[
-        str | None, typer.Option(help="Only the lines with this in their name.")
+        str | None, typer.Option(help="Part of the names of trials to run.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     folder: Annotated[
         Path,
         typer.Option(
             metavar="FOLDER",
-            help="Where curves.csv, curves.png and table.md go; runs that are in there are not done again.",
+            help="Folder of curves.csv, curves.png and table.md. Runs that it has are not repeated.",
         ),
     ] = Path("runs/probes"),
 ) -> None:
-    """Train every algorithm on every probe, and print what it has learned."""
+    """Train every algorithm on every probe, and print the results."""
     selection = [
         trial
         for trial in trials()
@@ -69,39 +63,36 @@ def main(
     ]
     if not selection:
         raise SystemExit(
-            f"error: no line has {probe!r} in its probe and {algorithm!r} in its name; probes: {', '.join(PROBES)}"
+            f"error: no trial has probe {probe!r} and name {algorithm!r}; probes: {', '.join(PROBES)}"
         )
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     curves: list[Curve] = []
-    lines: list[dict[str, str]] = []
     works = [
         (trial, budget or trial.recipe.budget, seed) for trial in selection for seed in range(seeds)
     ]
     with ExitStack() as stack:
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) if jobs > 1 else None
         each = stack.enter_context(pool).map if pool else map
-        results = each(partial(_single_agent, folder / "runs"), *zip(*works, strict=True))
-        for _ in selection:
+        results = each(partial(_stored_curve, folder / "runs"), *zip(*works, strict=True))
+        for trial in selection:
             runs = list(islice(results, seeds))
             curves += runs
-            lines.append(summarise(runs))
-            print(*lines[-1].values(), sep="  ", file=sys.stderr, flush=True)
+            line = summarise(runs)
+            if trial is selection[0]:
+                print(*line, sep="  ")
+            print(*line.values(), sep="  ", flush=True)
             write_points(curves, folder / "curves.csv")
-    table = Table(*lines[0])
-    for line in lines:
-        table.add_row(*line.values())
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
     draw(curves, folder / "curves.png")
     write_atomically(folder / "table.md", markdown(curves))
 
 
-def _single_agent(folder: Path, trial: ProbeTrial, budget: int, seed: int) -> Curve:
-    """Return the curve of a run: the one in the folder, or else a new one, which is put there."""
+def _stored_curve(folder: Path, trial: ProbeTrial, budget: int, seed: int) -> Curve:
+    """Return the curve of a run from the folder, or train and store it."""
     name = re.sub(r"[^a-z0-9.]+", "-", f"{trial.probe} {trial}")
     path = folder / f"{name}-budget-{budget}-seed-{seed}.json"
     if path.exists():
         return Curve(trial, seed, **json.loads(path.read_text()))
-    torch.set_num_threads(1)  # the models are too small to share
+    torch.set_num_threads(1)  # the models are too small for several threads
     curve = train(trial, budget=budget, seed=seed)
     measured = {key: value for key, value in vars(curve).items() if key not in ("trial", "seed")}
     write_atomically(path, json.dumps(measured))
@@ -109,7 +100,7 @@ def _single_agent(folder: Path, trial: ProbeTrial, budget: int, seed: int) -> Cu
 
 
 def summarise(curves: Sequence[Curve]) -> dict[str, str]:
-    """Return a line of the table, by heading: the seeds of a trial."""
+    """Return a line of the table by heading, for the seeds of a trial."""
     trial, probe = curves[0].trial, PROBES[curves[0].trial.probe]
     finals = [curve.values[-1] for curve in curves]
     goals = sorted(curve.reach for curve in curves)
@@ -119,7 +110,7 @@ def summarise(curves: Sequence[Curve]) -> dict[str, str]:
         "algorithm": str(trial),
         "value": format_estimate(bootstrap(finals)),
         "completions to 90 %": f"{median:,.0f}" if median < math.inf else "-",
-        "seeds there": f"{sum(goal < math.inf for goal in goals)}/{len(goals)}",
+        "seeds at 90 %": f"{sum(goal < math.inf for goal in goals)}/{len(goals)}",
         "completions": f"{np.mean([curve.completions[-1] for curve in curves]):,.0f}",
         "tokens": f"{np.mean([curve.tokens for curve in curves]):,.0f}",
         "random": f"{probe.random_value:.3f}",
@@ -140,7 +131,7 @@ def write_points(curves: Sequence[Curve], path: Path) -> None:
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    """Draw a panel for each probe: the mean over the seeds and their range, between chance and optimum."""
+    """Draw a panel for each probe: the mean and the range of the seeds, and the values of chance and optimum."""
     names = list(dict.fromkeys(curve.trial.probe for curve in curves))
     figure = Figure(figsize=(4 * len(names), 4), layout="constrained")
     panels = figure.subplots(1, len(names), squeeze=False)[0]
@@ -160,10 +151,10 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
 
 
 def markdown(curves: Sequence[Curve]) -> str:
-    """Return tables of Markdown, of the probes with one turn and of the others: a row for each way to learn.
+    """Return two tables in Markdown, for the probes with one turn and for the others. A row is a trial.
 
-    A cell is the mean value at the end with its 95 % interval and, where most seeds had 90 % of the optimum, the
-    median of the completions after which they had it. Ways without a plan are over chains.
+    A cell has the mean final value with its 95 % interval. If most seeds had 90 % of the optimum, it has the
+    median of the completions before that, too. Trials without a plan have chains.
     """
     long = {curve.trial.probe for curve in curves if curve.trial.env().num_turns > 1}
     sides = [[c for c in curves if (c.trial.probe in long) == turns] for turns in (False, True)]

@@ -1,8 +1,7 @@
-"""The trials of the probes' curves: which algorithm, plan and credit learns which probe."""
+"""The trials of `probe_curves`: the algorithms, plans and credit that train on each probe."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,41 +27,41 @@ from llm_decpomdp.seeding import stream
 from studies.hypotheses.training import HashedParts, Noise, every_start, make_team
 
 LEARNING_RATE = 4e-3
-"""Learning rate at first, of most trials; it falls linearly, as a late large step can unlearn a task for good."""
+"""First learning rate of most trials. It falls linearly, since a large late step can destroy a learned task."""
 
 GROUP_SIZE = 32
 """G of most trials."""
 
 SMALL_GROUP_SIZE = 8
-"""G of trees, which grow, and of the relay: one sample of a group goes on, so that many groups say more."""
+"""G of trees, which grow with the turns, and of the relay."""
 
 CROSSED_GROUP_SIZE = 16
-"""G where each completion of two agents is played with each."""
+"""G of crossed joint samples of two agents."""
 
 TEAMS = tuple(name for name in ALGORITHMS if name != "grpo")
 """The algorithms for teams."""
 
 RELAY = "probe-relay-v0"
-"""Played by tables: language models do not learn it over four turns (studies/LOG.md)."""
+"""Its policies are tables: language models do not learn four turns of it (studies/LOG.md)."""
 
 RELAY_GAME = {"length": 2, "num_secrets": 2}
-"""Arguments of the relay, unless a trial says otherwise."""
+"""Default arguments of the relay."""
 
 JOINT_CHOICES = ("probe-rendezvous-v0", "probe-lazy-v0", "probe-climbing-v0")
-"""Probes where what an answer is worth depends on team-mates who learn as well: there optimism says something."""
+"""Probes in which the value of an answer depends on learning partners, so that optimism has an effect."""
 
 
 class Recipe(NamedTuple):
-    """How a probe is learned, whatever the algorithm."""
+    """Options of the training on a probe, the same for all algorithms."""
 
     budget: int = 30
-    """Updates of a plain chain, with a start of each task, whose completions a run has."""
+    """Number of completions of a run, in updates of a plain chain with one start of each task."""
     learning_rate: float = LEARNING_RATE
-    """At first."""
+    """First learning rate."""
     starts: int = 1
     """Starts of each task in an update."""
     tabular: bool = False
-    """Whether the policies are tables with logits that differ at first, and no language models."""
+    """Whether the policies are tables with different first logits instead of language models."""
 
 
 RELAYS = {2: Recipe(50, 0.1, 2, tabular=True), 4: Recipe(400, 0.1, 4, tabular=True)}
@@ -80,11 +79,11 @@ class ProbeTrial:
     num_partners: int = 1
     aggregation: str = "mean"
     critic: str | None = None
-    """A critic beside a group's baseline."""
+    """A critic in addition to the baseline of the group."""
     features: str = "parts"
-    """What critics read with: `parts` of texts, or `noise`."""
+    """Features of the critics: `parts` of texts, or `noise`."""
     offset: float = 0.0
-    """Reward of each turn besides, in training; evaluations are without it."""
+    """Constant that is added to each reward in training, not in evaluations."""
     game: tuple[tuple[str, Any], ...] = ()
     """Arguments of the probe that differ from its defaults."""
 
@@ -97,16 +96,16 @@ class ProbeTrial:
 
     @property
     def recipe(self) -> Recipe:
-        """How the probe is learned."""
+        """Recipe of the probe."""
         if self.probe == RELAY:
             return RELAYS[self.kwargs["length"]]
         return Recipe(budget=60) if self.probe == "probe-climbing-v0" else Recipe()
 
     @property
     def learning_rate(self) -> float:
-        """Learning rate at first.
+        """First learning rate.
 
-        No advantage of `maremax` is above 0: long steps end its search before it has found anything.
+        It is lower for `maremax`. Its advantages are at most 0, so that large steps end the search too early.
         """
         return self.recipe.learning_rate / (2 if self.algorithm == "maremax" else 1)
 
@@ -125,12 +124,12 @@ class ProbeTrial:
         )
 
     def starts(self, env: DecPOMDPEnv, rng: np.random.Generator) -> list[Start]:
-        """Return the starts of an update: all tasks, but one of those that are a draw of noise."""
+        """Return the starts of an update: all tasks, or a random one if the tasks are draws of noise."""
         starts = every_start(env) * self.recipe.starts
         return [starts[rng.integers(len(starts))]] if dict(self.game).get("noise") else starts
 
     def updates(self, budget: int) -> int:
-        """Return for how many updates the completions of `budget` updates of a plain chain with G = 32 last."""
+        """Return the updates with as many completions as `budget` updates of a plain chain with G = 32."""
         env = self.env()
         agents, turns = len(env.possible_agents), env.num_turns
         plain = cost(RolloutOptions(), GROUP_SIZE, agents, turns).completions
@@ -156,21 +155,21 @@ class ProbeTrial:
 
 
 def trials() -> list[ProbeTrial]:
-    """Return every algorithm on every probe that it can play, and the comparisons that explain a failure."""
+    """Return every algorithm on every probe that it can play, and comparisons that explain failures."""
     every = [ProbeTrial(probe, algorithm) for probe in PROBES for algorithm in TEAMS]
-    ways = [trial for probe in PROBES for trial in _ways(probe)]
-    return [*every, *ways, *_explanations()]
+    plans = [trial for probe in PROBES for trial in _plans(probe)]
+    return [*every, *plans, *_explanations()]
 
 
-def _ways(probe: str) -> list[ProbeTrial]:
-    """Return the ways of credit and over turns, with MAGRPO."""
+def _plans(probe: str) -> list[ProbeTrial]:
+    """Return the trials of plans and credit with MAGRPO."""
     common = ProbeTrial(probe, joint_mode="common", num_partners=4)
-    ways = [common]
+    plans = [common]
     if probe in JOINT_CHOICES:
-        ways += [replace(common, aggregation=how) for how in ("max", "annealed")]
+        plans += [replace(common, aggregation=how) for how in ("max", "annealed")]
     if ProbeTrial(probe).env().num_turns > 1:
-        ways += [ProbeTrial(probe, plan="episodes"), ProbeTrial(probe, critic="joint")]
-    return ways
+        plans += [ProbeTrial(probe, plan="episodes"), ProbeTrial(probe, critic="joint")]
+    return plans
 
 
 def _explanations() -> list[ProbeTrial]:
@@ -206,17 +205,17 @@ MAX_GRAD_NORM = 0.3
 CRITIC_LEARNING_RATE = 1e-2
 
 POINT_EVERY = 5
-"""Updates of a plain chain whose completions lie between two points of a curve."""
+"""Distance of the points of a curve, in updates of a plain chain."""
 
 MOST_POINTS = 20
-"""Most points of a curve, beside the first one."""
+"""Most points of a curve without the first one."""
 
 EVALUATION_EPISODES = 192
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Value of a team, measured again and again while it learns."""
+    """Values of a team during training."""
 
     trial: ProbeTrial
     seed: int
@@ -224,23 +223,24 @@ class Curve:
     values: Sequence[float]
     """Mean sum of the rewards of an episode, without discount and offset."""
     completions: Sequence[int]
-    """Completions of all agents that were sampled for training up to then."""
+    """Completions of all agents that were sampled for training before each point."""
     tokens: int
     """Tokens of all of them."""
     seconds: float
 
     @property
     def reach(self) -> float:
-        """Completions after which the team had 90 % of the optimum; infinite if it never had."""
+        """Completions before the team had 90 % of the optimum; infinite if it never had."""
         goal = ENOUGH * PROBES[self.trial.probe].optimum
         points = zip(self.completions, self.values, strict=True)
-        return next((completions for completions, value in points if value >= goal), math.inf)
+        return next((completions for completions, value in points if value >= goal), np.inf)
 
 
 def train(trial: ProbeTrial, *, budget: int, seed: int, marks: int | None = None) -> Curve:
     """Train a team of tiny models on a probe, with the completions of `budget` updates of a plain chain.
 
-    Its value is measured at first, and `marks` times afterwards (by default: `POINT_EVERY`, `MOST_POINTS`).
+    Its value is measured before the training and `marks` times in it. The default of `marks` follows from
+    `POINT_EVERY` and `MOST_POINTS`.
     """
     marks = marks or min(MOST_POINTS, -(-budget // POINT_EVERY))
     begin = time.perf_counter()
@@ -273,7 +273,7 @@ def train(trial: ProbeTrial, *, budget: int, seed: int, marks: int | None = None
 
 
 def new_team(trial: ProbeTrial, env: DecPOMDPEnv, seed: int) -> Team:
-    """Return the policies of a trial, each with first weights of its own; tables say what can be handed on."""
+    """Return the policies of a trial, each with other first weights."""
     letters = PROBES[trial.probe].letters
     if trial.recipe.tabular:
         return make_team(env, letters[: trial.kwargs["num_secrets"]], seed, spread=1.0)
@@ -309,10 +309,10 @@ def _options(trial: ProbeTrial, discount: float, updates: int) -> LearnerOptions
 
 
 def value(env: DecPOMDPEnv, team: Team) -> float:
-    """Return the mean sum of rewards over episodes that the team samples, as many of each task."""
+    """Return the mean sum of the rewards of sampled episodes, with equally many of each task."""
     starts = every_start(env)
     each = EVALUATION_EPISODES // len(starts)
-    if env.num_turns == 1:  # aligned joint samples are as many episodes, and sampled faster
+    if env.num_turns == 1:  # aligned joint samples are independent episodes, and are sampled faster
         rollouts = collect_rollouts(
             env, team, starts, group_size=each, rng=np.random.default_rng(0)
         )
