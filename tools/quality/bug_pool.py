@@ -1,7 +1,7 @@
-"""Writer of the faults that `bugfix-v0` draws from: `python -m tools.quality.bug_pool FILE`.
+"""Writer of the list of bugs of `bugfix-v0`: `python -m tools.quality.bug_pool FILE`.
 
-Every mutant of every bundled program runs against its tests, which takes minutes. To be written anew whenever the
-programs, their tests or the mutations change; a test compares the file with what this finds.
+It runs every mutant of every bundled program against the tests, which takes minutes. Run it again after a change
+of the programs, their tests or the mutations. A test compares the file with the result.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from llm_decpomdp.envs.source_code.mutation import KINDS, mutants
 
 
 def main(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="Where the list goes.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="File of the list.")],
 ) -> None:
-    """Write the list to a file, and print the share of mutants of each kind that count."""
+    """Write the list to a file, and print the share of mutants that count as bugs for each kind."""
     sandbox, totals, faulty, lines = Sandbox(), Counter[str](), Counter[str](), []
     sizes: Counter[int] = Counter()
     for source in bundled_sources():

@@ -1,7 +1,7 @@
 """Quality of the composition tasks, in Markdown: `python -m tools.quality.compose`.
 
-For each kind of tasks the number of those that can be drawn, the exact bound of one agent alone
-(`best_alone`), and the share of a sample's references that earn full marks; then an example.
+It prints, for each kind of tasks, their number, the exact bound of one agent alone (`best_alone`), and how many
+references of a sample earn the full reward. An example follows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Bound:
-    """The best response of `main_0` alone, over all tasks that can be drawn, each equally likely."""
+    """The best response of `main_0` alone to all tasks, which are equally likely."""
 
     tasks: int
     prompts: int
@@ -76,7 +76,7 @@ def _most(values: Iterable[Hashable]) -> int:
 
 
 def references_solve(env: DecPOMDPEnv, count: int | None = None) -> list[bool]:
-    """Play the references of evenly spaced tasks; return whether they earn full marks.
+    """Play the references of evenly spaced tasks; return whether they earn the full reward.
 
     Args:
         env: The environment.
@@ -106,14 +106,16 @@ def example(env: DecPOMDPEnv, seed: int = 0) -> str:
     """Return the prompts and references of a task."""
     prompts, _ = env.reset(seed=seed)
     gold = answers(env)
-    parts = [f"--- {agent} sees ---\n{text}" for agent, text in prompts.items()]
-    return "\n\n".join([*parts, *(f"--- {a} answers ---\n{gold.reference(a)}" for a in prompts)])
+    parts = [f"--- observation of {agent} ---\n{text}" for agent, text in prompts.items()]
+    return "\n\n".join(
+        [*parts, *(f"--- reference of {a} ---\n{gold.reference(a)}" for a in prompts)]
+    )
 
 
 def main() -> None:
-    """Print the table, and an example."""
+    """Print the table and an example."""
     parser = argparse.ArgumentParser(description="quality of the composition tasks")
-    parser.add_argument("--sample", type=int, default=100, help="references to play of each kind")
+    parser.add_argument("--sample", type=int, default=100, help="number of references of each kind")
     sample = parser.parse_args().sample
     print("| types | convention | split | tasks | tests alone | solved alone | references solve |")
     print("|---|---|---|---|---|---|---|")

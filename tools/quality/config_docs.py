@@ -1,7 +1,7 @@
 """Generator of `docs/configuration.md`: `python -m tools.quality.config_docs`.
 
-Type, default, range and meaning of a key stand where its option is declared, its older spellings in
-`llm_decpomdp.benchmarks.config.legacy`; this module only arranges them.
+Type, default, range and meaning of a key come from the declaration of its option, and older spellings from
+`llm_decpomdp.benchmarks.config.legacy`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from llm_decpomdp.options import default_of, documentation, limits_in_words, typ
 COMMAND = "python -m tools.quality.config_docs > docs/configuration.md"
 
 LONGEST_CELL = 160
-"""Most characters of a table's cell: longer ones make rows that do not fit a screen."""
+"""Most characters of a cell of a table."""
 
 EVERYDAY = (
     "env.id",
@@ -137,7 +137,7 @@ def _section(name: str) -> str:
 
 
 def _keys(keys: Iterable[str]) -> str:
-    """Return a list of keys: a list, as meanings of several sentences are too long for a table."""
+    """Return a list of keys. Their meanings are too long for a table."""
     lines = (
         f"* `{key}` ({_type(*OWNERS[key])}; default {_default(FIELDS[key], key)}). {_meaning(key)}\n"
         for key in keys

@@ -1,8 +1,8 @@
-"""Quality of the problems that we wrote, in Markdown: `python -m tools.quality.problems`.
+"""Quality of the bundled problems, in Markdown: `python -m tools.quality.problems`.
 
-The mutation score of a problem's tests is the share of the mutants of its reference that fail at least one test,
-do not load or do not end in time. Mutants that behave as the reference does were judged by hand and do not count;
-`equivalent_mutants.json` lists them with the reasons. `--survivors` prints the other mutants that no test finds.
+The mutation score of the tests of a problem is the share of the mutants of its reference that fail a test, do not
+load or do not end in time. Mutants that are equivalent to the reference do not count; `equivalent_mutants.json`
+lists them with the reasons. `--survivors` prints the other mutants that pass all tests.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from llm_decpomdp.envs.source_code.mutation import KINDS, Mutant, mutants
 EQUIVALENT: dict[str, dict[str, str]] = json.loads(
     Path(__file__).with_name("equivalent_mutants.json").read_text(encoding="utf-8")
 )
-"""Reason why a mutant behaves as its reference, by the problem's name and the mutation's key."""
+"""Reasons of equivalent mutants, by the name of the problem and the key of the mutation."""
 
 GOAL = 0.9
-"""The least mutation score of a problem."""
+"""Required mutation score of each problem."""
 
 SAME_WORDS = 0.6
-"""Texts that share more of their words are looked at as near-duplicates."""
+"""Texts with a larger share of common words are near-duplicates."""
 
 SAME_CODE = 0.9
-"""References that share more of their tokens, whatever the names, are looked at as near-duplicates."""
+"""References with a larger share of common tokens, without names, are near-duplicates."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Quality:
     source: ProgramSource
     tests: int
     examples: int
-    """Number of examples in the problem's text."""
+    """Number of examples in the text of the problem."""
     agreeing: int
-    """Number of those that the reference fulfils, which passes all tests."""
+    """Number of examples that agree with the reference."""
     survivors: tuple[Mutant, ...]
     """Mutants that pass all tests and are not known to be equivalent."""
     killed: tuple[Mutant, ...]
@@ -66,7 +66,7 @@ class Quality:
 
 
 def ours() -> list[ProgramSource]:
-    """Return the problems that we wrote, not those of HumanEval that we only divided."""
+    """Return the bundled problems without those of HumanEval."""
     bundled = [source for source in bundled_sources() if not source.name.startswith("HumanEval/")]
     return [*bundled, *starmap(_mbpp_problem, enumerate(MBPP.bundled()))]
 
@@ -78,11 +78,10 @@ def _mbpp_problem(index: int, row: Row) -> ProgramSource:
 
 
 def quality(source: ProgramSource, sandbox: Sandbox) -> Quality:
-    """Run the mutants of a problem's reference, and the examples of its text.
+    """Run the mutants of the reference of a problem, and the examples of its text.
 
     Raises:
-        ValueError: If the reference fails a test, or a mutant that is listed as equivalent does not exist or
-            fails one.
+        ValueError: If the reference or an equivalent mutant fails a test, or the mutant does not exist.
     """
     tests = len(test_cases_of_program(source.code, source.test, source.entry_point).cases)
     if not _passes(source, sandbox, [source.code])[0]:
@@ -113,7 +112,7 @@ def _passes(source: ProgramSource, sandbox: Sandbox, codes: Sequence[str]) -> li
 
 
 def _examples(source: ProgramSource) -> tuple[int, int]:
-    """Return the numbers of examples in a problem's texts, and of those that its reference fulfils."""
+    """Return the numbers of examples in the texts of a problem, and of those that agree with its reference."""
     names: dict[str, Any] = {}
     exec(source.code, names)
     texts = [
@@ -134,7 +133,7 @@ def _examples(source: ProgramSource) -> tuple[int, int]:
 def near_duplicates(
     sources: Sequence[ProgramSource],
 ) -> Iterator[tuple[ProgramSource, ProgramSource, float, float]]:
-    """Yield pairs of problems with much the same words or code, and the shares of both in common."""
+    """Yield pairs of problems with similar words or code, and the common shares of both."""
     words = [_words(source.statement) for source in sources]
     codes = [_anonymous(source.code) for source in sources]
     for i, j in combinations(range(len(sources)), 2):
@@ -151,7 +150,7 @@ def _words(statement: str) -> set[str]:
 
 
 def _anonymous(code: str) -> list[str]:
-    """Return the tokens of a reference with every name that it may choose replaced by one and the same."""
+    """Return the tokens of a reference, with one token for all names."""
     return [
         "name" if token.isidentifier() and not keyword.iskeyword(token) else token
         for token in tokens(code)
@@ -202,7 +201,7 @@ def main() -> None:
     """Print the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--survivors", action="store_true", help="print the mutants that no test finds"
+        "--survivors", action="store_true", help="print the mutants that pass all tests"
     )
     parser.add_argument("names", nargs="*", help="problems, such as Bundled/17; default all")
     arguments = parser.parse_args()

@@ -1,8 +1,7 @@
-"""Share of correct answers that earn full marks in many kinds of chat.
+"""Reading of answers in different forms: `python -m tools.quality.reading`.
 
-Printed by `python -m tools.quality.reading`.
-Each reference is written in the ways of `FORMS`, in which chat models and base models answer. All should earn what
-the reference alone earns.
+It writes each reference in the forms of `FORMS`, which chat models and base models use. Each should have the
+reward of the reference alone.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def after_fence(text: str) -> Form:
 
 
 def end_block(markers: tuple[str, ...]) -> Form:
-    """Return the form in which markers end the turn, and a user's follows."""
+    """Return the form in which markers end the turn, and a turn of the user follows."""
     return lambda code: f"{code.rstrip()}{markers[0]}\n{markers[-1]}user\nx = (\n"
 
 
@@ -147,7 +146,7 @@ FORMS: dict[str, Form] = {
     "header of the turn": lambda code: f"<|im_start|>assistant\n{code}<|im_end|>",
     **{f"turn of {family}": end_block(markers) for family, markers in TURN_ENDS.items()},
 }
-"""Ways to write an answer, by name; each takes the code of a reference."""
+"""Forms of an answer by name, as functions of the code of a reference."""
 
 
 def bound(form: Callable[[str, str], str]) -> Form:
@@ -164,7 +163,7 @@ def bound(form: Callable[[str, str], str]) -> Form:
 
 
 def place_in_class(code: str) -> str:
-    """Return the last function of code as the method of a class `Solution`, the others before it."""
+    """Return the last function of code as a method of a class `Solution`."""
     *before, last = statements(code)
     node = ast.parse(last).body[0]
     assert isinstance(node, FUNCTIONS)
@@ -178,7 +177,7 @@ def place_in_class(code: str) -> str:
 
 
 def place_in_block(header: str, end: str = "") -> Form:
-    """Return the form in which code stands in a compound statement."""
+    """Return the form with code in a compound statement."""
     return lambda code: f"{header}\n{textwrap.indent(code, '    ')}{end}"
 
 
@@ -199,7 +198,7 @@ BINDINGS: dict[str, Form] = {
     "in try": place_in_block("try:", "\nexcept ImportError:\n    pass\n"),
     "class Solution": place_in_class,
 }
-"""Ways to define a function of several, by name."""
+"""Forms of the definition of a function, by name."""
 
 
 def quote(task: Task, ending: str) -> str:
@@ -215,7 +214,7 @@ def quote(task: Task, ending: str) -> str:
 
 
 def after_the_prompt(task: Task, ending: str = "pass") -> Form:
-    """Return the form that quotes the prompt first; `ending` is its body where it has none."""
+    """Return the form that quotes the prompt first; `ending` is its body if it has none."""
     return lambda code: f"The task:\n{block(quote(task, ending))}\nThe solution:\n{block(code)}"
 
 
@@ -229,14 +228,14 @@ TASK_FORMS: dict[str, Callable[[Task], Form]] = {
     "prompt first, with dots": partial(after_the_prompt, ending="..."),
     "prompt last": before_the_prompt,
 }
-"""Ways that quote the prompt, by name."""
+"""Forms with the prompt, by name."""
 
 
 def solve(env: DecPOMDPEnv, task_id: str, form: Form) -> bool:
-    """Play the references of a task in a form; return whether the team earns full marks.
+    """Play the references of a task in a form; return whether the team earns the full reward.
 
-    An agent that has nothing to repair in a program with bugs submits its functions alone: after a draft of them
-    they would be taken for a quotation of the program.
+    An agent without a bug to repair submits its functions alone, as the reader would take them for a quotation
+    of the program after a draft.
     """
     env.reset(options={"task_id": task_id})
     task, texts = env.task, answers(env).references
@@ -273,14 +272,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Print for each family and form how many of the solvable tasks are solved."""
+    """Print how many of the solvable tasks are solved in each form."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", type=int, default=20, help="evenly spaced tasks of each family")
+    parser.add_argument("--tasks", type=int, default=20, help="number of tasks of each family")
     parser.add_argument("--families", nargs="*", default=list(FAMILIES))
-    parser.add_argument(
-        "--all", action="store_true", help="print every form, also without failures"
-    )
-    parser.add_argument("--source", help="another source of the data, such as a file")
+    parser.add_argument("--all", action="store_true", help="print forms without failures, too")
+    parser.add_argument("--source", help="source of the data, such as a file")
     arguments = parser.parse_args()
     for family in arguments.families:
         kwargs = {**FAMILIES[family], **({"source": arguments.source} if arguments.source else {})}

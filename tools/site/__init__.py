@@ -1,1 +1,1 @@
-"""Pages of the documentation site that are made when it is built: `make docs`."""
+"""Generated pages of the documentation site: `make docs`."""

@@ -1,4 +1,4 @@
-"""Generated pages of the site: environments, each with an episode of the data's own answers, and public names."""
+"""Generated pages of the site: environments with an example episode, and public names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llm_decpomdp.registry import accepts_argument, registered_ids, spec
 from tools.site.sources import ROOT
 
 SECTION = re.compile(r"^(Args|Raises|Options):$", re.MULTILINE)
-"""Head of a section of a docstring that is no Markdown."""
+"""Title of a section of a docstring."""
 
 SEED = 0
 """Seed of the episodes."""
@@ -49,9 +49,9 @@ def page(env_id: str) -> str:
 
 
 def play_demo(env_id: str) -> DecPOMDPEnv:
-    """Play an episode with the data's own answers, on data that need no network.
+    """Play an episode with the references, on data that need no network.
 
-    Where the data have an answer for one agent alone, a single agent plays.
+    If the references are for one agent, a single agent plays.
     """
     options: dict[str, Any] = {"source": "bundled"} if _has_bundled(env_id) else {}
     sizes: tuple[dict[str, Any], ...] = ({}, {"num_agents": 1})
@@ -73,7 +73,7 @@ def _has_bundled(env_id: str) -> bool:
 
 
 def _documentation(env_id: str) -> tuple[str, str]:
-    """Return the docstring of the function that builds an environment, and its arguments as a list."""
+    """Return the docstring of the function of an environment, and its arguments as a list."""
     module, _, name = spec(env_id).entry_point.partition(":")
     build = getattr(__import__(module, fromlist=[name]), name)
     parts = SECTION.split(inspect.getdoc(build.func if isinstance(build, partial) else build) or "")
@@ -91,7 +91,7 @@ def _documentation(env_id: str) -> tuple[str, str]:
 
 
 def _items(section: str) -> dict[str, str]:
-    """Return the texts of a section of a docstring by the names that they are of."""
+    """Return the texts of a section of a docstring by name."""
     indented = re.split(r"\n(?=\S)", section)[0] if section.startswith("\n ") else ""
     items = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", indented, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in items}
@@ -100,12 +100,12 @@ def _items(section: str) -> dict[str, str]:
 def _facts(env: DecPOMDPEnv) -> str:
     about = env.metadata
     data: Mapping[str, Any] = about["data"]
-    origin = "a stand-in of ours" if data["stand_in"] else data["source"]
+    origin = "bundled stand-in" if data["stand_in"] else data["source"]
     maximum = about["reward"]["maximum"]
     rows = {
         "agents in the episode below": ", ".join(f"`{agent}`" for agent in env.possible_agents),
         "turns": str(env.num_turns),
-        "most that a turn earns": "not known" if maximum is None else f"{maximum:g}",
+        "maximum reward of a turn": "unknown" if maximum is None else f"{maximum:g}",
         "data in the episode below": f"{data['name']}, {data['rows']} tasks ({origin})",
     }
     table = "".join(f"| {name} | {value} |\n" for name, value in rows.items())
@@ -114,8 +114,8 @@ def _facts(env: DecPOMDPEnv) -> str:
         for name, part in about["reward"]["components"].items()
     )
     return (
-        f"| what | value |\n|---|---|\n{table}\n"
-        f"| component of the reward | earned by | by form alone |\n|---|---|---|\n{components}"
+        f"| property | value |\n|---|---|\n{table}\n"
+        f"| component of the reward | meaning | form only |\n|---|---|---|\n{components}"
     )
 
 
@@ -124,8 +124,8 @@ def _introduction(env: DecPOMDPEnv) -> str:
     arguments.pop("render_mode")
     options = "".join(f", {name}={value!r}" for name, value in arguments.items())
     return (
-        f"The data's own answers play `llm_decpomdp.make({env.spec_id!r}{options})`, reset with the seed {SEED}. "
-        "It was played when this page was made."
+        f"An episode of the references in `llm_decpomdp.make({env.spec_id!r}{options})` with seed {SEED}, from the "
+        "build of this page."
     )
 
 
@@ -159,8 +159,8 @@ def _package_page(package: str, folder: Path) -> str:
 def public_names(package: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield each public name of a package, and the module that defines it.
 
-    They are those of `__all__` where it is a list, or else what the package imports for type checkers alone, and
-    what it adds to `__all__`.
+    These are the names in `__all__`, if it is a list. Otherwise they are the imports for type checkers, and the
+    names that the package adds to `__all__`.
 
     Args:
         package: Name of the package.

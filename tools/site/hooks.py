@@ -1,7 +1,7 @@
-"""Hooks of MkDocs: pages that are made when the site is built, their place in the navigation, and links.
+"""Hooks of MkDocs, used by `mkdocs.yml`: generated pages, their position in the navigation, and links.
 
-`mkdocs.yml` names this file. Pages of environments and of the public names stand below `environments.md` and
-`api.md`; pages that the navigation does not name are added at its end, so that each can be reached.
+Pages of environments and of public names are below `environments.md` and `api.md`. Pages that are not in the
+navigation are added at its end.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Entry = dict[str, Any] | str
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages, and name them in the navigation."""
+    """Add the generated pages to the site and to the navigation."""
     folders = {"environments": gallery(), "api": reference()}
     for folder, pages in folders.items():
         for name, text in pages.items():
             files.append(File.generated(config, f"{folder}/{name}.md", content=text))
         entries = [{_short(name): f"{folder}/{name}.md"} for name in pages]
-        _section(config.nav, f"{folder}.md").insert(1, {"Each one": entries})
+        _section(config.nav, f"{folder}.md").insert(1, {"All": entries})
     for uri, text in source_pages([*DOCS.glob("*.md"), ROOT / "README.md"]).items():
         files.append(File.generated(config, uri, content=text))
     missing = [
@@ -39,12 +39,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Let links to files of the checkout lead to their pages."""
+    """Replace links to files of the checkout by links to their pages."""
     return rewritten(markdown, page.file.src_uri)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Put the pages' Markdown beside them, where `llms.txt` names it."""
+    """Copy the Markdown of the pages to the site, for `llms.txt`."""
     for page in DOCS.glob("*.md"):
         shutil.copy(page, Path(config.site_dir))
 
@@ -54,10 +54,10 @@ def _short(name: str) -> str:
 
 
 def _section(nav: list[Entry], uri: str) -> list[Entry]:
-    """Return the entries of the section that holds a page.
+    """Return the entries of the section of a page.
 
     Raises:
-        LookupError: If no section does.
+        LookupError: If there is no such section.
     """
     for entry in nav:
         for section in entry.values() if isinstance(entry, dict) else ():

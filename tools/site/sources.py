@@ -1,7 +1,7 @@
-"""Pages for files of the checkout outside `docs/`, and links of pages that lead there.
+"""Pages for files of the checkout outside `docs/`, and links to them.
 
-Pages of `docs/` link to files of the checkout by relative paths, as a forge wants them. On the site such a file is
-a page below `source/`.
+Pages of `docs/` link to files of the checkout by relative paths. On the site such a file is a page below
+`source/`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".cff": "yaml"}
 
 
 def source_pages(origins: Iterable[Path]) -> dict[str, str]:
-    """Make pages for all files outside `docs/` that are linked to, directly or by such pages.
+    """Make pages for all files outside `docs/` that these files link to, directly or indirectly.
 
     Args:
         origins: Markdown files of the checkout.

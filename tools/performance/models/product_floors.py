@@ -1,7 +1,7 @@
-"""Floors of sampling, learning and updates: the matrix products that the work needs, and nothing else.
+"""Lower bounds of sampling, learning and updates: only the matrix products of the linear layers.
 
-No attention, norms, activations, drawing or loss; weights are in the dtype already, and random numbers stand for
-the hidden states. Prompts count once, as nothing forces anybody to compute them for each sibling again.
+There is no attention, norm, activation, drawing or loss. The weights have their final dtype, and the hidden states
+are ones. Prompts count once, since siblings can share their computation.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Products:
         ]
 
     def forward(self, rows: int, head_rows: int) -> None:
-        """Multiply as for a pass of that many tokens, of which some need logits."""
+        """Multiply as in a forward pass of `rows` tokens, `head_rows` of them with logits."""
         for weight in self.body:
             with limit_threads(rows * weight.numel(), weight.device):
                 weight.new_ones(rows, weight.shape[1]) @ weight.T
         self.head.new_ones(head_rows, self.head.shape[1]) @ self.head.T
 
     def generate(self, prompts: Sequence[int], rows: int, new_tokens: int) -> None:
-        """Multiply as for a pass of all prompts, of those lengths, and one of every row for each further token."""
+        """Multiply as in a pass of all prompts of these lengths, and a pass of all rows for each further token."""
         self.forward(sum(prompts), len(prompts))
         for _ in range(new_tokens - 1):
             self.forward(rows, rows)
 
     def backward(self, rows: int, head_rows: int, frozen: bool = False) -> None:
-        """Multiply as for a backward pass: twice for each product of the forward pass, once for frozen weights."""
+        """Multiply as in a backward pass: two products for each one of the forward pass, or one if frozen."""
         for weight, number in [*((w, rows) for w in self.body), (self.head, head_rows)]:
             gradient = weight.new_ones(number, weight.shape[0])
             gradient @ weight
@@ -54,7 +54,7 @@ class Products:
 
 
 def sampling(**arguments: Any) -> Iterator[dict[str, Any]]:
-    """Multiply as for a pass of the prompt, and one of G tokens for each further token."""
+    """Multiply as in a pass of the prompt, and a pass of G tokens for each further token."""
     case = Case(**arguments)
     policy = case.policy("float32")
     length = len(policy.encode(*case.prompts))
@@ -66,7 +66,7 @@ def sampling(**arguments: Any) -> Iterator[dict[str, Any]]:
 
 
 def learning(**arguments: Any) -> Iterator[dict[str, Any]]:
-    """Multiply as for forward and backward of each prompt and its siblings, in one row."""
+    """Multiply as in forward and backward passes of each prompt with all its siblings."""
     case = Case(**arguments)
     policy = case.policy("float32")
     groups = synthetic(policy, case)
@@ -75,7 +75,7 @@ def learning(**arguments: Any) -> Iterator[dict[str, Any]]:
     products.forward(8, 8)
     yield {"units": 8}
     for length, tokens in sizes:
-        # A completion's last token predicts nothing, and the prompt's last one predicts for all.
+        # The last tokens of completions predict nothing; the last token of the prompt predicts for all.
         rows = length + tokens - case.group_size
         products.forward(rows, tokens)
         products.backward(rows, tokens)
@@ -84,10 +84,10 @@ def learning(**arguments: Any) -> Iterator[dict[str, Any]]:
 
 
 def update(**arguments: Any) -> Iterator[dict[str, Any]]:
-    """Multiply as for one turn of a team on the last task, sampling and learning, without reward and optimizer.
+    """Multiply as in sampling and learning of one turn of a team on the last task.
 
-    With `own` weights there is a model for each agent; with `adapters` one for all, whose rows pass together and
-    whose weights need no gradients. The adapters themselves cost nothing here.
+    With `own` weights each agent has a model. With `adapters` there is one model, whose weights need no gradients
+    and which processes the rows of all agents together. The products of the adapters are not included.
     """
     case = Case(**arguments)
     policy = case.policy("float32")

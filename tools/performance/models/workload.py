@@ -1,4 +1,4 @@
-"""Workload of the trials of models: a model that never ends a text, and prompts of CoopHumanEval."""
+"""Workload of the trials of models: a model whose texts never end early, and prompts of CoopHumanEval."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ class Case:
     group_size: int
     """Completions of a prompt, or joint samples (G)."""
     new_tokens: int
-    """Tokens of a completion, or of the longest one."""
+    """Most tokens of a completion."""
     dtype: str
-    """Type that the model computes in."""
+    """Type of the computations of the model."""
     device: str
     prompts: Sequence[str] = ()
     tasks: Sequence[str] = ()
-    """Task of the update that isn't counted, then of the one that is."""
+    """Tasks of the warm-up update and of the measured update."""
     weights: str = "own"
     """Weights of a team: `own` (a model for each agent), `shared` (one for all), or `adapters` (one, with an
     adapter for each)."""
 
     def policy(self, dtype: str | None = None) -> CausalLM:
-        """Load the model, which computes in another dtype if one is given."""
+        """Load the model, with another dtype of its computations if one is given."""
         return load_policy(self.model, compute_dtype=dtype or self.dtype, device=self.device)
 
 
 def environment(turns: int = 1) -> Any:
-    """Return the environment of the trials: two agents, tasks that come with the package."""
+    """Return the environment of the trials, with two agents and bundled tasks."""
     return llm_decpomdp.make(ENVIRONMENT, source="bundled", num_turns=turns)
 
 
 @contextmanager
 def endless_copy(model: str) -> Iterator[str]:
-    """Copy a model to a folder that goes with the block; in the copy every text reaches its limit.
+    """Copy a model to a temporary folder, with another end token, so that every text reaches its limit.
 
-    Contenders count, mask and stop at ends in different ways. So the token that ends a text is made one
-    that the model has and doesn't write; where it has none, texts end as they do.
+    The libraries handle ends of texts in different ways. The copy therefore has an end token that the model never
+    writes. If the model has no such token, its texts end as before.
 
     Args:
         model: The offline model's name, or a folder.
@@ -66,7 +66,7 @@ def endless_copy(model: str) -> Iterator[str]:
     source = offline_model() if model == OFFLINE_MODEL else Path(model)
     with TemporaryDirectory() as folder:
         for file in source.iterdir():
-            if file.suffix == ".safetensors":  # contenders only read it
+            if file.suffix == ".safetensors":  # only read
                 (Path(folder) / file.name).symlink_to(file.resolve())
             elif file.is_file():
                 shutil.copy(file, folder)
@@ -76,7 +76,7 @@ def endless_copy(model: str) -> Iterator[str]:
         spare = [token for token in spare if token not in (tokenizer.chat_template or "")]
         if len(spare) > 1:
             turn = end_of_turn(tokenizer)
-            if turn is not None:  # it would end a text as well
+            if turn is not None:  # it also ends texts
                 token = tokenizer.convert_ids_to_tokens(turn)
                 tokenizer.chat_template = tokenizer.chat_template.replace(token, spare[-1])
             tokenizer.eos_token, tokenizer.pad_token = spare[-1], spare[-2]
@@ -93,13 +93,13 @@ def task_ids(env: Any, number: int) -> list[str]:
 
 
 def prompts(env: Any, task_id: str) -> dict[str, str]:
-    """Return what each agent sees of a task."""
+    """Return the prompts of a task by agent."""
     observations, _ = env.reset(options={"task_id": task_id})
     return dict(observations)
 
 
 def to_messages(model: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return prompts as the model sees them, for contenders that don't use its chat template themselves."""
+    """Return prompts in the chat template of the model, for libraries that do not apply it."""
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(model)

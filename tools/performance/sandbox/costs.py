@@ -1,4 +1,4 @@
-"""Costs of the sandbox besides time per program: start, memory, deadlines, waiting for single answers."""
+"""Costs of the sandbox apart from the time per program: start, memory, deadlines, single calls."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ BUSY = Program((("main_0", "def square(x):\n    while True:\n        pass\n"),),
 
 DEADLINE_SECONDS = 0.5
 DEADLINE = Limits(load_seconds=5.0, test_seconds=DEADLINE_SECONDS, wall_factor=1.0, max_timeouts=1)
-"""A deadline on the clock: one in processor time alone comes later on a busy machine, and should."""
+"""A deadline on the clock, as a deadline in processor time is later on a busy machine."""
 
 WARM_UP = 10
-"""Verdicts that are waited for before anything is timed."""
+"""Verdicts before the measurement."""
 
 EPISODES = 64
 """Size of the vector step."""
 
 SETTLE_SECONDS = 0.3
-"""Time for a worker to get its next process ready after a verdict, before its memory is read."""
+"""Time in which a worker prepares its next process after a verdict, before the memory is read."""
 
 
 def plural(workers: int) -> str:
@@ -38,7 +38,7 @@ def plural(workers: int) -> str:
 
 @contextmanager
 def open_sandbox(workers: int, limits: Limits | None = None) -> Iterator[Sandbox]:
-    """Open a sandbox that remembers no verdict; its workers end with the block."""
+    """Open a sandbox without a cache of verdicts, and close it at the end."""
     sandbox = Sandbox(limits, workers=workers, cache_size=0)
     try:
         yield sandbox
@@ -47,7 +47,7 @@ def open_sandbox(workers: int, limits: Limits | None = None) -> Iterator[Sandbox
 
 
 def protections() -> str:
-    """Return the layers of protection that are off, with the reasons."""
+    """Return the missing layers of protection with the reasons."""
     with open_sandbox(1) as sandbox:
         missing = [f"{name} ({reason})" for name, reason in sandbox.layers().items() if reason]
     return f"without {', '.join(missing)}" if missing else "all on"
@@ -56,7 +56,7 @@ def protections() -> str:
 def judgements(
     rows: Sequence[Mapping[str, str]], workers: Sequence[int], rounds: int
 ) -> Iterator[Judgement]:
-    """Measure start, memory, deadlines, and callers that each wait for one verdict."""
+    """Measure start, memory, deadlines, and parallel calls of single programs."""
     yield from start(rounds)
     yield from deadline(rounds)
     for number in workers:
@@ -66,9 +66,9 @@ def judgements(
 
 
 def start(rounds: int) -> list[Judgement]:
-    """Open a sandbox of one worker several times; judge its start and memory before it runs anything.
+    """Open a sandbox of one worker several times, and judge its start and memory.
 
-    The start lasts from the constructor to the first verdict, less the time of a verdict.
+    The start is the time from the constructor to the first verdict without the time of a verdict.
     """
     milliseconds, megabytes, kind = [], [], ""
     for _ in range(rounds):
@@ -93,7 +93,7 @@ def start(rounds: int) -> list[Judgement]:
 
 
 def deadline(rounds: int) -> list[Judgement]:
-    """Run a program that never ends, then one that does; judge how late their verdicts are, in turn."""
+    """Run an endless program and a short one in turn, and judge the delays of their verdicts."""
     late, following = [], []
     with open_sandbox(1, DEADLINE) as sandbox:
         measure_seconds(sandbox, SQUARE)
@@ -111,7 +111,7 @@ def deadline(rounds: int) -> list[Judgement]:
 
 
 def measure_seconds(sandbox: Sandbox, program: Program, status: str = "passed") -> float:
-    """Return the seconds until the verdict, which must be the one that is expected."""
+    """Return the seconds until the verdict, which must be `status`."""
     begin = time.perf_counter()
     execution = sandbox.run(program, TESTS)
     seconds = time.perf_counter() - begin
@@ -122,7 +122,7 @@ def measure_seconds(sandbox: Sandbox, program: Program, status: str = "passed") 
 
 
 def vector_step(programs: Sequence[Mapping[str, str]], workers: int, rounds: int) -> Spread:
-    """Return programs a second when each is asked for alone, all at once, relative to one batch of them.
+    """Return the throughput of parallel calls of single programs, relative to one batch.
 
     Args:
         programs: Rows of HumanEval, one for each episode.
@@ -139,6 +139,6 @@ def vector_step(programs: Sequence[Mapping[str, str]], workers: int, rounds: int
             single = list(threads.map(lambda job: sandbox.run(*job), prepared))
             end = time.perf_counter()
             if not all(passes(execution) for execution in (*batch, *single)):
-                raise BenchmarkError("a right program does not pass when many ask at once")
+                raise BenchmarkError("a correct program fails in parallel calls")
             ratios.append((middle - begin) / (end - middle))
     return Spread.from_values(ratios[1:])

