@@ -124,8 +124,8 @@ def _introduction(env: DecPOMDPEnv) -> str:
     arguments.pop("render_mode")
     options = "".join(f", {name}={value!r}" for name, value in arguments.items())
     return (
-        f"An episode of the references in `llm_decpomdp.make({env.spec_id!r}{options})` with seed {SEED}, generated "
-        "with this page."
+        f"An episode of the references in `llm_decpomdp.make({env.spec_id!r}{options})` with seed {SEED}, "
+        "generated with this page."
     )
 
 
