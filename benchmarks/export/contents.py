@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,39 +67,34 @@ def trajectories(source: EpisodeSource) -> Content:
     After `TRAJECTORIES` come the numbers in the infos of the environment, such as `solved` and
     `reward/<component>`, except those with the name of another column.
     """
-    numbers = _number_columns(source)
-    return Content(
-        "trajectories",
-        {**TRAJECTORIES, **numbers},
-        lambda phase: _trajectories(source, phase, numbers),
-    )
-
-
-def _number_columns(source: EpisodeSource) -> dict[str, ExportColumn]:
-    keys = {
-        key: None
+    keys = (
+        key
         for row in source.rows()
         for group in row["groups"]
         for info in group["infos"]
         for key in info
+    )
+    numbers = {
+        key: ExportColumn(
+            "float64",
+            "a component of the reward; the components add up to the reward"
+            if key.startswith("reward/")
+            else "a number from the infos of the environment",
+        )
+        for key in dict.fromkeys(keys)
+        if key not in TRAJECTORIES
     }
-    return {key: ExportColumn("float64", _meaning(key)) for key in keys if key not in TRAJECTORIES}
 
+    def rows(phase: str) -> Iterator[Row]:
+        for decision in source.decisions(phase):
+            agents = list(decision.group["completions"])
+            for sample, indices in enumerate(decision.group["joint"]):
+                info = decision.group["infos"][sample]
+                values = {key: info.get(key) for key in numbers}
+                for agent, index in zip(agents, indices, strict=True):
+                    yield {**decision.place, **_row(decision, sample, agent, index), **values}
 
-def _meaning(key: str) -> str:
-    if key.startswith("reward/"):
-        return "a component of the reward; the components add up to the reward"
-    return "a number from the infos of the environment"
-
-
-def _trajectories(source: EpisodeSource, phase: str, numbers: Iterable[str]) -> Iterator[Row]:
-    for decision in source.decisions(phase):
-        agents = list(decision.group["completions"])
-        for sample, indices in enumerate(decision.group["joint"]):
-            info = decision.group["infos"][sample]
-            values = {key: info.get(key) for key in numbers}
-            for agent, index in zip(agents, indices, strict=True):
-                yield {**decision.place, **_row(decision, sample, agent, index), **values}
+    return Content("trajectories", {**TRAJECTORIES, **numbers}, rows)
 
 
 def _row(decision: Decision, sample: int, agent: str, index: int) -> Row:
@@ -177,14 +172,14 @@ def pairs(source: EpisodeSource, choice: PairChoice) -> Content:
         source: A run or an evaluation.
         choice: The pairs of each group.
     """
-    return Content("pairs", PAIRS, lambda phase: _pairs(source, phase, choice))
 
+    def rows(phase: str) -> Iterator[Row]:
+        for decision in source.decisions(phase):
+            models = source.models(list(decision.group["completions"]))
+            for number, match in enumerate(_chosen(decision, choice)):
+                yield from _rows_of_pair(decision, number, match, models)
 
-def _pairs(source: EpisodeSource, phase: str, choice: PairChoice) -> Iterator[Row]:
-    for decision in source.decisions(phase):
-        models = source.models(list(decision.group["completions"]))
-        for number, match in enumerate(_chosen(decision, choice)):
-            yield from _rows_of_pair(decision, number, match, models)
+    return Content("pairs", PAIRS, rows)
 
 
 def _chosen(decision: Decision, choice: PairChoice) -> list[SamplePair]:
@@ -200,9 +195,9 @@ def _chosen(decision: Decision, choice: PairChoice) -> list[SamplePair]:
     texts = answers(decision.samples)
     learns = [True] * len(decision.samples.completions)
     returns = np.array(decision.returns)
-    # All pairs of a large group are too many; the largest differences are among the extremes.
+    # A large group has too many pairs. The largest differences are among the best and the worst samples.
     order, half = np.argsort(returns, kind="stable"), MAX_JOINT_SAMPLES // 2
-    extreme = np.unique([*order[:half], *order[-half:]])  # of more, the best and the worst
+    extreme = np.unique([*order[:half], *order[-half:]])
     candidates = [
         SamplePair(int(extreme[match.winner]), int(extreme[match.loser]), match.gap)
         for match in matches(texts[extreme], returns[extreme], learns, choice.kind)

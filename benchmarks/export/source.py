@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.advantages import returns
+from llm_decpomdp.algorithms.learning.advantages import group_advantages, progress, returns
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import learner_options, load_stored_config
@@ -155,18 +155,11 @@ def _advantages(
     configuration, for an algorithm that learns from pairs, and with a critic or running baselines, which
     `episodes.jsonl` does not have.
     """
-    algorithm = (
-        None
-        if config is None
-        else ALGORITHMS[config.algorithm.name].configure(**config.algorithm.own_options)
-    )
-    if (
-        config is None
-        or algorithm is None
-        or not algorithm.can_recompute_advantages(config.algorithm.update_options)
-    ):
+    if config is None:
         return [{} for _ in rollout.groups]
-    from llm_decpomdp.algorithms.learning.advantages import group_advantages, progress
+    algorithm = ALGORITHMS[config.algorithm.name].configure(**config.algorithm.own_options)
+    if not algorithm.can_recompute_advantages(config.algorithm.update_options):
+        return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.rewards.comparisons import use_scores_as_rewards
 
     agents = list(rollout.groups[0].completions)

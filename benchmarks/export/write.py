@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ import yaml
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.export.contents import PAIR_KINDS, PairChoice, pairs, trajectories
 from llm_decpomdp.benchmarks.export.source import PHASES, Content, EpisodeSource, ExportColumn
-from llm_decpomdp.benchmarks.runs.results import Row, data_sets
+from llm_decpomdp.benchmarks.runs.results import data_sets
 from llm_decpomdp.validation import unknown
 
 NO_PAIRS = (
@@ -105,17 +105,8 @@ def _write(content: Content, phase: str, to: str, folder: Path, scratch: Path) -
     if next(content.rows(phase), None) is None:
         return 0
     if to == "jsonl":
-        return _write_json(content.rows(phase), folder / f"{phase}.jsonl")
-    place = folder / "data" if to == "hub-folder" else folder
-    return _write_parquet(content, phase, place / f"{phase}.parquet", scratch)
-
-
-def _write_json(rows: Iterator[Row], path: Path) -> int:
-    with path.open("w", encoding="utf-8") as file:
-        return sum(1 for row in rows if file.write(json.dumps(row) + "\n"))
-
-
-def _write_parquet(content: Content, phase: str, path: Path, scratch: Path) -> int:
+        with (folder / f"{phase}.jsonl").open("w", encoding="utf-8") as file:
+            return sum(1 for row in content.rows(phase) if file.write(json.dumps(row) + "\n"))
     import datasets
 
     if not sys.stderr.isatty():
@@ -127,7 +118,7 @@ def _write_parquet(content: Content, phase: str, path: Path, scratch: Path) -> i
         gen_kwargs={"phase": phase},
         split=phase,
     )
-    data_set.to_parquet(path)
+    data_set.to_parquet((folder / "data" if to == "hub-folder" else folder) / f"{phase}.parquet")
     return int(data_set.num_rows)
 
 
