@@ -81,22 +81,25 @@ def necessity(team: EvaluationResult, single: EvaluationResult) -> Necessity:
         ConfigError: If the numbers of agents are wrong, or the tasks differ.
     """
     _check(team, single)
-    both = {"single": single, "team": team}
+    evaluations = {"single": single, "team": team}
     of_single, of_team = single.pass_at_k(1), team.pass_at_k(1)
     flags = [
         {task: tuple(map(float, of)) for task, of in evaluation.passes.items()}
-        for evaluation in both.values()
+        for evaluation in evaluations.values()
     ]
     gains = {"pass@1": _gain(*flags)}
-    if all("tests_passed" in evaluation.values for evaluation in both.values()):
+    if all("tests_passed" in evaluation.values for evaluation in evaluations.values()):
         gains["tests_passed"] = _gain(single.values["tests_passed"], team.values["tests_passed"])
-    tokens = {name: of.means("tokens") for name, of in both.items() if "tokens" in of.values}
+    tokens = {name: of.means("tokens") for name, of in evaluations.items() if "tokens" in of.values}
     points = credit_summary.read_credit(team.folder)
     agents = points[-1].agents if points else {}
     baseline = find_baseline_name(single.manifest["identity"]["about"])
     return Necessity(
         matched=baseline == single_agent_matched.__name__,
-        tokens={n: sum(tokens[n].values()) / len(tokens[n]) if n in tokens else None for n in both},
+        tokens={
+            n: sum(tokens[n].values()) / len(tokens[n]) if n in tokens else None
+            for n in evaluations
+        },
         gains=gains,
         suffices=tuple(t for t in of_single if of_single[t] >= of_team[t] and of_single[t] > 0),
         needs_team=tuple(task for task in of_single if of_team[task] > of_single[task]),

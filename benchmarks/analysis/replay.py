@@ -379,9 +379,10 @@ def _sample_differences(
         keys = [key for key in keys if key in was and key in now]  # the mode has others
     numbers = {"reward": reward, **{key: (was.get(key), now.get(key)) for key in keys}}
     for subject, (before, after) in numbers.items():
-        known = before is not None and after is not None
+        comparable = before is not None and after is not None
         if not (
-            known and math.isclose(before or 0, after or 0, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+            comparable
+            and math.isclose(before or 0, after or 0, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
         ):
             yield subject, before, after
     final: Row = place.row["final"] or {}

@@ -102,15 +102,15 @@ def experiments(runs: Sequence[Results]) -> list[Experiment]:
     trained = [settings[key] for key, (first, *_) in groups.items() if first.config_text]
     keys = dict.fromkeys(name for of in trained for name in of)
     differing = [name for name in keys if len({str(of.get(name)) for of in trained}) > 1]
-    found: list[Experiment] = []
+    experiments: list[Experiment] = []
     for key, members in groups.items():
         folder = name = members[0].path.name
         if members[0].config_text and differing:
             name = ", ".join(f"{k}={settings[key].get(k)}" for k in differing[:NAMED_KEYS])
-        if name in [experiment.name for experiment in found]:
+        if name in [experiment.name for experiment in experiments]:
             name += f" ({folder})"
-        found.append(Experiment(name, tuple(members)))
-    return found
+        experiments.append(Experiment(name, tuple(members)))
+    return experiments
 
 
 def headings(experiments: Sequence[Experiment]) -> dict[str, tuple[str, ...]]:

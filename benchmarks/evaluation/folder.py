@@ -124,8 +124,8 @@ def read_evaluation(folder: Path | str) -> EvaluationResult:
     seconds: dict[str, float] = {}
     for row in read_json_lines(path / TIMES):
         if row["sample"] < manifest["samples"]:
-            for name, spent in row["seconds"].items():
-                seconds[name] = seconds.get(name, 0.0) + spent
+            for name, value in row["seconds"].items():
+                seconds[name] = seconds.get(name, 0.0) + value
     return EvaluationResult(path, manifest, values, passes, seconds, failures)
 
 
@@ -202,11 +202,11 @@ def table(evaluation: EvaluationResult) -> Table:
     several_turns = max(evaluation.means("turns").values()) > 1
     for name, row in sorted(estimates.items(), key=lambda item: _order(item[0])):
         if "reward/" in name:
-            shown = name.startswith("last/")
+            is_visible = name.startswith("last/")
         else:
-            shown = several_turns or not name.startswith(("turn", "reward_mean", "solved"))
+            is_visible = several_turns or not name.startswith(("turn", "reward_mean", "solved"))
         # Refusals are rare, so zeros would only fill the table.
-        if shown and (row.value or not name.startswith("refused/")):
+        if is_visible and (row.value or not name.startswith("refused/")):
             grid.add_row(name, number(row.value), interval(row), str(row.units))
     for name, seconds in evaluation.seconds.items():
         grid.add_row(f"seconds/{name}", number(seconds / evaluation.episodes), "", "")
@@ -223,11 +223,11 @@ def comparison(evaluations: Mapping[str, EvaluationResult]) -> Table:
     for name in estimates:
         table.add_column(name, justify="right", overflow="fold")
     measures = dict.fromkeys(name for of in estimates.values() for name in of)
-    refused = [name for name in measures if "refused/" in name]
-    for measure in (*COMPARED, *refused):
-        found = [of.get(measure) for of in estimates.values()]
-        if any(row and (row.value or measure in COMPARED) for row in found):
-            table.add_row(measure, *(estimate_text(row) if row else "" for row in found))
+    refusals = [name for name in measures if "refused/" in name]
+    for measure in (*COMPARED, *refusals):
+        columns = [of.get(measure) for of in estimates.values()]
+        if any(row and (row.value or measure in COMPARED) for row in columns):
+            table.add_row(measure, *(estimate_text(row) if row else "" for row in columns))
     table.add_row("failed episodes", *(str(len(e.failures)) for e in evaluations.values()))
     return table
 

@@ -265,12 +265,12 @@ def _missing(
 
 def _first_of_each(dropped: Container[Any]) -> Callable[[Mapping[str, Any]], bool]:
     """Return a rule that keeps the first row of each episode, except of the dropped ones."""
-    seen: set[Any] = set()
+    keys: set[Any] = set()
 
     def keep(row: Mapping[str, Any]) -> bool:
         key = make_episode_key(row)
-        first = key not in dropped and key not in seen
-        seen.add(key)
+        first = key not in dropped and key not in keys
+        keys.add(key)
         return first
 
     return keep

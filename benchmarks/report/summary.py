@@ -71,8 +71,8 @@ def introduction(experiments: Sequence[Experiment]) -> Iterator[str]:
             names.setdefault(maximum, []).append(experiment.name)
     if names:
         usual = max(names, key=lambda maximum: len(names[maximum]))
-        others = [f"{value} for {', '.join(names[value])}" for value in names if value != usual]
-        exceptions = f" ({'; '.join(others)})" if others else ""
+        groups = [f"{value} for {', '.join(names[value])}" for value in names if value != usual]
+        exceptions = f" ({'; '.join(groups)})" if groups else ""
         yield prose(f"Each turn has one reward for the whole team, of at most {usual}{exceptions}.")
     yield prose(DOCS, "small")
 
@@ -153,8 +153,8 @@ def _headline(experiment: Experiment) -> str:
     if gain.value < 0 or not counts:
         direction = "lower" if gain.value < 0 else "higher"
         return f"The reward is {direction} than {first_moment(experiment)}."
-    forms, others = _split_components(experiment)
-    rest = component_gain(experiment, others)
+    forms, contents = _split_components(experiment)
+    rest = component_gain(experiment, contents)
     only_form = bool(forms) and rest is not None
     if rest is not None and rest.value > 0 and is_significant(rest, len(experiment.runs)):
         only_form = False
@@ -189,13 +189,13 @@ def _claims(experiment: Experiment, *notes: str) -> Iterator[str]:
             if any(solved for solved, _ in counts)
             else f"None of the {episodes} {unit} is solved, {start} or after training."
         )
-    forms, others = _split_components(experiment)
-    gain_of_forms, rest = (component_gain(experiment, names) for names in (forms, others))
+    forms, contents = _split_components(experiment)
+    gain_of_forms, rest = (component_gain(experiment, names) for names in (forms, contents))
     if forms and gain_of_forms is not None and rest is not None and mean_gain(experiment).value:
         form = f"{number(gain_of_forms.value, sign=True)} of the change is form ({', '.join(map(plain, forms))})"
         others_text = (
-            f"{format_estimate(rest, sign=True)} is the rest ({', '.join(map(plain, others))})"
-            if others
+            f"{format_estimate(rest, sign=True)} is the rest ({', '.join(map(plain, contents))})"
+            if contents
             else "the reward has no other components"
         )
         sentences.append(f"{form}, which wrong answers can also have; {others_text}.")
@@ -225,8 +225,8 @@ def _cards(experiment: Experiment) -> str:
         ]
         cards.append(card("gain", mean_gain(experiment), gain=True))
     if counts := _solved_counts(experiment):
-        shown = [f"{solved} of {episodes}" for solved, episodes in counts[: len(rows)]]
-        cards.append((f"{_unit(experiment)} solved", " → ".join(shown), ""))
+        shares = [f"{solved} of {episodes}" for solved, episodes in counts[: len(rows)]]
+        cards.append((f"{_unit(experiment)} solved", " → ".join(shares), ""))
     return render("cards", cards)
 
 
@@ -440,7 +440,7 @@ def _examples(run: Results) -> Iterator[str]:
     """Yield links to the tasks with the largest, the median and the smallest gain, a representative choice."""
     gains = pairs(run)
     if len(gains) > 2:
-        chosen = {"largest": gains[0], "median": gains[len(gains) // 2], "smallest": gains[-1]}
+        examples = {"largest": gains[0], "median": gains[len(gains) // 2], "smallest": gains[-1]}
         links = [
             Markup("{}: {} ({} → {})").format(
                 name,
@@ -448,7 +448,7 @@ def _examples(run: Results) -> Iterator[str]:
                 number(pair.before),
                 number(pair.after),
             )
-            for name, pair in chosen.items()
+            for name, pair in examples.items()
         ]
         text = Markup("Transcripts before and after training, by gain: {}.")
         yield tag("p", text.format(Markup("; ").join(links)), "small")

@@ -333,13 +333,13 @@ def table_cells(table: LeaderboardTable) -> tuple[list[str], list[list[str]]]:
     reward = AT_THE_END if table.several_turns else MEASURES[REWARD]
     rows = []
     for line in table.lines:
-        count, difference, better, needed = len(line.seeds), NONE, NONE, NONE
+        count, difference, better, num_seeds = len(line.seeds), NONE, NONE, NONE
         if comparison := line.comparisons.get(REWARD):
             difference = format_estimate(comparison.difference, sign=True)
             if line.against != table.against:
                 difference += f" {AGAINST}{line.against}"
             better = experiments.format_estimate(comparison.improvement)
-            needed = experiments.seeds_needed(comparison)
+            num_seeds = experiments.seeds_needed(comparison)
         rows.append(
             {
                 "arm": line.name,
@@ -347,7 +347,7 @@ def table_cells(table: LeaderboardTable) -> tuple[list[str], list[list[str]]]:
                 reward: line.value(REWARD),
                 f"{AGAINST}{table.against}": difference,
                 "P(better)": better,
-                "seeds needed": needed,
+                "seeds needed": num_seeds,
                 **{MEASURES[measure]: line.value(measure) for measure in [*MEASURES][1:]},
             }
         )
@@ -367,13 +367,13 @@ def to_tables(leaderboard: Leaderboard) -> Sequence[Table]:
     tables = []
     for table in leaderboard.tables:
         head, rows = table_cells(table)
-        shown = [
+        indices = [
             i for i, name in enumerate(head) if name in IN_TERMINALS or name.startswith(AGAINST)
         ]
         grid = Table(title=table_title(table), title_justify="left")
-        for i in shown:
+        for i in indices:
             grid.add_column(head[i], justify="right" if i else "left")
         for row in rows:
-            grid.add_row(*(row[i] for i in shown))
+            grid.add_row(*(row[i] for i in indices))
         tables.append(grid)
     return tables

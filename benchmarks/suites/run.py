@@ -184,10 +184,10 @@ class BenchProgress:
         names = {job_name(job): shares[job.folder] for job in running}
         for name in [name for name in self._tasks if name not in names]:
             self.bars.remove_task(self._tasks.pop(name))
-        for name, done in names.items():
+        for name, fraction in names.items():
             if name not in self._tasks:
                 self._tasks[name] = self.bars.add_task(name, total=1.0, note="")
-            self.bars.update(self._tasks[name], completed=done)
+            self.bars.update(self._tasks[name], completed=fraction)
 
     def _sum_left(self, shares: Mapping[Path, float]) -> float:
         """Return the remaining work, given the finished shares of some jobs."""
