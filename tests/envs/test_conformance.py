@@ -5,6 +5,10 @@ The probes have no modes; `test_probes.py` checks them. The writing families hav
 
 from __future__ import annotations
 
+import inspect
+import json
+import os
+import pydoc
 import sys
 from functools import partial
 
@@ -19,8 +23,16 @@ from pettingzoo.test import (
 )
 from pettingzoo.utils import parallel_to_aec
 
+import llm_decpomdp
 from llm_decpomdp import check_env, registry
+from llm_decpomdp.envs.bugfix.env import BugOptions, FixOptions, bugfix, humanevalfix
+from llm_decpomdp.envs.classeval.env import ClassOptions, classeval
+from llm_decpomdp.envs.coding.env import CodingOptions, coding_env
+from llm_decpomdp.envs.datasets.humaneval import HUMANEVAL
+from llm_decpomdp.envs.feedback.code_mode import CodeOptions
+from llm_decpomdp.registry import registered_ids
 from tests.envs.conftest import make_known
+from tests.support.processes import python
 
 MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
 CYCLES = 6
@@ -122,3 +134,136 @@ def test_the_horizon_is_the_argument_and_a_foreign_attribute_cannot_move_it(buil
         env.step(dict.fromkeys(env.agents, "no code"))
         turns += 1
     assert turns == num_turns
+
+
+# Options of environments: what is declared once is an argument of `make`, with default and documentation
+
+
+FAMILIES = [
+    (coding_env, CodingOptions),
+    (classeval, ClassOptions),
+    (bugfix, BugOptions),
+    (humanevalfix, FixOptions),
+]
+
+
+@pytest.mark.parametrize(("family", "kind"), FAMILIES)
+def test_help_shows_every_option_with_its_type_default_and_text(family, kind) -> None:
+    page = pydoc.plain(pydoc.render_doc(family))
+    for name, field in kind.__dataclass_fields__.items():
+        assert f"{name}: {field.type!r} = {field.default!r}" in page, name
+        (text,) = (
+            line for line in page.splitlines() if line.split("=")[0].strip().startswith(f"{name}: ")
+        )
+        assert len(text.split()) > 1, name
+    options = [line for line in page.partition("Options:\n")[2].splitlines() if ": " in line]
+    documented = {line.split(":")[0].strip(" |") for line in options}
+    assert set(kind.__dataclass_fields__) <= documented
+
+
+@pytest.mark.parametrize(("family", "kind"), FAMILIES)
+def test_an_option_is_a_keyword_and_nothing_else(family, kind) -> None:
+    parameters = inspect.signature(family).parameters.values()
+    keywords = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    assert keywords == vars(kind())
+    assert "options" not in inspect.signature(family).parameters
+
+
+def test_a_family_is_called_as_a_function_with_keywords() -> None:
+    env = coding_env(HUMANEVAL, "mine", num_turns=3, source="bundled")
+    assert env.num_turns == 3 and env.name == "mine"
+    with pytest.raises(TypeError, match="num_turn"):
+        coding_env(HUMANEVAL, "mine", num_turn=3)
+    with pytest.raises(TypeError, match="positional"):
+        coding_env(HUMANEVAL, "mine", 3)
+
+
+@pytest.mark.parametrize("flag", ["exception_text", "exclude_known_issues", "stop_when_solved"])
+def test_every_flag_is_true_or_false(flag: str) -> None:
+    with pytest.raises(ValueError, match=f"{flag} must be true or false, got 'no'"):
+        CodeOptions(**{flag: "no"})
+    with pytest.raises(ValueError, match="allow_forgeable must be true or false, got 1"):
+        llm_decpomdp.make("classeval-v0", allow_forgeable=1)
+
+
+# Other libraries offer the public methods of an environment to the model as tools: none tells answers
+
+
+METHODS = {
+    "action_space",
+    "close",
+    "fork",
+    "observation_space",
+    "render",
+    "reset",
+    "restore",
+    "snapshot",
+    "state",
+    "step",
+}
+"""All public methods of an environment; another one belongs here only if no answer can come out of it."""
+
+FAMILIES_WITH_REFERENCES = (
+    "coophumaneval-v0",
+    "mbpp-v0",
+    "classeval-v0",
+    "bugfix-v0",
+    "compose-v0",
+)
+
+
+def told(env) -> list[str]:
+    """All that the methods that give texts tell about the current state."""
+    return [env.state(), env.render(), json.dumps(env.snapshot()), str(env), repr(env.fork())]
+
+
+@pytest.mark.parametrize("id", registered_ids())
+def test_the_public_methods_of_an_environment_are_these(id):
+    found = inspect.getmembers(type(llm_decpomdp.make(id)), inspect.isroutine)
+    assert {name for name, _ in found if not name.startswith("_")} == METHODS
+
+
+@pytest.mark.parametrize("id", FAMILIES_WITH_REFERENCES)
+def test_no_public_method_tells_a_reference(id):
+    env = llm_decpomdp.make(id, source="bundled", num_turns=2, render_mode="ansi")
+    observations, _ = env.reset(seed=0)
+    references = [text.strip() for text in llm_decpomdp.answers(env).references.values()]
+    assert references and all(len(text) > 10 for text in references)
+    texts = [*told(env), *observations.values()]
+    observations, *_ = env.step(dict.fromkeys(env.agents, "I do not know."))
+    texts += [*told(env), *observations.values()]
+    for reference in references:
+        for text in texts:
+            assert reference not in text and json.dumps(reference)[1:-1] not in text
+
+
+@pytest.mark.parametrize("id", FAMILIES_WITH_REFERENCES)
+def test_no_public_method_tells_a_secret_before_it_was_judged_by(id):
+    """Afterwards the global state holds the verdict, with the tests that failed: it is for a central critic."""
+    env = llm_decpomdp.make(id, source="bundled", render_mode="ansi")
+    env.reset(seed=0)
+    secrets = [text for text in llm_decpomdp.answers(env).secrets if text.strip()]
+    assert secrets
+    for secret in secrets:
+        for text in told(env):
+            assert secret not in text and json.dumps(secret)[1:-1] not in text
+
+
+# Environments stay light: heavy libraries load only when they are needed
+
+
+PROGRAM = """
+import sys
+import llm_decpomdp
+llm_decpomdp.make("coophumaneval-v0")
+env = llm_decpomdp.make("humaneval-v0")
+env.reset(seed=0)
+env.step({agent: "def f(): pass" for agent in env.agents})
+heavy = {"torch", "transformers", "peft", "datasets", "pyarrow", "openai", "anthropic"}
+print(sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_playing_an_episode_loads_no_heavy_library():
+    process = python("-c", PROGRAM, env={**os.environ, "HF_HUB_OFFLINE": "1"}, timeout=120)
+    assert process.stdout.strip() == "[]"
