@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK, RepairMode
@@ -116,10 +115,15 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
       Tests see views, counters and lists that occur twice as they are, and what the program prints.
       A check in the style of unittest counts as a test.
     """
-    path = None if options.source in ("auto", "bundled") else options.source
-    load_tasks = _load_bundled if path is None else _load_own
+    bundled = options.source in ("auto", "bundled")
     kind = (options.num_agents, options.bugs, options.spread, options.task_seed)
-    tasks = partial(load_tasks, options.split, options.exclude_known_issues, *kind, path)
+    tasks = partial(
+        _load_bundled if bundled else _load,
+        None if bundled else options.source,
+        options.split,
+        options.exclude_known_issues,
+        kind,
+    )
     return _repair_env("bugfix_v0", tasks, options)
 
 
@@ -136,28 +140,23 @@ def humanevalfix(options: FixOptions) -> DecPOMDPEnv:
     Raises:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
     """
-    split, source = options.split, options.source
-    parse_split(split, HUMANEVALFIX.available_splits(source))
-    exclude_known, num_agents = options.exclude_known_issues, options.num_agents
-    tasks = partial(_load_fixes, split, source, exclude_known, num_agents)
-    return _repair_env("humanevalfix_v0", tasks, options)
+    parse_split(options.split, HUMANEVALFIX.available_splits(options.source))
+    return _repair_env("humanevalfix_v0", partial(_load_fixes, options), options)
 
 
-def _load_own(
+def _load(
+    source: str | None,
     split: str,
     exclude_known_issues: bool,
-    num_agents: int,
-    bugs: int,
-    spread: str,
-    seed: int,
-    source: str | None,
+    kind: tuple[int, int, str, int],
 ) -> TaskSet:
+    """Load the tasks of one kind: number of agents, bugs, spread, seed; `source` is a file of the user's."""
     path = None if source is None else str(existing(source))
     dataset = Dataset(
         name="bugfix",
         hub="",
         filename="",
-        bundled=partial(bug_rows, num_agents, bugs, spread, seed, path),
+        bundled=partial(bug_rows, *kind, path),
         to_task=bug_task,
         stand_in=False,
         splits=SPLITS[:-1],
@@ -167,18 +166,16 @@ def _load_own(
     return load(dataset, split, "bundled", exclude_known_issues)
 
 
-@lru_cache(maxsize=32)
-def _load_bundled(*arguments: Any) -> TaskSet:
-    """Load as `_load_own` does, once: the package's programs do not change."""
-    return _load_own(*arguments)
+_load_bundled = lru_cache(maxsize=32)(_load)
+"""Once for each kind: the package's programs do not change, a user's file may."""
 
 
-def _load_fixes(split: str, source: str, exclude_known_issues: bool, num_agents: int) -> TaskSet:
-    whole = load(HUMANEVALFIX, split, source, exclude_known_issues)
+def _load_fixes(options: FixOptions) -> TaskSet:
+    whole = load(HUMANEVALFIX, options.split, options.source, options.exclude_known_issues)
     tasks = [task for task in whole.tasks if isinstance(task, BugTask)]
-    large = tuple(task for task in tasks if len(task.functions) >= num_agents)
+    large = tuple(task for task in tasks if len(task.functions) >= options.num_agents)
     if not large:
-        raise ValueError(f"no program has {num_agents} functions; take fewer agents")
+        raise ValueError(f"no program has {options.num_agents} functions; take fewer agents")
     return replace(whole, tasks=large)
 
 

@@ -46,7 +46,9 @@ class RepairAnalysis:
 
 def level_feedback(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
     """Write diagnostics of every level."""
-    lines = ["Static and execution diagnostics:", f"- Functions: {_functions(analysis, role)}"]
+    missing = ", ".join(f"`{name}`" for name in analysis.missing(role))
+    found = f"{missing} MISSING (what was there stays)" if missing else "all of yours FOUND"
+    lines = ["Static and execution diagnostics:", f"- Functions: {found}"]
     lines += [
         f"- Functions of {mate.agent}: {'some MISSING' if analysis.missing(mate) else 'all FOUND'}"
         for mate in analysis.roles
@@ -58,29 +60,22 @@ def level_feedback(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
         lines.append(f"- Syntax: ERROR ({place} of your code: {foreign_line(problem.message)})")
     else:
         lines.append(f"- Syntax: {'OK' if analysis.parses else 'ERROR (in code of a team-mate)'}")
-    lines.append(
-        f"- Tests: {sum(test.passed for test in analysis.tests)}/{len(analysis.tests)} passed"
-    )
+    passed = sum(test.passed for test in analysis.tests)
+    lines.append(f"- Tests: {passed}/{len(analysis.tests)} passed")
     return lines + _failures(analysis.tests, role.agent, "your code")
 
 
 def _failures(tests: Sequence[Outcome], origin: str, whose: str) -> list[str]:
-    """Write a line for each test that failed, with the line of code that raised if it is of `origin`."""
-    return [_failure(test, origin, whose) for test in tests if not test.passed]
-
-
-def _failure(test: Outcome, origin: str, whose: str) -> str:
-    place = f" (line {test.line} of {whose})" if test.origin == origin else ""
-    name, _, body = test.case.partition("\n")  # of unittest, a name and the code; else an assert
-    lines = "".join(f"\n    {line}" for line in body.splitlines())
-    return f"  Failed case: {name} -> {test.message}{place}{lines}"
-
-
-def _functions(analysis: RepairAnalysis, role: FixerRole) -> str:
-    missing = analysis.missing(role)
-    if not missing:
-        return "all of yours FOUND"
-    return f"{', '.join(f'`{name}`' for name in missing)} MISSING (what was there stays)"
+    """Write each test that failed, with the line of code that raised if it is of `origin`."""
+    lines = []
+    for test in tests:
+        if not test.passed:
+            place = f" (line {test.line} of {whose})" if test.origin == origin else ""
+            # The case is an assert, or of unittest a name and the code.
+            name, _, body = test.case.partition("\n")
+            code = "".join(f"\n    {line}" for line in body.splitlines())
+            lines.append(f"  Failed case: {name} -> {test.message}{place}{code}")
+    return lines
 
 
 def level_passed(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
@@ -112,19 +107,14 @@ class RepairMode(CodeMode):
     def first(self, task: BugTask) -> dict[str, str]:
         """Return the first prompt of each agent, with feedback about the program as they get it."""
         tests = self.sanitize(self.visible_tests(task, self.runner.run_unmodified(task).tests))
-        lines = self._program_feedback(tests)
-        return {role.agent: role.instructions(task, lines) for role in self.roles}
-
-    def _program_feedback(self, tests: Sequence[Outcome]) -> list[str]:
         passed = sum(test.passed for test in tests)
-        if self.name == "level_feedback":
-            failures = _failures(tests, PROGRAM, "the program")
-            return [f"Tests: {passed}/{len(tests)} passed", *failures, ""]
-        if self.name == "level_passed":
-            return [f"Tests: {passed}/{len(tests)} passed", ""]
-        if self.name == "passed":
-            return [f"Signal: {'All' if passed == len(tests) else 'Not all'} tests passed", ""]
-        return []
+        count = f"Tests: {passed}/{len(tests)} passed"
+        lines = {
+            "level_feedback": [count, *_failures(tests, PROGRAM, "the program"), ""],
+            "level_passed": [count, ""],
+            "passed": [f"Signal: {'All' if passed == len(tests) else 'Not all'} tests passed", ""],
+        }.get(self.name, [])
+        return {role.agent: role.instructions(task, lines) for role in self.roles}
 
     def visible_tests(self, task: BugTask, items: Sequence[Item]) -> tuple[Item, ...]:
         """Return the tests that prompts may tell of, or what belongs to them, failing ones first."""

@@ -58,7 +58,7 @@ from llm_decpomdp.envs.datasets.loading import (
     require_row,
     text_field,
 )
-from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox
+from llm_decpomdp.envs.sandbox import Execution, Limits, Sandbox
 from llm_decpomdp.envs.source_code.functions import (
     excerpt,
     function_text,
@@ -97,9 +97,8 @@ class ProgramSource:
         """
         for key in faults:
             if key not in self.faults:
-                raise ValueError(
-                    f"{self.name} has no mutation {key!r}; write the list of faults anew"
-                )
+                message = f"{self.name} has no mutation {key!r}; write the list of faults anew"
+                raise ValueError(message)
         return mutate(self.code, [self.faults[key] for key in faults])
 
     @cached_property
@@ -123,14 +122,13 @@ class ProgramSource:
 
     def run(self, sandbox: Sandbox, codes: Sequence[str]) -> list[Execution]:
         """Run variants of the program; those that take more than `MAX_STEPS` crash."""
+        correct = whole(self.code, self.entry_point, self.functions)
         tests = test_cases_of_program(self.code, self.test, self.entry_point)
-        tests = strict(sandbox, self._program(self.code), tests)
+        tests = strict(sandbox, correct, tests)
         names = {*self.functions, self.entry_point}
-        programs = [self._program(limit_steps(code, names)) for code in codes]
+        limited = [limit_steps(code, names) for code in codes]
+        programs = [whole(code, self.entry_point, self.functions) for code in limited]
         return sandbox.run_batch([(program, tests) for program in programs], VALIDATION)
-
-    def _program(self, code: str) -> Program:
-        return whole(code, self.entry_point, self.functions)
 
 
 @lru_cache(maxsize=1)
@@ -174,9 +172,6 @@ def _class_source(task: ClassTask) -> ProgramSource:
     return ProgramSource(task.task_id, task.prompt, task.solution, task.class_name, task.test)
 
 
-# A user's own
-
-
 def own_sources(path: Path, sandbox: Sandbox) -> list[ProgramSource]:
     """Load the programs of a user's file.
 
@@ -198,7 +193,7 @@ def own_sources(path: Path, sandbox: Sandbox) -> list[ProgramSource]:
                 logger.warning("%s is left out: its solution fails tests here", source.name)
             else:
                 raise BadRow(f"field 'program' does not pass its own tests in {MAX_STEPS:,} steps")
-        except BadRow as error:
+        except BadRow as error:  # all bad rows are named together
             bad[line] = str(error)
     refuse(str(path), bad, len(rows))
     return sources
@@ -238,9 +233,6 @@ Faults = tuple[str, ...]
 """The keys of the mutations of a program that together are one task."""
 
 
-# Faults that count
-
-
 def bundled_faults() -> dict[str, list[Faults]]:
     """Load the list that comes with this package."""
     return {
@@ -251,14 +243,26 @@ def bundled_faults() -> dict[str, list[Faults]]:
 
 def counting_faults(source: ProgramSource, sandbox: Sandbox) -> list[Faults]:
     """Return the faults of a program that its tests find, then twos and threes of them."""
-    alone = [(mutant.key,) for mutant in mutants(source.code) if source.faulty(mutant.source)]
-    counting = _counting(source, sandbox, alone)
+
+    def select(candidates: Sequence[Faults]) -> list[Faults]:
+        """Return those that load, end in time, and fail some test, but not all."""
+        executions = source.run(sandbox, [source.mutate(faults) for faults in candidates])
+        chosen = []
+        for faults, execution in zip(candidates, executions, strict=True):
+            tests = execution.tests
+            passed = sum(test.passed for test in tests)
+            ends = all(test.status in ENDED for test in tests) and not execution.wall_decided
+            if execution.error is None and ends and min(len(tests) - 1, 1) <= passed < len(tests):
+                chosen.append(faults)
+        return chosen
+
+    single = [(mutant.key,) for mutant in mutants(source.code) if source.faulty(mutant.source)]
+    counting = select(single)
     for bugs, count in zip(range(2, MAX_BUGS + 1), COMBINATIONS, strict=True):
-        # two wrong variables may be swapped ones
+        # Two wrong variables may be swapped ones, so that a combination is a program that is there already.
         texts = {source.mutate(faults) for faults in counting}
         draws = _draw_combinations(source, counting, bugs, count)
-        new = [faults for faults in draws if source.mutate(faults) not in texts]
-        counting += _counting(source, sandbox, new)
+        counting += select([faults for faults in draws if source.mutate(faults) not in texts])
     return counting
 
 
@@ -270,33 +274,12 @@ def _draw_combinations(
     rng = stream(0, "bugfix", source.name, bugs)
     if len(keys) < bugs:
         return []
+    # More draws than needed: some are equal, and in some the faults touch.
     draws = (rng.choice(len(keys), bugs, replace=False) for _ in range(4 * count))
-    candidates = dict.fromkeys(tuple(sorted(map(int, draw))) for draw in draws)
-    combinations = [tuple(keys[number] for number in numbers) for numbers in candidates]
-    apart = [
-        faults for faults in combinations if not overlap([source.faults[key] for key in faults])
-    ]
-    return apart[:count]
-
-
-def _counting(
-    source: ProgramSource, sandbox: Sandbox, candidates: Sequence[Faults]
-) -> list[Faults]:
-    """Return the candidates that load, end in time, and fail some test, but not all."""
-    executions = source.run(sandbox, [source.mutate(faults) for faults in candidates])
-    pairs = zip(candidates, executions, strict=True)
-    return [faults for faults, execution in pairs if counts(execution)]
-
-
-def counts(execution: Execution) -> bool:
-    """Check whether a program with faults makes a task."""
-    passed = sum(test.passed for test in execution.tests)
-    total = len(execution.tests)
-    ends = all(test.status in ENDED for test in execution.tests) and not execution.wall_decided
-    return execution.error is None and ends and min(total - 1, 1) <= passed < total
-
-
-# Rows
+    numbers = dict.fromkeys(tuple(sorted(map(int, draw))) for draw in draws)
+    combinations = [tuple(keys[number] for number in group) for group in numbers]
+    faults = source.faults
+    return [group for group in combinations if not overlap([faults[key] for key in group])][:count]
 
 
 def bug_rows(
@@ -311,17 +294,31 @@ def bug_rows(
         seed: Of the order.
         path: A file with programs of the user's own, whose faults are found now; None for those of the package.
     """
-    sources, faults = (
-        _own(Path(path)) if path is not None else (list(bundled_sources()), bundled_faults())
-    )
+    if path is None:
+        sources, faults = list(bundled_sources()), bundled_faults()
+    else:
+        sandbox = Sandbox()
+        sources = own_sources(Path(path), sandbox)
+        faults = {source.name: counting_faults(source, sandbox) for source in sources}
     rows: list[Row] = []
     for source in sources:
         owners = {name: place % num_agents for place, name in enumerate(source.functions)}
         if len(owners) < num_agents:
             continue
         for keys in faults.get(source.name, ()):
-            if len(keys) == bugs and _lie(source, keys, owners, spread):
-                rows.append(_row(source, keys))
+            if len(keys) == bugs and _spread_fits(source, keys, owners, spread):
+                rows.append(
+                    {
+                        "task_id": f"{source.name}:{'+'.join(keys)}",
+                        "prompt": source.statement,
+                        "correct": source.code,
+                        "buggy": source.mutate(keys),
+                        "test": source.test,
+                        "entry_point": source.entry_point,
+                        "bugs": keys,
+                        "problem": source.name.removesuffix("/divided"),
+                    }
+                )
     if not rows:
         raise ValueError(
             f"no program has {num_agents} functions and {bugs} bugs that lie {spread!r}; take fewer agents or bugs"
@@ -330,30 +327,13 @@ def bug_rows(
     return [rows[int(number)] for number in order]
 
 
-def _own(path: Path) -> tuple[list[ProgramSource], dict[str, list[Faults]]]:
-    sandbox = Sandbox()
-    sources = own_sources(path, sandbox)
-    return sources, {source.name: counting_faults(source, sandbox) for source in sources}
-
-
-def _lie(source: ProgramSource, keys: Faults, owners: Mapping[str, int], spread: str) -> bool:
+def _spread_fits(
+    source: ProgramSource, keys: Faults, owners: Mapping[str, int], spread: str
+) -> bool:
     if spread == "any" or len(keys) == 1:
         return spread != "across"
     holders = {owners[name] for name in source.faulty(source.mutate(keys))}
     return (len(holders) == 1) == (spread == "one")
-
-
-def _row(source: ProgramSource, keys: Faults) -> Row:
-    return {
-        "task_id": f"{source.name}:{'+'.join(keys)}",
-        "prompt": source.statement,
-        "correct": source.code,
-        "buggy": source.mutate(keys),
-        "test": source.test,
-        "entry_point": source.entry_point,
-        "bugs": keys,
-        "problem": source.name.removesuffix("/divided"),
-    }
 
 
 def find_split(row: Row) -> str:

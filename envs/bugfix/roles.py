@@ -44,15 +44,14 @@ def submission(
             count where there are no others.
     """
     reader = CompletionReader(completion, {*others, *given}, opening, prompt)
-    readings = {name: reader.read(name) for name in owned}
-    defined = {name: reading for name, reading in readings.items() if reading.defined}
-    broken = next((reading for reading in defined.values() if reading.problem), None)
-    whole = [name for name, reading in defined.items() if not reading.problem]
+    readings = {name: reading for name in owned if (reading := reader.read(name)).defined}
+    whole = [name for name, reading in readings.items() if not reading.problem]
     code, counts = reader.compose(whole)
     submitted = {name: definition_text(code, name) for name in whole}
     fallbacks = {**reader.fallbacks, **counts}
-    if broken is not None:
-        return Submission(broken.code, submitted, broken.problem, fallbacks=fallbacks)
+    for reading in readings.values():
+        if reading.problem:
+            return Submission(reading.code, submitted, reading.problem, fallbacks=fallbacks)
     kept_names = set(functions(code)) - set(others) - (set(owned) - set(whole))
     text = remove_bindings(excerpt(code, kept_names, rest=True), others)
     return Submission(text, submitted, fallbacks=fallbacks)
@@ -90,46 +89,34 @@ class FixerRole(Writer):
 
     def reference(self, task: BugTask) -> str:
         """Return the agent's functions without bugs."""
-        return (
-            "\n\n\n".join(task.correct_functions[name] for name in self.owned_functions(task))
-            + "\n"
-        )
+        texts = [task.correct_functions[name] for name in self.owned_functions(task)]
+        return "\n\n\n".join(texts) + "\n"
 
     def instructions(self, task: BugTask, feedback: Sequence[str] = ()) -> str:
         """Return the program, the purpose of its entry function, feedback about its tests, and the rules."""
         owned = ", ".join(f"`{name}`" for name in self.owned_functions(task))
-        return "\n".join(
-            [
-                "The Python program below has one or more bugs. Repair it."
-                if self.team == 1
-                else "The Python program below has one or more bugs. You and your team-mates repair it at the "
-                f"same time, each their own functions. Yours: {owned}.",
-                "",
-                f"What `{task.entry_point}` shall do:",
-                task.prompt.strip("\n"),
-                "",
-                "Program:",
-                task.buggy.strip("\n"),
-                "",
-                *feedback,
-                "Rules:",
-                *(f"- {rule}" for rule in self._rules(owned)),
-            ]
-        )
-
-    def _rules(self, owned: str) -> tuple[str, ...]:
-        again = f"Write {owned} again, complete and with the same name and parameters"
-        mates = (
-            ("The bugs may all lie in functions of team-mates. Do not write these functions.",)
-            if self.team > 1
-            else ()
-        )
-        return (
-            f"{again}, also what needs no change.",
-            *mates,
+        opening = "The Python program below has one or more bugs. Repair it."
+        rules = [
+            f"Write {owned} again, complete and with the same name and parameters, also what needs no change."
+        ]
+        if self.team > 1:
+            opening = (
+                "The Python program below has one or more bugs. You and your team-mates repair it at the "
+                f"same time, each their own functions. Yours: {owned}."
+            )
+            rules.append(
+                "The bugs may all lie in functions of team-mates. Do not write these functions."
+            )
+        rules += [
             "Change no more than the bugs need; what is right stays exactly as it is.",
             "Answer with Python code only: no explanations, no examples, no tests, no Markdown fences.",
-        )
+        ]
+        lines = [
+            *(opening, "", f"What `{task.entry_point}` shall do:", task.prompt.strip("\n"), ""),
+            *("Program:", task.buggy.strip("\n"), "", *feedback, "Rules:"),
+            *(f"- {rule}" for rule in rules),
+        ]
+        return "\n".join(lines)
 
 
 def repair_team(num_agents: int) -> tuple[FixerRole, ...]:

@@ -1,4 +1,9 @@
-"""Programs with bugs as tasks, and their runs with the agents' functions in them."""
+"""Programs with bugs as tasks, and their runs with the agents' functions in them.
+
+Agents repair the pieces of a program: its top-level functions, or the methods of the class under test. Methods are
+read and merged as in `classeval-v0`: see `llm_decpomdp.envs.source_code.classes`. The tests of a class run apart
+from the program.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +58,10 @@ def pieces(code: str, entry_point: str) -> Mapping[str, str]:
 
 
 def repairable(code: str, test: str, entry_point: str) -> tuple[str, ...]:
-    """Return the names of the pieces, in order, but for functions that the tests rely on.
-
-    The tests of HumanEval/32, for one, call the `poly` that the prompt gives.
-    """
+    """Return the names of the pieces, in order, but for functions that the tests rely on."""
     if known := known_class(code, entry_point):
         return tuple(known.methods)
+    # The tests of HumanEval/32, for one, call the `poly` that the prompt gives.
     named = names(parse_or_none(test) or ast.Module([], [])) - {entry_point}
     return tuple(name for name in functions(code) if name not in named)
 
@@ -107,18 +110,14 @@ def joint(
 
 
 def strict(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
-    """Return the tests, each to be reached as often as by a correct program.
-
-    Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
-    """
+    """Return the tests, each to be reached as often as by a correct program."""
+    # Tests that run a fixed number of times need no count.
     if not tests.vary:
         return tests
+    # Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
     execution = sandbox.run(correct, tests)
     pairs = zip(execution.reached, execution.tests, strict=True)
     return tests.require_reached([times if test.passed else 0 for times, test in pairs])
-
-
-# Classes with bugs: their methods are repaired as the functions of other programs are
 
 
 @dataclass(frozen=True)
@@ -176,14 +175,19 @@ class KnownClass:
         reading = read_class(completion, self.shape, opening, self.code)
         others = set(self.shape.names).difference(owned)
         pieces = tuple(piece for piece in reading.methods if piece.name not in others)
-        part = Contribution(agent, (), reading.imports, reading.functions, pieces, ())
         submitted = {name: text for name, text in _texts(pieces).items() if name in owned}
         for name, problem in reading.broken:
             if name in owned:
-                problem = _shift_problem(problem, name, completion)
+                # The problem's line counts in the method: here it is to count in the whole completion.
+                header = rf"^.*\bdef[ \t]+{re.escape(name)}[ \t]*\("
+                match = re.search(header, completion, re.MULTILINE)
+                before = completion[: match.start()].count("\n") if match else 0
+                problem = replace(problem, line=before + problem.line, parses=False)
                 return Submission(completion, submitted, problem, fallbacks=reading.fallbacks)
-        whole = replace(part, assigned=tuple(submitted))
-        return Submission(part.code, submitted, None, whole, reading.fallbacks)
+        part = Contribution(
+            agent, tuple(submitted), reading.imports, reading.functions, pieces, foreign=()
+        )
+        return Submission(part.code, submitted, None, part, reading.fallbacks)
 
     def merge_methods(self, kept: Collection[str], parts: Iterable[Contribution]) -> Merged:
         """Return the class with the agents' methods, and those of `kept` as they are."""
@@ -206,21 +210,10 @@ def known_class(code: str, name: str) -> KnownClass | None:
 
 
 def _texts(pieces: Iterable[CodeSegment]) -> dict[str, str]:
-    texts: dict[str, str] = {}
+    texts: dict[str, list[str]] = {}
     for piece in pieces:
-        before = texts.get(piece.name)
-        texts[piece.name] = piece.code if before is None else f"{before}\n\n{piece.code}"
-    return texts
-
-
-def _shift_problem(problem: SyntaxProblem, name: str, completion: str) -> SyntaxProblem:
-    """Return a problem whose line counts in the whole completion, not in the method."""
-    header = re.search(rf"^.*\bdef[ \t]+{re.escape(name)}[ \t]*\(", completion, re.MULTILINE)
-    before = completion[: header.start()].count("\n") if header else 0
-    return SyntaxProblem(problem.message, before + problem.line, problem.column)
-
-
-# Programs with bugs as tasks
+        texts.setdefault(piece.name, []).append(piece.code)
+    return {name: "\n\n".join(codes) for name, codes in texts.items()}
 
 
 @dataclass(frozen=True)
@@ -274,6 +267,11 @@ class BugTask(Task):
     def program(self) -> Program:
         """The program as the agents get it, to be run."""
         return whole(self.buggy, self.entry_point, self.functions)
+
+    @cached_property
+    def correct_program(self) -> Program:
+        """The program without bugs, to be run."""
+        return whole(self.correct, self.entry_point, self.functions)
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
@@ -351,30 +349,20 @@ def limit_steps(code: str, names: Collection[str]) -> str:
         SyntaxError: If it does not parse.
     """
     module = parse(code)
-    for statement in module.body:
-        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)) and statement.name in names:
-            _count(statement)
-    kinds = ast.Expr | ast.Import | ast.ImportFrom
-    head = [isinstance(statement, kinds) for statement in module.body]
+    step = ast.Call(ast.Name("__step__", ast.Load()), [], [])
+    named = (
+        s for s in module.body if isinstance(s, (*FUNCTIONS, ast.ClassDef)) and s.name in names
+    )
+    for node in (node for statement in named for node in ast.walk(statement)):
+        if isinstance(node, (*FUNCTIONS, ast.For, ast.AsyncFor, ast.While)):
+            node.body.insert(has_docstring(node), ast.Expr(step))
+        elif isinstance(node, ast.comprehension):
+            node.ifs.insert(0, step)
     # After docstring and imports: `from __future__` must stay first.
+    head = [isinstance(s, ast.Expr | ast.Import | ast.ImportFrom) for s in module.body]
     place = (*head, False).index(False)
     module.body[place:place] = parse(COUNTER).body
     return ast.unparse(ast.fix_missing_locations(module))
-
-
-def _count(statement: ast.stmt) -> None:
-    for node in ast.walk(statement):
-        if isinstance(node, (*FUNCTIONS, ast.For, ast.AsyncFor, ast.While)):
-            node.body.insert(has_docstring(node), ast.Expr(_step()))
-        elif isinstance(node, ast.comprehension):
-            node.ifs.insert(0, _step())
-
-
-def _step() -> ast.Call:
-    return ast.Call(ast.Name("__step__", ast.Load()), [], [])
-
-
-# Runs programs with the agents' functions or methods in them
 
 
 @dataclass(frozen=True)
@@ -401,11 +389,7 @@ class ProgramRunner:
 
     def tests(self, task: BugTask) -> Tests:
         """Return the task's tests, each to be reached as often as by the program without bugs."""
-        # Tests that run a fixed number of times need no count from the correct program.
-        if not task.tests.vary:
-            return task.tests
-        correct = whole(task.correct, task.entry_point, task.functions)
-        return strict(self.sandbox, correct, task.tests)
+        return strict(self.sandbox, task.correct_program, task.tests)
 
 
 def _attribute_lines(execution: Execution, merged_class: Merged) -> Execution:
