@@ -29,7 +29,8 @@ from llm_decpomdp.envs.source_code.parsing import parse_or_none
 def names(code: str, helper: str) -> bool:
     """Check whether code has the name of a helper in it at all."""
     tree = parse_or_none(code)
-    return tree is not None and any(helper in _names(statement) for statement in tree.body)
+    nodes = ast.walk(tree) if tree is not None else ()
+    return any(isinstance(node, ast.Name) and node.id == helper for node in nodes)
 
 
 def lost_results(code: str, helper: str) -> tuple[str, ...]:
@@ -41,40 +42,22 @@ def lost_results(code: str, helper: str) -> tuple[str, ...]:
     }
     lines = []
     for node in nodes:
-        if not isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign) or not _is_call(
-            node.value, helper
-        ):
+        call = node.value if isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             continue
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        stored_names = [
-            name for target in targets if target is not None for name in _target_names(target)
-        ]
+        if call.func.id != helper:
+            continue
         if isinstance(node, ast.Expr):
             lines.append((node.lineno, "the result is thrown away"))
-        elif stored_names and read.isdisjoint(stored_names):
-            lines.append(
-                (node.lineno, f"the result is assigned to {stored_names[0]} but never used")
-            )
+            continue
+        assert isinstance(node, ast.Assign | ast.AnnAssign)
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        parts = [part for target in targets for part in ast.walk(target)]
+        # Other names in a target are read, such as those of an index.
+        stored = [p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Store)]
+        if stored and read.isdisjoint(stored):
+            lines.append((node.lineno, f"the result is assigned to {stored[0]} but never used"))
     return tuple(f"Line {line}: {reason}" for line, reason in sorted(lines))
-
-
-def _is_call(value: ast.expr | None, helper: str) -> bool:
-    return (
-        isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == helper
-    )
-
-
-def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-def _target_names(target: ast.AST) -> list[str]:
-    """Return the names that a target of an assignment binds; none where it is anything else."""
-    parts = [part for part in ast.walk(target) if isinstance(part, ast.Name)]
-    return [part.id for part in parts if isinstance(part.ctx, ast.Store)]
-
-
-# The feedback of the external modes: the lines between an agent's own code and the closing request
 
 
 @dataclass(frozen=True)
@@ -126,13 +109,12 @@ def level_feedback(analysis: CodeAnalysis, role: Role) -> list[str]:
     lines = ["Static and execution diagnostics:"]
     lines += [_definition(analysis, mate) for mate in team]
     lines.append(_syntax(analysis, role))
-    if not analysis.tests:
-        lines.append("- Tests: no test cases found")
-    else:
-        lines.append(
-            f"- Tests: {sum(t.passed for t in analysis.tests)}/{len(analysis.tests)} passed"
-        )
-        lines += [_failure(test, role) for test in analysis.tests if not test.passed]
+    passed, total = sum(test.passed for test in analysis.tests), len(analysis.tests)
+    lines.append(f"- Tests: {passed}/{total} passed" if total else "- Tests: no test cases found")
+    for test in analysis.tests:
+        if not test.passed:
+            place = f" (line {test.line} of your code)" if test.origin == role.agent else ""
+            lines.append(f"  Failed case: {test.case} -> {test.message}{place}")
     if isinstance(role, MainRole) and role.helpers and analysis.main.defined:
         for helper in role.helpers:
             lines.append(f"- {helper.capitalize()} usage: {_usage(analysis, helper)}")
@@ -161,11 +143,6 @@ def _syntax(analysis: CodeAnalysis, role: Role) -> str:
         return f"- Syntax: ERROR ({place} of your code: {foreign_line(problem.message)})"
     article = "your" if len(analysis.roles) == 2 else "a"
     return "- Syntax: OK" if analysis.parses else f"- Syntax: ERROR (in {article} team-mate's code)"
-
-
-def _failure(test: Outcome, role: Role) -> str:
-    place = f" (line {test.line} of your code)" if test.origin == role.agent else ""
-    return f"  Failed case: {test.case} -> {test.message}{place}"
 
 
 def _usage(analysis: CodeAnalysis, helper: str) -> str:

@@ -20,13 +20,11 @@ A template must show `{problem}`, and a helper's `{helper}` as well.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import string
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.source_code.completion import Reading, read
@@ -34,53 +32,37 @@ from llm_decpomdp.envs.source_code.statements import bound_names
 from llm_decpomdp.validation import unknown
 
 
-@dataclass(frozen=True)
-class Template:
-    """The wording of a prompt."""
+def load_template(path: str, fields: Sequence[str], required: Sequence[str]) -> str:
+    """Read and check a template.
 
-    text: str
+    Args:
+        path: A text file.
+        fields: What it may mention.
+        required: What it must mention.
 
-    @classmethod
-    def load(cls, path: str, fields: Sequence[str], required: Sequence[str]) -> Template:
-        """Read and check a template.
-
-        Args:
-            path: A text file.
-            fields: What it may mention.
-            required: What it must mention.
-
-        Raises:
-            ValueError: If there is no such file, or a field is unknown, malformed or missing.
-        """
-        if not isinstance(path, str) or not Path(path).is_file():
-            raise ValueError(f"template must be the path of a text file, got {path!r}")
-        text = Path(path).read_text("utf-8")
-        try:
-            parts = list(string.Formatter().parse(text))
-        except ValueError as error:
-            raise ValueError(f"template {path}: {error}; write {{{{ and }}}} for braces") from None
-        mentions = [name for _, name, _, _ in parts if name is not None]
-        for _, name, form, conversion in parts:
-            if name is not None and name not in fields:
-                raise ValueError(f"template {path}: {unknown('field', name, fields)}")
-            if form or conversion:
-                raise ValueError(
-                    f"template {path}: field {name!r} takes no format, write {{{name}}}"
-                )
-        for name in required:
-            if name not in mentions:
-                raise ValueError(
-                    f"template {path}: field {name!r} is missing, write {{{name}}}; all fields: "
-                    + ", ".join(fields)
-                )
-        return cls(text)
-
-    def fill(self, values: Mapping[str, str]) -> str:
-        """The prompt."""
-        return self.text.format_map(values)
-
-
-# The roles of a team that writes one function, and the prompts of their first turn
+    Raises:
+        ValueError: If there is no such file, or a field is unknown, malformed or missing.
+    """
+    if not isinstance(path, str) or not Path(path).is_file():
+        raise ValueError(f"template must be the path of a text file, got {path!r}")
+    text = Path(path).read_text("utf-8")
+    try:
+        parts = [part for part in string.Formatter().parse(text) if part[1] is not None]
+    except ValueError as error:
+        raise ValueError(f"template {path}: {error}; write {{{{ and }}}} for braces") from None
+    for _, name, form, conversion in parts:
+        if name not in fields:
+            raise ValueError(f"template {path}: {unknown('field', name, fields)}")
+        if form or conversion:
+            message = f"template {path}: field {name!r} takes no format, write {{{name}}}"
+            raise ValueError(message)
+    for name in required:
+        if all(name != mention for _, mention, _, _ in parts):
+            raise ValueError(
+                f"template {path}: field {name!r} is missing, write {{{name}}}; all fields: "
+                + ", ".join(fields)
+            )
+    return text
 
 
 HELPER = "aux"
@@ -100,7 +82,7 @@ class AuxRole:
     original_agent: str = "aux_0"
     """The agent's id before any user renamed it, which is that of its references too."""
     agent: str = "aux_0"
-    template: Template | None = None
+    template: str | None = None
     """Words the first prompt instead of ours."""
 
     @property
@@ -139,7 +121,7 @@ class AuxRole:
     def instructions(self, task: CodeTask) -> str:
         """Return the problem, and the description of a good helper."""
         if self.template is not None:
-            return self.template.fill(self.fields(task))
+            return self.template.format_map(self.fields(task))
         main = f"`{task.entry_point}`"
         mates = f"A team-mate writes {main} at the same time and may call your helper."
         rules = [
@@ -147,11 +129,10 @@ class AuxRole:
             f"Return data from which {main} can build its answer.",
         ]
         if self.others:
-            others = " and ".join(f"`{name}`" for name in self.others)
             kind = "helper" if len(self.others) == 1 else "helpers"
             mates = (
-                f"Team-mates write {main}, which may call your helper, and the {kind} {others} at the "
-                "same time."
+                f"Team-mates write {main}, which may call your helper, and the {kind} "
+                f"{' and '.join(f'`{name}`' for name in self.others)} at the same time."
             )
             rules.append(
                 "Take a part of the problem that is of use by itself; define no other helper."
@@ -159,7 +140,7 @@ class AuxRole:
         opening = (
             f"Write a helper function named `{self.helper}` for the coding problem below. {mates}"
         )
-        return _prompt(opening, task, tuple(rules), f"def {self.helper}(...)")
+        return _prompt(opening, task, rules, f"def {self.helper}(...)")
 
 
 @dataclass(frozen=True)
@@ -170,7 +151,7 @@ class MainRole:
     """The functions that team-mates write."""
     original_agent: str = "main_0"
     agent: str = "main_0"
-    template: Template | None = None
+    template: str | None = None
 
     @property
     def label(self) -> str:
@@ -215,34 +196,28 @@ class MainRole:
     def instructions(self, task: CodeTask) -> str:
         """Return the problem, and the rules for the use of helpers."""
         if self.template is not None:
-            return self.template.fill(self.fields(task))
-        return _prompt(
-            f"Solve the coding problem below by writing the function `{task.entry_point}`.",
-            task,
-            (
-                f"Define `{task.entry_point}` with exactly the signature shown.",
-                *self._rules(task.entry_point),
-            ),
-            task.signature,
-        )
-
-    def _rules(self, entry_point: str) -> tuple[str, ...]:
+            return self.template.format_map(self.fields(task))
+        entry_point = task.entry_point
+        rules = [f"Define `{entry_point}` with exactly the signature shown."]
         if not self.helpers:
-            return ("Be complete: handle every case that the problem names.",)
-        if len(self.helpers) == 1:
-            return (
+            rules.append("Be complete: handle every case that the problem names.")
+        elif len(self.helpers) == 1:
+            rules += [
                 f"A team-mate writes a helper function `{HELPER}(...)` for this problem at the same time. "
                 f"You may call it and assign its result to a variable; do not define `{HELPER}` yourself.",
                 f"Do work of your own beside the call: `{entry_point}` must not only return what "
                 f"`{HELPER}` returns.",
-            )
-        named = ", ".join(f"`{helper}(...)`" for helper in self.helpers)
-        return (
-            f"Team-mates write the helper functions {named} for this problem at the same time. "
-            "You may call each of them and assign its result to a variable; do not define them yourself.",
-            f"Do work of your own beside the calls: `{entry_point}` must not only return what the helpers "
-            "return.",
-        )
+            ]
+        else:
+            named = ", ".join(f"`{helper}(...)`" for helper in self.helpers)
+            rules += [
+                f"Team-mates write the helper functions {named} for this problem at the same time. You may "
+                "call each of them and assign its result to a variable; do not define them yourself.",
+                f"Do work of your own beside the calls: `{entry_point}` must not only return what the "
+                "helpers return.",
+            ]
+        opening = f"Solve the coding problem below by writing the function `{entry_point}`."
+        return _prompt(opening, task, rules, task.signature)
 
 
 Role = AuxRole | MainRole
@@ -277,24 +252,22 @@ def coding_team(
 def _apply_changes(team: list[Role], changes: Mapping[str, Mapping[str, str]]) -> tuple[Role, ...]:
     if not isinstance(changes, Mapping):
         raise ValueError(f"roles must be a mapping of agents to their changes, got {changes!r}")
-    original_agents = [role.original_agent for role in team]
-    for original_agent, change in changes.items():
-        if original_agent not in original_agents:
-            raise ValueError(unknown("agent in roles", original_agent, original_agents))
+    agents = [role.original_agent for role in team]
+    keys = ("name", "template")
+    for agent, change in changes.items():
+        if agent not in agents:
+            raise ValueError(unknown("agent in roles", agent, agents))
         if not isinstance(change, Mapping):
-            raise ValueError(
-                f"roles[{original_agent!r}] must be a mapping with name or template, got {change!r}"
-            )
+            message = f"roles[{agent!r}] must be a mapping with name or template, got {change!r}"
+            raise ValueError(message)
         for key in change:
-            if key not in ("name", "template"):
-                raise ValueError(
-                    unknown(f"key in roles[{original_agent!r}]", key, ("name", "template"))
-                )
-    renamed = tuple(_apply_change(role, changes.get(role.original_agent, {})) for role in team)
-    names = [role.agent for role in renamed]
+            if key not in keys:
+                raise ValueError(unknown(f"key in roles[{agent!r}]", key, keys))
+    changed = tuple(_apply_change(role, changes.get(role.original_agent, {})) for role in team)
+    names = [role.agent for role in changed]
     if len(set(names)) < len(names):
         raise ValueError(f"the agents need different names, got {', '.join(names)}")
-    return renamed
+    return changed
 
 
 def _apply_change(role: Role, change: Mapping[str, str]) -> Role:
@@ -303,46 +276,34 @@ def _apply_change(role: Role, change: Mapping[str, str]) -> Role:
         raise ValueError(
             f"an agent's name must look like 'role_0' (lower-case letters, an underscore, digits), got {name!r}"
         )
-    if "template" not in change:
-        return dataclasses.replace(role, agent=name)
-    if isinstance(role, AuxRole):
-        template = Template.load(change["template"], AUX_FIELDS, ("problem", "helper"))
-    else:
-        template = Template.load(change["template"], MAIN_FIELDS, ("problem",))
-    return dataclasses.replace(role, agent=name, template=template)
+    template = role.template
+    if "template" in change:
+        helper = ("helper",) if isinstance(role, AuxRole) else ()
+        fields = (*helper, "problem", "entry_point", "signature", "helpers")
+        template = load_template(change["template"], fields, ("problem", *helper))
+    return replace(role, agent=name, template=template)
 
 
-MAIN_FIELDS = ("problem", "entry_point", "signature", "helpers")
-AUX_FIELDS = ("helper", *MAIN_FIELDS)
-
-
-def _fields(task: CodeTask, helpers: Any) -> dict[str, str]:
-    values = (task.prompt.strip("\n"), task.entry_point, task.signature, ", ".join(helpers))
-    return dict(zip(MAIN_FIELDS, values, strict=True))
+def _fields(task: CodeTask, helpers: Iterable[str]) -> dict[str, str]:
+    return {
+        "problem": task.prompt.strip("\n"),
+        "entry_point": task.entry_point,
+        "signature": task.signature,
+        "helpers": ", ".join(helpers),
+    }
 
 
 def _number(helper: str) -> int:
     return int(helper.rpartition("_")[2]) if "_" in helper else 0
 
 
-def _prompt(opening: str, task: CodeTask, rules: tuple[str, ...], header: str) -> str:
-    lines = (
-        *rules,
-        "Answer with Python code only: no explanations, no examples, no tests, no Markdown fences.",
+def _prompt(opening: str, task: CodeTask, rules: list[str], header: str) -> str:
+    only_code = (
+        "Answer with Python code only: no explanations, no examples, no tests, no Markdown fences."
     )
-    return "\n".join(
-        [
-            opening,
-            "",
-            "Problem:",
-            task.prompt.strip("\n"),
-            "",
-            "Rules:",
-            *(f"- {line}" for line in lines),
-            "",
-            "Format:",
-            f"{header}:",
-            "    # your code here",
-            "    return result",
-        ]
-    )
+    lines = [
+        *(opening, "", "Problem:", task.prompt.strip("\n"), "", "Rules:"),
+        *(f"- {line}" for line in (*rules, only_code)),
+        *("", "Format:", f"{header}:", "    # your code here", "    return result"),
+    ]
+    return "\n".join(lines)
