@@ -245,16 +245,9 @@ def counting_faults(source: ProgramSource, sandbox: Sandbox) -> list[Faults]:
     """Return the faults of a program that its tests find, then twos and threes of them."""
 
     def select(candidates: Sequence[Faults]) -> list[Faults]:
-        """Return those that load, end in time, and fail some test, but not all."""
         executions = source.run(sandbox, [source.mutate(faults) for faults in candidates])
-        chosen = []
-        for faults, execution in zip(candidates, executions, strict=True):
-            tests = execution.tests
-            passed = sum(test.passed for test in tests)
-            ends = all(test.status in ENDED for test in tests) and not execution.wall_decided
-            if execution.error is None and ends and min(len(tests) - 1, 1) <= passed < len(tests):
-                chosen.append(faults)
-        return chosen
+        pairs = zip(candidates, executions, strict=True)
+        return [faults for faults, execution in pairs if counts(execution)]
 
     single = [(mutant.key,) for mutant in mutants(source.code) if source.faulty(mutant.source)]
     counting = select(single)
@@ -280,6 +273,13 @@ def _draw_combinations(
     combinations = [tuple(keys[number] for number in group) for group in numbers]
     faults = source.faults
     return [group for group in combinations if not overlap([faults[key] for key in group])][:count]
+
+
+def counts(execution: Execution) -> bool:
+    """Check whether a program with faults loads, ends in time, and fails some test, but not all."""
+    passed, total = sum(test.passed for test in execution.tests), len(execution.tests)
+    ends = all(test.status in ENDED for test in execution.tests) and not execution.wall_decided
+    return execution.error is None and ends and min(total - 1, 1) <= passed < total
 
 
 def bug_rows(

@@ -67,12 +67,16 @@ def level_feedback(analysis: ClassAnalysis, role: ClassRole) -> list[str]:
         named = ", ".join(sorted({f"`{piece.name}`" for piece in part.foreign}))
         lines.append(f"- Not yours to write: {named}")
     lines.append(_syntax(analysis, role))
-    if analysis.merged.overlaps:
-        lines.append(
-            f"- Overlap: {len(analysis.merged.overlaps)} methods were written more than once"
-        )
-    lines.append(f"- Tests: {sum(t.passed for t in analysis.tests)}/{len(analysis.tests)} passed")
-    return lines + [_failure(test, role) for test in analysis.tests if not test.passed]
+    if overlaps := analysis.merged.overlaps:
+        lines.append(f"- Overlap: {len(overlaps)} methods were written more than once")
+    passed = sum(test.passed for test in analysis.tests)
+    lines.append(f"- Tests: {passed}/{len(analysis.tests)} passed")
+    for test in analysis.tests:
+        if not test.passed:
+            place = f" (line {test.line} of your code)" if test.origin == role.agent else ""
+            case = test.case.replace("\n", "\n    ")
+            lines.append(f"  Failed case: {case}\n    -> {test.message}{place}")
+    return lines
 
 
 def _definition(analysis: ClassAnalysis, role: ClassRole, name: str) -> str:
@@ -89,12 +93,6 @@ def _syntax(analysis: ClassAnalysis, role: ClassRole) -> str:
     if analysis.parses:
         return "- Syntax: OK"
     return f"- Syntax: ERROR{'' if analysis.team[role.agent].broken else ' (not in your methods)'}"
-
-
-def _failure(test: Outcome, role: ClassRole) -> str:
-    place = f" (line {test.line} of your code)" if test.origin == role.agent else ""
-    case = test.case.replace("\n", "\n    ")
-    return f"  Failed case: {case}\n    -> {test.message}{place}"
 
 
 def level_passed(analysis: ClassAnalysis, role: ClassRole) -> list[str]:

@@ -112,9 +112,7 @@ class ClassReward:
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = TEST_POINTS * passed / len(execution.tests)
         tests = tuple(_attribute_line(test, merged_class) for test in execution.tests)
-        error = (
-            _attribute_line(execution.error, merged_class) if execution.error is not None else None
-        )
+        error = execution.error and _attribute_line(execution.error, merged_class)
         analysis = ClassAnalysis(task, team, merged_class, compiles, tests)
         verdict = Verdict(points, False, {**details(tests, error), **readings}, analysis)
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
@@ -129,6 +127,13 @@ class ClassReward:
             self._split[task.task_id] = not task.solution or self._fares_alike(task)
         return self._split[task.task_id]
 
+    def _fares_alike(self, task: ClassTask) -> bool:
+        role = ClassRole(0, 1, "balanced")
+        solution = merge(task.outline, (role.read(task, role.reference(task) or ""),)).code
+        apart = [test.passed for test in self._run(task, solution, split=True).tests]
+        inside = self._run(task, solution, split=False).tests if not all(apart) else ()
+        return all(apart) or apart == [test.passed for test in inside]
+
     def forgeable(self, tasks: Sequence[ClassTask]) -> dict[str, str]:
         """Return the tasks whose test results a program could forge, with the reason not to train on them."""
         with ThreadPoolExecutor(self.sandbox.workers) as threads:
@@ -136,27 +141,12 @@ class ClassReward:
             bad = [task for task, apart in zip(tasks, split, strict=True) if not apart]
         return dict.fromkeys((task.task_id for task in bad), FORGEABLE)
 
-    def _fares_alike(self, task: ClassTask) -> bool:
-        solution = _solution(task)
-        apart = self._run(task, solution, split=True)
-        if all(test.passed for test in apart.tests):
-            return True
-        inside = self._run(task, solution, split=False)
-        return [test.passed for test in apart.tests] == [test.passed for test in inside.tests]
-
     def _run(self, task: ClassTask, code: str, split: bool) -> Execution:
         tests: Tests = task.tests if split else task.tests_inside
         program = Program(((TEAM, code),), task.class_name)
         if not task.packages:
             return self.sandbox.run(program, tests, LIMITS)
         return self.sandbox.copy_with_packages(task.packages).run(program, tests, PACKAGE_LIMITS)
-
-
-def _solution(task: ClassTask) -> str:
-    """Return the skeleton with the data's own methods."""
-    alone = ClassRole(0, 1, "balanced")
-    reference = alone.reference(task) or ""
-    return merge(task.outline, (alone.read(task, reference),)).code
 
 
 def _attribute_line(test: Outcome, merged_class: Merged) -> Outcome:

@@ -45,13 +45,11 @@ def divide(outline: Outline, solution: str, by: str, num_agents: int) -> Shares:
         ValueError: If `by` or `num_agents` is wrong.
     """
     check_division(by, num_agents)
-    bodies = _bodies(outline, solution)
     if by == "parameters":
         groups = _split_by_parameters(outline, num_agents)
-    elif by == "balanced":
-        groups = _split_by_balance(outline.names, bodies, num_agents)
     else:
-        groups = _split_by_dependency(outline.names, bodies, num_agents)
+        split = _split_by_balance if by == "balanced" else _split_by_dependency
+        groups = split(_method_nodes(outline, solution), num_agents)
     return tuple(tuple(name for name in outline.names if name in group) for group in groups)
 
 
@@ -66,21 +64,21 @@ def check_division(by: object, num_agents: object) -> None:
     check_whole("num_agents", num_agents, 1)
 
 
-def _bodies(outline: Outline, solution: str) -> dict[str, list[FunctionNode]]:
-    """Return the solution's definitions of each method."""
+def _method_nodes(outline: Outline, solution: str) -> dict[str, list[ast.AST]]:
+    """Return the nodes of the solution's definitions of each method."""
     module = parse_or_none(solution)
     node = find_class(module, outline.class_name) if module is not None else None
-    definitions: dict[str, list[FunctionNode]] = {name: [] for name in outline.names}
+    nodes: dict[str, list[ast.AST]] = {name: [] for name in outline.names}
     for statement in node.body if node is not None else []:
-        if isinstance(statement, FunctionNode) and statement.name in definitions:
-            definitions[statement.name].append(statement)
-    return definitions
+        if isinstance(statement, FunctionNode) and statement.name in nodes:
+            # The definition itself is no work.
+            nodes[statement.name] += [part for part in ast.walk(statement) if part is not statement]
+    return nodes
 
 
-def _work(definitions: list[FunctionNode]) -> int:
+def _work(nodes: list[ast.AST]) -> int:
     """Count the statements, at least 1."""
-    nodes = [node for definition in definitions for node in ast.walk(definition)]
-    return max(sum(isinstance(node, ast.stmt) for node in nodes) - len(definitions), 1)
+    return max(sum(isinstance(node, ast.stmt) for node in nodes), 1)
 
 
 def _split_by_parameters(outline: Outline, num_agents: int) -> list[set[str]]:
@@ -91,45 +89,34 @@ def _split_by_parameters(outline: Outline, num_agents: int) -> list[set[str]]:
     return groups
 
 
-def _split_by_balance(
-    names: tuple[str, ...], bodies: dict[str, list[FunctionNode]], num_agents: int
-) -> list[set[str]]:
+def _split_by_balance(nodes: dict[str, list[ast.AST]], num_agents: int) -> list[set[str]]:
     groups: list[set[str]] = [set() for _ in range(num_agents)]
     loads = [0] * num_agents
-    work = {name: _work(bodies[name]) for name in names}
-    for name in sorted(names, key=lambda name: -work[name]):
-        least = min(range(num_agents), key=lambda agent: loads[agent])
+    for name in sorted(nodes, key=lambda name: -_work(nodes[name])):
+        least = loads.index(min(loads))
         groups[least].add(name)
-        loads[least] += work[name]
+        loads[least] += _work(nodes[name])
     return groups
 
 
-def _split_by_dependency(
-    names: tuple[str, ...], bodies: dict[str, list[FunctionNode]], num_agents: int
-) -> list[set[str]]:
+def _split_by_dependency(nodes: dict[str, list[ast.AST]], num_agents: int) -> list[set[str]]:
     """Join the two groups with the most calls between them, of equal ones the smallest, until all are few."""
-    calls = {name: _attribute_names(bodies[name]) for name in names}
-    groups = [{name} for name in names]
+    # Attributes that are looked up, as in `self.other(...)`.
+    calls = {
+        name: {node.attr for node in group if isinstance(node, ast.Attribute)}
+        for name, group in nodes.items()
+    }
+    groups = [{name} for name in nodes]
 
     def rank(pair: tuple[int, int]) -> tuple[int, int]:
         first, second = (groups[place] for place in pair)
-        between = sum(b in calls[a] for a in first for b in second)
-        between += sum(b in calls[a] for a in second for b in first)
-        return -between, sum(_work(bodies[name]) for name in first | second)
+        between = sum((b in calls[a]) + (a in calls[b]) for a in first for b in second)
+        return -between, sum(_work(nodes[name]) for name in first | second)
 
     while len(groups) > num_agents:
         first, second = min(combinations(range(len(groups)), 2), key=rank)
         groups[first] |= groups.pop(second)
     return [*groups, *({*()} for _ in range(num_agents - len(groups)))]
-
-
-def _attribute_names(definitions: list[FunctionNode]) -> set[str]:
-    """Return the names of attributes that are looked up, as in `self.other(...)`."""
-    nodes = [node for definition in definitions for node in ast.walk(definition)]
-    return {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-
-
-# The roles of a team that completes a class, and the prompts of their first turn
 
 
 IDLE_PROMPT = """\
@@ -242,13 +229,10 @@ def _drop_known_imports(task: ClassTask) -> str:
     """Return the solution without the imports that the skeleton has."""
     module = parse_or_none(task.solution)
     assert module is not None  # checked when the row was read
-    skeleton = set(task.imports.split("\n"))
+    known = set(task.imports.split("\n"))
     lines = task.solution.replace("\r\n", "\n").split("\n")
-    for statement in module.body:
-        if (
-            isinstance(statement, ast.Import | ast.ImportFrom)
-            and ast.unparse(statement) in skeleton
-        ):
-            for number in range(statement.lineno - 1, statement.end_lineno or statement.lineno):
+    for node in module.body:
+        if isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node) in known:
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""
     return "\n".join(lines)
