@@ -208,8 +208,19 @@ class CodeMode:
     def __post_init__(self) -> None:
         if self.name not in (*self.feedback, EXPERT):
             raise ValueError(unknown("external_mode", self.name, (*self.feedback, EXPERT)))
-        if self.name == EXPERT:
-            object.__setattr__(self, "expert", self.expert or _expert(self.options))
+        if self.name != EXPERT or self.expert is not None:
+            return
+        if not self.options.expert_model:
+            message = "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"
+            raise ValueError(message)
+        try:
+            expert = RemoteExpert(self.options.expert_model, base_url=self.options.expert_base_url)
+        except MissingKey as error:
+            raise MissingKey(
+                f"{error}, ask another model (expert_model=...), or none (external_mode='level_feedback'); in a "
+                "configuration external.expert_model=..., or external.mode=level_feedback"
+            ) from None
+        object.__setattr__(self, "expert", expert)  # the class is frozen
 
     @property
     def name(self) -> str:
@@ -231,11 +242,19 @@ class CodeMode:
         Raises:
             ExpertError: If the expert fails and `on_expert_failure` is `raise`.
         """
-        analysis: Analysis = turn.verdict.analysis
-        lines, infos = (
-            self._lines(task, analysis) if self.expert is None else self._edits(task, analysis)
-        )
+        analysis: Any = turn.verdict.analysis
+        infos: Info = {}
+        if self.expert is None:
+            tests = self.sanitize(self.visible_tests(task, analysis.tests))
+            visible = replace(analysis, tests=tests)
+            write = self.feedback[self.name]
+            lines = {role.agent: write(visible, role) for role in self.roles}
+        else:
+            lines, infos = self._edits(self.expert, task, analysis)
         first = self.first(task) if self.options.original_prompt else {}
+        condition = "if needed" if self.name == "passed" else "accordingly"
+        strict = self.name.endswith("feedback") or self.expert is not None
+        extra = " with no extra text" if strict else ""
         prompts = {}
         for role in self.roles:
             parts = []
@@ -244,24 +263,20 @@ class CodeMode:
             if self.options.previous_response:
                 code = analysis.code(role.agent) or NO_CODE
                 parts.append(f"Your previous {role.title}implementation:\n{code}")
-            closing = "\n".join([*lines.get(role.agent, ()), self._request(task, role)])
-            prompts[role.agent] = "\n\n".join([*parts, closing])
+            request = (
+                f"Revise your {role.request(task)} {condition}. Output ONLY {self.wanted}{extra}."
+            )
+            parts.append("\n".join([*lines.get(role.agent, ()), request]))
+            prompts[role.agent] = "\n\n".join(parts)
         return prompts, infos
 
-    def _lines(self, task: Any, analysis: Any) -> tuple[dict[str, list[str]], Info]:
-        """Return the feedback for each agent, about the tests that may be told of."""
-        visible = replace(analysis, tests=self.sanitize(self.visible_tests(task, analysis.tests)))
-        write = self.feedback[self.name]
-        return {role.agent: write(visible, role) for role in self.roles}, {}
-
-    def _edits(self, task: Any, analysis: Analysis) -> tuple[dict[str, list[str]], Info]:
+    def _edits(
+        self, expert: Expert, task: Any, analysis: Analysis
+    ) -> tuple[dict[str, list[str]], Info]:
         """Return the expert's edits for each agent, none if it fails, and whether it does."""
-        assert self.expert is not None
+        code = {role.original_agent: analysis.code(role.agent) or NO_CODE for role in self.roles}
         try:
-            code = {
-                role.original_agent: analysis.code(role.agent) or NO_CODE for role in self.roles
-            }
-            edits = self.expert.edits(task.prompt, code)
+            edits = expert.edits(task.prompt, code)
         except ExpertError as error:
             if self.options.on_expert_failure == "raise":
                 raise
@@ -272,13 +287,6 @@ class CodeMode:
         title = f"Here is {article}edited snippet from an expert model:"
         lines = {role.agent: [title, edits[role.original_agent]] for role in self.roles}
         return lines, {"expert_failed": 0.0}
-
-    def _request(self, task: Any, role: Writer) -> str:
-        """Return the last line of a later prompt."""
-        condition = "if needed" if self.name == "passed" else "accordingly"
-        strict = self.name.endswith("feedback") or self.expert is not None
-        extra = " with no extra text" if strict else ""
-        return f"Revise your {role.request(task)} {condition}. Output ONLY {self.wanted}{extra}."
 
     def visible_tests(self, task: Any, items: Sequence[Item]) -> tuple[Item, ...]:
         """Return the tests of a task that prompts may tell of, or what belongs to them."""
@@ -302,25 +310,6 @@ class CodeMode:
         return (task.prompt,)
 
 
-def _expert(options: CodeOptions) -> Expert:
-    """Return the client of the outside model.
-
-    Raises:
-        ValueError: If there is no `expert_model`, or no key for it.
-    """
-    if not options.expert_model:
-        raise ValueError(
-            "external_mode='expert_edits' needs expert_model, such as 'deepseek-coder'"
-        )
-    try:
-        return RemoteExpert(options.expert_model, base_url=options.expert_base_url)
-    except MissingKey as error:
-        raise MissingKey(
-            f"{error}, ask another model (expert_model=...), or none (external_mode='level_feedback'); in a "
-            "configuration external.expert_model=..., or external.mode=level_feedback"
-        ) from None
-
-
 # Text that programs have written, on its way into prompts
 
 
@@ -337,20 +326,13 @@ _MARKUP = re.compile(
 """Places at which a bracket, also a wide or small one, stands directly before a word or a mark."""
 
 
-def break_markup(text: str) -> str:
-    """Return a text in which no tokenizer finds the markup of a chat, such as `<|im_start|>`, `</s>` or `[INST]`.
-
-    Whatever it is called, it has no space after its bracket; here there is one.
-    """
-    return _MARKUP.sub(" ", text)
-
-
 def foreign_line(text: str) -> str:
-    """Return a text as one line of at most `MAX_LINE` printable characters, without markup."""
+    """Return a text as one line of at most `MAX_LINE` printable characters, without markup of chats."""
     # Cut before the work: an exception may hold megabytes. Four times, as white space shrinks.
     text = " ".join(text[: 4 * MAX_LINE].split())
     text = "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in text)
-    text = break_markup(text)
+    # The markup of every chat template has no space after its bracket, such as `<|im_start|>` or `[INST]`.
+    text = _MARKUP.sub(" ", text)
     return text if len(text) <= MAX_LINE else text[: MAX_LINE - 3] + "..."
 
 

@@ -197,9 +197,6 @@ class RemoteExpert:
         return key
 
 
-# The text of the expert's exchange: what it is asked, and how its answer is read
-
-
 NOTHING_TO_CHANGE = "No changes needed."
 """The expert's answer about code that is right."""
 
