@@ -42,6 +42,7 @@ for _genre in ("tldr", "arxiv"):
 _PROBES = {
     "env": "rendezvous halves turns lazy delayed noisy-partners climbing mixed-pairs",
     "horizon": "relay speaker-listener",
+    "topology": "relay-turns early-exit late-entry verifier memory",
 }
 for _module, _probes in _PROBES.items():
     for _probe in _probes.split():

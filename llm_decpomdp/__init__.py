@@ -14,6 +14,7 @@ from llm_decpomdp.policy import Completion, Policy
 from llm_decpomdp.registry import make, pprint_registry, register, spec
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.testing.checker import check_env
+from llm_decpomdp.wrappers.aec import aec, from_aec
 from llm_decpomdp.wrappers.from_single_agent import from_single_agent
 from llm_decpomdp.wrappers.merge_agents import merge_agents
 from llm_decpomdp.wrappers.single_agent_view import single_agent_view
@@ -45,8 +46,10 @@ __all__ = [
     "UnicodeText",
     "Verdict",
     "__version__",
+    "aec",
     "answers",
     "check_env",
+    "from_aec",
     "from_single_agent",
     "make",
     "merge_agents",

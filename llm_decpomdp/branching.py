@@ -120,6 +120,26 @@ def record(env: object) -> Any:
     return None if inner is None else record(inner)
 
 
+def acting_agents(env: Any) -> Sequence[str]:
+    """Return the agents of a parallel environment that act next: `env.acting`, or else all live ones."""
+    acting: Sequence[str] | None = getattr(env, "acting", None)
+    return env.agents if acting is None else acting
+
+
+def is_turn_based(env: Any) -> bool:
+    """Check whether agents may have to wait for others: `turn_based` of the environment's metadata."""
+    return bool(getattr(env, "metadata", {}).get("turn_based"))
+
+
+def require_simultaneous(env: Any, feature: str) -> None:
+    """Raise a `ValueError` if agents of an environment take turns, which a feature does not support."""
+    if is_turn_based(env):
+        raise ValueError(
+            f"{feature} needs agents that all act in every turn, and those of {env} take turns: leave out "
+            f"{feature}, or make the environment without `order`"
+        )
+
+
 def message_turns(env: Any) -> MessageTurns | None:
     """Return the wrapper with message turns among an environment and its wrappers; `None` without one."""
     while env is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -23,9 +23,12 @@ from llm_decpomdp.interfaces import (
     TaskSet,
     Turn,
     Verdict,
+    acting_agents,
     check_prompts,
     describe_reward,
     evaluate_reward,
+    next_prompts,
+    present_agents,
 )
 from llm_decpomdp.rendering import print_turn, transcript
 from llm_decpomdp.spaces import UnicodeText
@@ -45,9 +48,12 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     """A cooperative task for a team of text agents, as a PettingZoo parallel environment.
 
     Observations are prompts, actions are text completions, and every agent receives the same reward: the
-    sum of the named components that the infos list. All agents act in every turn and finish together. The
-    horizon belongs to the model, so the last turn *terminates*; so does solving the task, unless
-    `stop_when_solved` is off. Nothing ever truncates.
+    sum of the named components that the infos list. The horizon belongs to the model, so the last turn
+    *terminates*; so does solving the task, unless `stop_when_solved` is off. Nothing ever truncates.
+
+    By default all agents act in every turn and finish together. A mode with `acting` or `present` changes that
+    (`llm_decpomdp.interfaces.Mode`): agents then wait for others, leave early or join late. A waiting agent
+    observes the empty text, its info `acting` is 0, and an action that is supplied for it is ignored.
 
     Correct completions and secrets are no methods of it, since other libraries offer the public methods of an
     environment to the model as tools: `llm_decpomdp.answers(env)` returns them.
@@ -55,6 +61,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     Infos hold the same numeric keys for every agent at every step: `turn` (turns played), `task_index` (row
     in the data set), `solved`, `reward/<component>`, and those that reward and mode name in `info_keys`, such as
     `tests_passed` and `tests_total` where there are tests.
+
+    A reward may give points to single agents (`Verdict.own`). They are no part of the reward that `step` returns;
+    the info `own/<component>` of an agent has them, and it alone differs between agents.
 
     Args:
         name: Name of the environment, such as `coophumaneval_v0`.
@@ -131,9 +140,25 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         return self._tasks
 
     @property
+    def acting(self) -> tuple[str, ...]:
+        """The live agents that act next, in the order of `possible_agents`; by default all."""
+        asked = acting_agents(self.mode, self.task, self.episode.turns, self.agents)
+        return tuple(agent for agent in self.agents if agent in asked)
+
+    @property
+    def readers(self) -> Mapping[str, Collection[str]]:
+        """For each agent the others whose prompts may show its completions, as the mode declares."""
+        readers: Mapping[str, Collection[str]] = getattr(self.mode, "readers", {})
+        return readers
+
+    @property
     def metadata(self) -> dict[str, Any]:
-        """Name, registered id and arguments, descriptions of game and reward, and the identity of the data."""
+        """Name, registered id and arguments, descriptions of game and reward, and the identity of the data.
+
+        `turn_based` is there, and true, if agents may have to wait for others.
+        """
         return {
+            **({"turn_based": True} if hasattr(self.mode, "acting") else {}),
             "name": self.name,
             "render_modes": list(self.render_modes),
             "is_parallelizable": True,
@@ -206,12 +231,14 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         else:
             task = self.tasks.tasks[int(self.np_random.integers(len(self.tasks)))]
         prompts = self.mode.first(task)
-        check_prompts(self.mode, prompts, self.possible_agents, task)
-        self._episode = Episode(task.task_id, (), prompts)
-        self.agents = list(self.possible_agents)
+        agents = present_agents(self.mode, task, (), self.possible_agents)
+        acting = acting_agents(self.mode, task, (), agents)
+        self._episode = Episode(task.task_id, (), self._observations(prompts, acting, task))
+        self.agents = agents
         if self.render_mode == "human":
             self.render()
-        return dict(prompts), self._infos({})
+        observations = {a: text for a, text in self._episode.prompts.items() if a in agents}
+        return observations, self._infos({}, agents, acting)
 
     def step(
         self, actions: Mapping[str, str]
@@ -219,11 +246,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         """Judge a joint completion and write the next prompts.
 
         Args:
-            actions: A text for every live agent. Any text is legal.
+            actions: A text for every agent of `acting`. Any text is legal. Those of waiting agents are ignored.
 
         Returns:
-            Observations, rewards, terminations, truncations and infos of the agents that acted. The
-            observations after the last turn are empty.
+            Observations, rewards, terminations, truncations and infos of the agents that were live before, and of
+            those that join. The observations of waiting agents, and all after the last turn, are empty.
 
         Raises:
             ResetNeeded: Before the first `reset`.
@@ -238,35 +265,52 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         if not self.agents:
             raise ResetNeeded("the episode is over: call reset() before step()")
         # Texts are cut and checked first: reward and mode then see the same, bounded texts.
-        completions = read_actions(actions, self.agents)
-        verdict = evaluate_reward(self.reward, self.task, completions)
-        turn = Turn(dict(episode.prompts), completions, verdict)
+        asked, task = self.acting, self.task
+        completions = read_actions(actions, asked, waiting=self.agents)
+        verdict = evaluate_reward(self.reward, task, completions, episode.turns)
+        prompts = {agent: text for agent, text in episode.prompts.items() if agent in asked}
+        turn = Turn(prompts, completions, verdict)
         # The analysis may hold syntax trees. It serves the next prompts alone: kept in the state, it would make
         # snapshots large and not JSON-able.
         turns = (*episode.turns, replace(turn, verdict=replace(verdict, analysis=None)))
         # Both ends terminate and never truncate: the horizon is part of the model, so nothing follows.
         over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
+        agents, acting = [], []
         # After the last turn the mode is not asked: an expert model would cost a request.
-        last = (dict.fromkeys(self.possible_agents, ""), Info())
-        prompts, mode_infos = last if over else self.mode(self.task, turn)
+        observations, mode_infos = dict.fromkeys(self.possible_agents, ""), Info()
+        if not over:
+            agents = present_agents(self.mode, task, turns, self.possible_agents)
+            acting = acting_agents(self.mode, task, turns, agents)
+            texts, mode_infos = next_prompts(self.mode, task, turn, turns)
+            observations = self._observations(texts, acting, task)
         # The state changes only when reward and mode have succeeded: after an error the turn can be repeated.
-        check_prompts(self.mode, prompts, self.possible_agents, self.task)
-        self._episode = Episode(episode.task_id, turns, prompts)
+        self._episode = Episode(episode.task_id, turns, observations)
         if self.render_mode == "human":
             self.render()
-        acted, self.agents = self.agents, [] if over else list(self.agents)
+        told = [agent for agent in self.possible_agents if agent in (*self.agents, *agents)]
+        self.agents = agents
         return (
-            {agent: prompts[agent] for agent in acted},
-            dict.fromkeys(acted, verdict.reward),
-            dict.fromkeys(acted, over),
-            dict.fromkeys(acted, False),
-            self._infos(mode_infos),
+            {agent: observations[agent] for agent in told},
+            dict.fromkeys(told, verdict.reward),
+            {agent: agent not in agents for agent in told},
+            dict.fromkeys(told, False),
+            self._infos(mode_infos, told, acting),
         )
 
-    def _infos(self, mode_infos: Info) -> dict[str, Info]:
+    def _observations(self, prompts: object, acting: Sequence[str], task: Task) -> dict[str, str]:
+        """Return the observation of every agent: the mode's prompt, or the empty text where it does not act."""
+        checked = check_prompts(self.mode, prompts, acting, task)
+        if len(checked) == len(self.possible_agents):
+            return dict(checked)
+        return {agent: checked.get(agent, "") for agent in self.possible_agents}
+
+    def _infos(
+        self, mode_infos: Info, agents: Sequence[str], acting: Collection[str]
+    ) -> dict[str, Info]:
         turns = self.episode.turns
         verdict = turns[-1].verdict if turns else Verdict({}, False)
         details, points = verdict.details, verdict.components
+        own = getattr(self.reward, "own_components", ())
         info: Info = {
             "turn": len(turns),
             "task_index": self.task.index,
@@ -276,7 +320,15 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             **{f"reward/{name}": float(points.get(name, 0.0)) for name in self.reward.components},
             **{key: mode_infos.get(key, 0.0) for key in self.mode.info_keys},
         }
-        return {agent: dict(info) for agent in self.possible_agents}
+        infos = {}
+        for agent in agents:
+            points = verdict.own.get(agent, {})
+            infos[agent] = info | {f"own/{name}": float(points.get(name, 0.0)) for name in own}
+            if hasattr(
+                self.mode, "acting"
+            ):  # without it all act always, which no info needs to say
+                infos[agent]["acting"] = float(agent in acting)
+        return infos
 
     # The state as a value
 
@@ -367,8 +419,15 @@ def requested_task(options: object) -> object:
     return options.get("task_id")
 
 
-def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str, str]:
-    """Return the completions of all live agents, cut to `MAX_ACTION_LENGTH` and without lone surrogates.
+def read_actions(
+    actions: Mapping[str, str], agents: Sequence[str], waiting: Collection[str] = ()
+) -> dict[str, str]:
+    """Return the completions of the acting agents, cut to `MAX_ACTION_LENGTH` and without lone surrogates.
+
+    Args:
+        actions: A text for each acting agent.
+        agents: The acting agents.
+        waiting: Agents whose actions are ignored.
 
     Raises:
         KeyError: If an agent's action is missing, or an unknown agent acts.
@@ -380,12 +439,12 @@ def read_actions(actions: Mapping[str, str], agents: Sequence[str]) -> dict[str,
             f"each agent, got a {type(actions).__name__}: a list in their order is dict(zip(env.agents, actions))"
         )
     for agent in actions:
-        if agent not in agents:
+        if agent not in agents and agent not in waiting:
             raise KeyError(unknown("agent", agent, agents))
     completions = {}
     for agent in agents:
         if agent not in actions:
-            raise KeyError(f"no action for agent {agent!r}; live agents: {list(agents)}")
+            raise KeyError(f"no action for agent {agent!r}; the agents {list(agents)} act now")
         text = actions[agent]
         if not isinstance(text, str):
             raise TypeError(f"the action of {agent!r} must be a str, got {type(text).__name__}")

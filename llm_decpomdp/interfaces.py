@@ -32,6 +32,9 @@ class Verdict:
     """Findings of the family's own, JSON-able, such as the outcome of each test; kept with the episode."""
     analysis: Any = None
     """Findings for the mode, such as the code in each completion, so that nothing is read twice; not kept."""
+    own: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Points of single agents by agent and component, such as a verifier's for a correct judgement. They are no
+    part of the team's reward: infos and records show them, and learners add them with `algorithm.own_weight`."""
 
     @property
     def reward(self) -> float:
@@ -63,6 +66,8 @@ class Episode:
         for turn in data["turns"]:
             # It is `None` here, as `step` drops it, and stored episodes have no such key.
             del turn["verdict"]["analysis"]
+            if not turn["verdict"]["own"]:  # as in episodes that were stored before there were any
+                del turn["verdict"]["own"]
         return data
 
     @classmethod
@@ -223,7 +228,8 @@ class Reward(Protocol):
 
     Attributes that a reward may have: `maximum`, the most that a turn can earn; `info_keys`, the names of the
     numbers in `Verdict.details` that the infos repeat; `notes`, a function of `Verdict.details` that returns lines
-    for the transcript.
+    for the transcript; `own_components`, the names of the points in `Verdict.own`; `history`, true if the reward
+    also takes the earlier turns of the episode: `reward(task, completions, turns=turns)`.
     """
 
     @property
@@ -237,7 +243,19 @@ class Reward(Protocol):
 
 
 class Mode(Protocol):
-    """Writes every observation."""
+    """Writes every observation.
+
+    A mode may have further attributes, by which a team takes turns, or changes during an episode. `turns` are the
+    turns so far.
+
+    - `acting(task, turns)`: the agents that act next; by default all that are present. The mode then writes the
+      prompts of these agents alone.
+    - `present(task, turns)`: the agents that are in the episode; by default all. An agent that left cannot return.
+      Its earlier completions still earn the team's later rewards.
+    - `history`: true if the mode also takes all turns, the newest last: `mode(task, turn, turns=turns)`.
+    - `readers`: for each agent the others whose prompts may show its completions. `check_env` reports every text
+      of a team-mate in a prompt that is not declared here.
+    """
 
     @property
     def info_keys(self) -> Sequence[str]:
@@ -257,10 +275,18 @@ class Mode(Protocol):
         ...
 
 
-def evaluate_reward(reward: Reward, task: Any, completions: Mapping[str, str]) -> Verdict:
+def evaluate_reward(
+    reward: Any, task: Any, completions: Mapping[str, str], turns: Sequence[Turn] = ()
+) -> Verdict:
     """Return the verdict of a reward.
 
     An error that the reward raises gets a note with its class and the task.
+
+    Args:
+        reward: A `Reward`.
+        task: The problem.
+        completions: The completion of each agent that acted.
+        turns: The turns before, for rewards with `history`.
 
     Raises:
         PartError: If it returns something else, other components than it declares, or points that are no finite
@@ -268,7 +294,10 @@ def evaluate_reward(reward: Reward, task: Any, completions: Mapping[str, str]) -
     """
     name = type(reward).__name__
     try:
-        verdict = reward(task, completions)
+        if getattr(reward, "history", False):
+            verdict = reward(task, completions, turns=tuple(turns))
+        else:
+            verdict = reward(task, completions)
     except Exception as error:
         # A note, not another exception: its class and traceback stay those of the author's mistake.
         if hasattr(error, "add_note"):  # from Python 3.11 on
@@ -293,19 +322,103 @@ def evaluate_reward(reward: Reward, task: Any, completions: Mapping[str, str]) -
                 f"the reward {name} gives {value!r} for the component {component!r} on the task {task.task_id!r}: "
                 "points are finite numbers"
             )
+    if verdict.own:
+        _check_own(reward, task, verdict.own)
     return verdict
 
 
-def check_prompts(mode: Mode, prompts: object, agents: Sequence[str], task: Any) -> None:
-    """Raise a `PartError` unless a mode wrote a text for each agent, and for no other."""
+def _check_own(reward: Any, task: Any, own: Mapping[str, Mapping[str, float]]) -> None:
+    """Raise a `PartError` unless the own points of agents are finite numbers of declared components."""
+    declared = list(getattr(reward, "own_components", ()))
+    for agent, points in own.items():
+        for component, value in points.items():
+            number = isinstance(value, int | float) and math.isfinite(value)
+            if component not in declared or not number:
+                raise PartError(
+                    f"the reward {type(reward).__name__} gives {agent!r} {value!r} for its own component "
+                    f"{component!r} on the task {task.task_id!r}: give finite numbers for its "
+                    f"own_components {declared}"
+                )
+
+
+def check_prompts(
+    mode: Mode, prompts: object, agents: Sequence[str], task: Any
+) -> Mapping[str, str]:
+    """Return the prompts; raise a `PartError` unless a mode wrote a text for each agent, and for no other."""
     if isinstance(prompts, Mapping) and len(prompts) == len(agents):
         if all(isinstance(prompts.get(agent), str) for agent in agents):
-            return
+            return prompts
     prompt_keys = list(prompts) if isinstance(prompts, Mapping) else prompts
     raise PartError(
         f"the mode {type(mode).__name__} must return a prompt (str) for each of the agents {list(agents)}, got "
         f"{reprlib.repr(prompt_keys)} on the task {task.task_id!r}"
     )
+
+
+def next_prompts(
+    mode: Any, task: Any, turn: Turn, turns: Sequence[Turn]
+) -> tuple[dict[str, str], Info]:
+    """Return the prompts after a turn, and the numbers of `info_keys`.
+
+    Args:
+        mode: A `Mode`.
+        task: The problem.
+        turn: The newest turn, with the analysis of its verdict.
+        turns: All turns, for modes with `history`.
+    """
+    arguments = {"turns": tuple(turns)} if getattr(mode, "history", False) else {}
+    prompts: dict[str, str]
+    prompts, infos = mode(task, turn, **arguments)
+    return prompts, infos
+
+
+def present_agents(
+    mode: Mode, task: Any, turns: Sequence[Turn], possible_agents: Sequence[str]
+) -> list[str]:
+    """Return the live agents before the next turn: those that the mode names in `present`, or else all.
+
+    Raises:
+        PartError: If the mode names an unknown agent, or nobody, or one that left before.
+    """
+    if not hasattr(mode, "present"):
+        return list(possible_agents)
+    present = _named(mode, "present", task, turns, possible_agents)
+    if turns and set(present) - set(_named(mode, "present", task, turns[:-1], possible_agents)):
+        # A set of all earlier turns, since an agent may join, but not join again.
+        earlier = [set(mode.present(task, turns[:n])) for n in range(len(turns))]
+        back = [
+            a for a in present if a not in earlier[-1] and any(a in agents for agents in earlier)
+        ]
+        if back:
+            raise PartError(
+                f"the mode {type(mode).__name__} lets {back} return on the task {task.task_id!r}: an agent that "
+                "left an episode is over; let it wait by `acting` instead"
+            )
+    return present
+
+
+def acting_agents(mode: Mode, task: Any, turns: Sequence[Turn], agents: Sequence[str]) -> list[str]:
+    """Return the agents that act next: those that the mode names in `acting`, or else all live ones.
+
+    Raises:
+        PartError: If the mode names an agent that is not live, or nobody.
+    """
+    if not agents or not hasattr(mode, "acting"):
+        return list(agents)
+    return _named(mode, "acting", task, turns, agents)
+
+
+def _named(
+    mode: Any, method: str, task: Any, turns: Sequence[Turn], agents: Sequence[str]
+) -> list[str]:
+    """Return the agents that a method of the mode names, in the order of `agents`."""
+    named = list(getattr(mode, method)(task, tuple(turns)))
+    if not named or not set(named) <= set(agents):
+        raise PartError(
+            f"{method} of the mode {type(mode).__name__} must name one or more of the agents {list(agents)}, got "
+            f"{named} on the task {task.task_id!r}"
+        )
+    return [agent for agent in agents if agent in named]
 
 
 def describe_reward(reward: Reward) -> dict[str, Any]:

@@ -29,6 +29,7 @@ PARTS = {"reward": ("components",), "mode": ("info_keys", "first", "secrets")}
 WRAPPERS = {
     "centralized": "llm_decpomdp.wrappers.centralized:centralize",
     "channel": "llm_decpomdp.wrappers.channel:add_channel",
+    "order": "llm_decpomdp.wrappers.turn_order:set_order",
 }
 """Optional wrappers: the argument of `make` that asks for each, and a function from the environment and the
 argument's value to the wrapped environment. They are applied in this order, and load when they are first used."""
@@ -174,8 +175,9 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
         **kwargs: Arguments of the environment; they override the registered defaults. An `external_mode` of your
             own is such a name too, of a function from the environment's mode to yours. Every environment also
             takes the arguments of `WRAPPERS`: `centralized=True` lets one agent, `team_0`, stand for all
-            (`llm_decpomdp.wrappers.centralized`), and `channel={...}` lets agents send each other messages
-            (`llm_decpomdp.wrappers.messages.ChannelOptions` by name; without any there is no channel).
+            (`llm_decpomdp.wrappers.centralized`), `channel={...}` lets agents send each other messages
+            (`llm_decpomdp.wrappers.messages.ChannelOptions` by name; without any there is no channel), and
+            `order=["aux_0", "main_0"]` lets them act one after the other (`llm_decpomdp.wrappers.turn_order`).
 
     Raises:
         ImportError: If a module cannot be imported.
@@ -204,7 +206,7 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
     for key, value in wrappers.items():
         # Configurations pass every argument, most of them at their defaults.
-        if value is None or value is False or value == {}:  # off: its module need not exist
+        if value in (None, False, {}, "simultaneous"):  # off: its module need not exist
             continue
         module, _, function = WRAPPERS[key].partition(":")
         env = getattr(importlib.import_module(module), function)(env, value)

@@ -56,7 +56,7 @@ def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
     else:
         turn, number = episode.turns[-1], len(episode.turns)
         console.rule(f"turn {number} of {env.unwrapped.num_turns}")  # a channel's are more
-        for agent in visible_agents:
+        for agent in [agent for agent in visible_agents if agent in turn.completions]:
             _block(console, f"{agent} answers", turn.completions[agent], "green")
         verdict = turn.verdict
         text = format_verdict(env.reward, verdict) if viewer is None else format_reward(verdict)

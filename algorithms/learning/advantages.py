@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -37,7 +37,9 @@ SMALLEST_SPREAD = 1e-8
 # ------------------------------------------------------------------------------- returns and values
 
 
-def returns(rollout: Rollout, discount: float = 1.0) -> list[Returns]:
+def returns(
+    rollout: Rollout, discount: float = 1.0, own_agent: str = "", own_weight: float = 0.0
+) -> list[Returns]:
     """Compute the return of each joint sample, (J,), for each group of a rollout.
 
     In a tree, the return of a joint sample is its reward and the mean return of the group that follows it:
@@ -46,8 +48,18 @@ def returns(rollout: Rollout, discount: float = 1.0) -> list[Returns]:
 
     and r_j if no group follows. In a chain only one joint sample of a group is continued. The later rewards say
     nothing about the other joint samples, so R_j = r_j for all of them, whatever the discount.
+
+    Args:
+        rollout: A rollout.
+        discount: Discount of later rewards, in [0, 1].
+        own_agent: The agent whose own points count; they are also earned on turns on which it does not act.
+        own_weight: Factor of the own points, which are added to the rewards r_j. With 0 the returns are the
+            team's.
     """
     values = [np.array(group.rewards, dtype=np.float64) for group in rollout.groups]
+    if own_weight:
+        for value, group in zip(values, rollout.groups, strict=True):
+            value += own_weight * np.array(group.own.get(own_agent, 0.0))
     # Groups are stored parents first, so the reverse order adds up complete returns only.
     for group, value in zip(reversed(rollout.groups), reversed(values), strict=True):
         if group.parent is not None and rollout.groups[group.parent.group].chosen is None:
@@ -351,11 +363,113 @@ def group_advantages(
     for index, rollout in enumerate(rollouts):
         found = targets[index] if targets is not None else None
         groups = _group_values(rollout, agents, options, progress, found, limits or {})
-        compared = algorithm.advantages(groups, options)
+        if options.reward_parts == "normalize_then_sum":
+            compared = _sum_of_parts(rollout, agents, algorithm, options, progress, limits or {})
+        else:
+            compared = algorithm.advantages(groups, options)
         _check_shapes(algorithm, groups, compared)
         for group, of_group in zip(groups, compared, strict=True):
             leaky = {agent: _leak(gains, options) for agent, gains in of_group.items()}
             yield GroupAdvantages(**vars(group), advantages=leaky)
+
+
+def _sum_of_parts(
+    rollout: Rollout,
+    agents: Collection[str],
+    algorithm: Algorithm,
+    options: LearnerOptions,
+    progress: float,
+    limits: Mapping[str, int],
+) -> list[dict[str, Returns]]:
+    """Return the sum of the normalized advantages of each component of the reward (GDPO, arXiv 2601.05242).
+
+    An agent's own points are one more component, with the weight `own_weight`. Rewards without components in the
+    infos are one component.
+    """
+    names = [key for key in rollout.groups[0].infos[0] if key.startswith("reward/")]
+    parts = [
+        replace(
+            rollout,
+            groups=tuple(
+                replace(group, rewards=tuple(info[name] for info in group.infos))
+                for group in rollout.groups
+            ),
+        )
+        for name in names
+    ] or [rollout]
+    of_part = replace(options, normalize_advantages=True, reward_parts="sum", own_weight=0.0)
+    settings = [(part, 1.0, of_part) for part in parts]
+    if options.own_weight:
+        none = tuple(replace(group, rewards=(0.0,) * len(group.joint)) for group in rollout.groups)
+        own = replace(of_part, own_weight=1.0)
+        settings.append((replace(rollout, groups=none), options.own_weight, own))
+    total: list[dict[str, Returns]] = []
+    for part, weight, setting in settings:
+        groups = _group_values(part, agents, setting, progress, None, limits)
+        found = algorithm.advantages(groups, setting)
+        scaled = [{a: weight * values for a, values in of_group.items()} for of_group in found]
+        total = (
+            [
+                {a: before[a] + values for a, values in of_group.items()}
+                for before, of_group in zip(total, scaled, strict=True)
+            ]
+            if total
+            else scaled
+        )
+    return total
+
+
+class RoleDeviation:
+    """Running root mean square of each agent's advantages, for `normalize_advantages: role`.
+
+    With the baseline `mean` that is the standard deviation of the agent's returns within their groups. The
+    deviation of an update is that of the updates before, so it does not depend on the completions that it scales;
+    only the first update that has a signal takes its own.
+    """
+
+    DECAY = 0.9
+    """Weight of the updates before in the running mean square: that of about ten updates."""
+
+    def __init__(self) -> None:
+        self.squares: dict[str, float] = {}
+
+    def summarize(self, groups: Sequence[GroupAdvantages]) -> list[dict[str, tuple[float, int]]]:
+        """Return for each agent the sum of its squared advantages, and their number."""
+        sums: dict[str, tuple[float, int]] = {}
+        for group in groups:
+            for agent, values in group.advantages.items():
+                total, number = sums.get(agent, (0.0, 0))
+                sums[agent] = total + float((values**2).sum()), number + len(values)
+        return [sums]
+
+    def deviations(self, summaries: Sequence[Mapping[str, tuple[float, int]]]) -> dict[str, float]:
+        """Return the deviation of each agent before this batch; of agents without one, that of this batch."""
+        known = {agent: square for agent, square in self.squares.items() if square}
+        return {a: math.sqrt(square) for a, square in {**_means(summaries), **known}.items()}
+
+    def update(self, summaries: Sequence[Mapping[str, tuple[float, int]]]) -> None:
+        """Add a batch to the averages."""
+        for agent, square in _means(summaries).items():
+            before = self.squares.get(agent) or square
+            self.squares[agent] = self.DECAY * before + (1 - self.DECAY) * square
+
+
+def _means(summaries: Sequence[Mapping[str, tuple[float, int]]]) -> dict[str, float]:
+    """Return the mean square of each agent over the summaries of all processes."""
+    agents = {agent: 0 for sums in summaries for agent in sums}
+    parts = {agent: [sums[agent] for sums in summaries if agent in sums] for agent in agents}
+    return {
+        a: sum(total for total, _ in p) / sum(number for _, number in p) for a, p in parts.items()
+    }
+
+
+def scale_advantages(group: GroupAdvantages, deviations: Mapping[str, float]) -> GroupAdvantages:
+    """Return a group whose advantages are divided by the deviation of their agent, where that is not 0."""
+    scaled = {
+        agent: values / deviation if (deviation := deviations[agent]) > SMALLEST_SPREAD else values
+        for agent, values in group.advantages.items()
+    }
+    return replace(group, advantages=scaled)
 
 
 def compare(
@@ -374,7 +488,7 @@ def compare(
     Returns:
         For each group the advantages (G,) by agent.
     """
-    normalize = options.normalize_advantages
+    normalize = options.normalizes_groups
     if groups[0].num_episodes is not None:
         return _compare_episodes(groups, baseline, options)
     return [
@@ -436,7 +550,7 @@ def _compare_episodes(
     where A_prompts is A_turn if no other completion has the same prompts. GiGPO (arXiv 2505.10978) takes 0 there.
     The first turn, on which all prompts are equal, would then weigh 1 + w, and later ones as little as 1.
     """
-    normalize, weight = options.normalize_advantages, options.step_advantage_weight
+    normalize, weight = options.normalizes_groups, options.step_advantage_weight
     turns = [group.group.turn for group in groups]
     by_turn = compare_pools(groups, turns, baseline, normalize=normalize)
     if not weight:
@@ -459,7 +573,13 @@ def _group_values(
 ) -> list[GroupValues]:
     """Return the values of the completions of each group of a rollout."""
     if targets is None:
-        targets = dict.fromkeys(agents, returns(rollout, options.discount))
+        if options.own_weight:
+            targets = {
+                agent: returns(rollout, options.discount, agent, options.own_weight)
+                for agent in agents
+            }
+        else:
+            targets = dict.fromkeys(agents, returns(rollout, options.discount))
     values = [
         _completion_values(
             rollout.start,

@@ -14,7 +14,7 @@ from typing_extensions import get_protocol_members
 
 from llm_decpomdp.agents.models.weights import cut_as, has_shards, is_shard, whole
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator
+from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator, RoleDeviation
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
@@ -200,6 +200,8 @@ class BaseLearner(ABC):
     """The critic, if there is one."""
     has_comparator = False
     """Whether its pairs have one side from another team, or from an earlier visit of the start."""
+    role_deviation: RoleDeviation | None = None
+    """Running deviations of the agents' advantages, with `normalize_advantages: role`."""
     uses_sampling_probabilities = True
     """Whether the gradient depends on which policy has sampled, so that older samples need a correction."""
 
@@ -343,6 +345,8 @@ class BaseLearner(ABC):
             state["critic"] = self.critic.state_dict()
         if of_algorithm := self.algorithm.state_dict():
             state["algorithm"] = of_algorithm
+        if self.role_deviation:
+            state["role_deviation"] = dict(self.role_deviation.squares)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -364,3 +368,5 @@ class BaseLearner(ABC):
         # Checkpoints of version 0.x have the state of `rae` under the key `running`.
         if of_algorithm := state.get("algorithm", state.get("running")):
             self.algorithm.load_state_dict(of_algorithm)
+        if self.role_deviation:
+            self.role_deviation.squares = dict(state["role_deviation"])

@@ -19,9 +19,11 @@ from llm_decpomdp.agents.models.weights import has_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import (
     GroupAdvantages,
+    RoleDeviation,
     ValueTargets,
     group_advantages,
     progress,
+    scale_advantages,
 )
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
@@ -194,6 +196,9 @@ class Learner(BaseLearner):
             require_whole_distribution(self._agents)
         self.critic = self.algorithm.make_critic(options, self._agents, features, processes.gather)
         self._summaries: list[Any] = []
+        if options.normalize_advantages == "role":
+            self.role_deviation = RoleDeviation()
+        self._role_sums: list[dict[str, tuple[float, int]]] = []
 
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Compute the gradient: the mean over starts of the weighted losses of their groups.
@@ -214,6 +219,12 @@ class Learner(BaseLearner):
         targets, critic_metrics = self.critic.assess(rollouts) if self.critic else (None, {})
         groups = self._advantages(rollouts, targets)
         self._summaries = processes.gather(self.algorithm.summarize(groups))
+        role_metrics = {}
+        if self.role_deviation:
+            self._role_sums = processes.gather(self.role_deviation.summarize(groups))
+            deviations = self.role_deviation.deviations(self._role_sums)
+            role_metrics = {f"role_deviation/{agent}": value for agent, value in deviations.items()}
+            groups = [scale_advantages(group, deviations) for group in groups]
         # The divisor counts all starts, with or without a signal and whatever turns they reached: a divisor that
         # depended on the samples would bias the gradient.
         starts = processes.total(len(rollouts))
@@ -243,6 +254,7 @@ class Learner(BaseLearner):
             "groups": processes.total(len(groups)),
             "groups_without_signal": processes.total(sum(not g.has_signal for g in groups)),
             **critic_metrics,
+            **role_metrics,
         }
 
     def has_learning_signal(self, rollout: Rollout) -> bool:
@@ -364,6 +376,8 @@ class Learner(BaseLearner):
             self.critic.learn()
         self.algorithm.update_state(self._summaries)
         self._summaries = []
+        if self.role_deviation:
+            self.role_deviation.update(self._role_sums)
 
 
 class TokenMetrics:

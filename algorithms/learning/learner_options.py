@@ -40,13 +40,24 @@ class StepOptions(Options):
     """Reduction of the tokens' losses: `sequence_sum`, `token_mean` (the sum divided by the number of tokens of
     the completions that are compared with each other), or `fixed_length` (the sum divided by a constant, in a run
     the largest `max_new_tokens` of the trained policies)."""
-    normalize_advantages: bool = False
-    """Divide advantages by the standard deviation of their group's returns.
+    normalize_advantages: bool | str = option(False, choices=("group", "role"))
+    """Divide advantages by a standard deviation: true or `group` by that of their group's returns, `role` by a
+    running deviation of their agent (Dr. MAS, arXiv 2602.08847), the metric `role_deviation/<agent>`. With
+    `role`, agents whose returns vary more learn as fast as others, and the gradient of each agent keeps its
+    direction.
 
-    This is biased: the cosine between expected and exact gradient is 0.95 (median of 20 random games; minimum
+    `group` is biased: the cosine between expected and exact gradient is 0.95 (median of 20 random games; minimum
     0.64). Problems whose returns hardly differ then weigh as much as others. `magrpo` and `marloo` then differ by
     a factor alone, which Adam all but removes; `maremax` and `mareinforce` still differ by their shift, as nothing
     is centred again, and `mareinforce` then needs `max_grad_norm`."""
+    own_weight: float = option(0.0, ge=0)
+    """Factor of an agent's own points (`Verdict.own`, infos `own/...`), which are added to the team's reward for
+    this agent's advantages. With 0 agents learn from the team's reward alone. Evaluations never count them."""
+    reward_parts: str = option("sum", choices=("sum", "normalize_then_sum"))
+    """Advantages of rewards with several components: of their `sum`, or the sum of the advantages of each, divided
+    by its deviation in the group (GDPO, arXiv 2601.05242). Then every component counts, however few points it
+    gives. This is biased like `normalize_advantages`, and changes what is optimal: components are weighed by the
+    inverse of their deviations. The paper also divides by the deviation of the batch, as Adam does by itself."""
     updates_per_batch: int = option(1, ge=1, key="num_iterations")
     """Steps with one batch of rollouts; from the second on `objective` says what ratios of probabilities do."""
     negative_advantage_weight: float = option(1.0, ge=0, le=1)
@@ -62,6 +73,11 @@ class StepOptions(Options):
     it."""
     early_termination_weight: float = option(2.0, ge=0)
     """Factor of the loss of groups that ended before the last turn, by `early_termination_threshold`."""
+
+    @property
+    def normalizes_groups(self) -> bool:
+        """Whether advantages are divided by the standard deviation of their group's returns."""
+        return self.normalize_advantages in (True, "group")
 
     @property
     def has_critic(self) -> bool:

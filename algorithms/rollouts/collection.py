@@ -43,7 +43,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     check_team,
     sampling,
 )
-from llm_decpomdp.branching import record
+from llm_decpomdp.branching import is_turn_based, record
 from llm_decpomdp.policy import Team
 
 Choose = Callable[[Sequence[StepOutcome]], int]
@@ -79,14 +79,18 @@ def collect_rollouts(
     Raises:
         KeyError: If an agent has no policy.
         TypeError: If a prompt isn't a text.
-        ValueError: If `rng` is needed and missing, the agents' rewards differ, some agents leave before the
-            others, or there are not enough choices of partners.
+        ValueError: If `rng` is needed and missing, the agents' rewards differ, there are not enough choices of
+            partners, or groups of a chain are sampled where agents take turns.
     """
     check_team(env, team, group_size)
+    options = options or RolloutOptions()
+    if group_size > 1 and options.plan == "chain" and is_turn_based(env):
+        raise ValueError(
+            "a chain credits each answer with the reward of its own turn alone, which agents that act before "
+            "others earn later: set algorithm.rollout.mode to episodes or tree"
+        )
     timer = timer if timer is not None else Timer()
-    collection = _make_collection(
-        options or RolloutOptions(), group_size, len(team), rng, act, views
-    )
+    collection = _make_collection(options, group_size, len(team), rng, act, views)
     rollouts = []
     states = []
     with timer("stepping"):
@@ -100,7 +104,10 @@ def collect_rollouts(
             moves = collection.act(team, envs, texts, timer)
         # Partners are drawn for one group after the other, so that equal seeds give equal joint samples.
         pairs = [
-            collection.pair() if collection.pair else align(move.size, len(team)) for move in moves
+            collection.pair(len(move.completions))
+            if collection.pair
+            else align(move.size, len(move.completions))
+            for move in moves
         ]
         with timer("stepping"):
             played = step(envs, [move.completions for move in moves], [joint for joint, _ in pairs])
@@ -174,7 +181,7 @@ class _Collection:
     """How groups are sampled, and what continues after them."""
 
     act: Act
-    pair: Callable[[], Pairing] | None  # `None`: aligned, as many as there are completions
+    pair: Callable[[int], Pairing] | None  # `None`: aligned, as many as there are completions
     choose: Choose | None  # `None`: every joint sample continues
     threshold: float | None
     views: bool
@@ -199,6 +206,10 @@ class _Collection:
                 rewards=rewards,
                 infos=tuple(outcome.info for outcome in outcomes),
                 ended=tuple(not outcome.prompts for outcome in outcomes),
+                own={
+                    agent: tuple(outcome.own.get(agent, 0.0) for outcome in outcomes)
+                    for agent in {name: 0 for outcome in outcomes for name in outcome.own}
+                },
                 chosen=chosen,
                 drafts=move.drafts,
                 stopped_early=enough and any(outcome.prompts for outcome in outcomes),

@@ -12,11 +12,15 @@ from typing import Any, NamedTuple, Protocol, SupportsFloat
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.rollout import Joint, Start, View
-from llm_decpomdp.branching import branch, branches_in_threads
+from llm_decpomdp.branching import acting_agents, branch, branches_in_threads
 from llm_decpomdp.policy import Completion
 
 MAX_STEP_THREADS = 16
 """More than the sandbox has workers: while some of them run programs, other steps read and judge theirs."""
+
+
+OWN = "own/"
+"""Prefix of infos with the points of a single agent, which are no part of the team's reward."""
 
 
 class TextEnv(Protocol):
@@ -52,6 +56,8 @@ class StepOutcome(NamedTuple):
     """Empty once the episode is over."""
     reward: float
     info: dict[str, float]
+    own: dict[str, float]
+    """Points of single agents, the sum of the `own/...` infos of each agent that has any."""
     cut: dict[str, str]
     """The prompts at which a time limit cut the episode off, if one did: it was not over."""
 
@@ -83,7 +89,7 @@ def reset_branch(env: TextEnv, start: Start) -> tuple[TextEnv, dict[str, str]]:
     """Reset the environment to a start; return a branch of it, and the first prompts."""
     options = None if start.task_id is None else {"task_id": start.task_id}
     prompts, _ = env.reset(seed=start.seed, options=options)
-    return branch(env), _prompts(prompts, env.agents)
+    return branch(env), _prompts(prompts, acting_agents(env))
 
 
 def step(
@@ -98,7 +104,7 @@ def step(
 
     Raises:
         TypeError: If a prompt isn't a text, or a reward isn't a number.
-        ValueError: If the agents' rewards differ or are not finite, or some agents leave before the others.
+        ValueError: If the agents' rewards differ or are not finite, or agents are live and none acts.
     """
     steps: list[tuple[TextEnv, dict[str, str]]] = []
     for env, completions, joint in zip(envs, samples, joints, strict=True):
@@ -118,20 +124,35 @@ def step(
 
 def _step(env: TextEnv, actions: dict[str, str]) -> StepOutcome:
     observations, rewards, terminations, truncations, infos = env.step(actions)
-    if env.agents and set(env.agents) != set(actions):
+    acting = acting_agents(env)
+    # An episode whose agents stay live after their end would be sampled for ever.
+    if done := [agent for agent in env.agents if terminations.get(agent) or truncations.get(agent)]:
         raise ValueError(
-            f"agents must leave together: {sorted(actions)} acted, {sorted(env.agents)} go on"
+            f"{done} are done and still in env.agents: take an agent out of it in the step that ends its episode"
+        )
+    if env.agents and not acting:
+        raise ValueError(
+            f"{sorted(env.agents)} are live and none of them acts: let `acting` name an agent until all are done"
         )
     # A rollout records one reward for the team: of unequal ones all but the first agent's would be lost.
     first = next(iter(actions))
-    earned = {agent: _reward(agent, rewards[agent]) for agent in actions}
+    earned = {agent: _reward(agent, rewards[agent]) for agent in {**actions, **rewards}}
     if any(reward != earned[first] for reward in earned.values()):
         raise ValueError(f"the agents of a team must earn the same finite reward, got {rewards}")
     numbers = {k: v for k, v in infos[first].items() if isinstance(v, (Real, np.bool_))}
-    info = {key: float(value) for key, value in numbers.items()}
+    info = {key: float(value) for key, value in numbers.items() if not _is_own(key)}
+    own = {agent: _own_points(infos[agent]) for agent in infos if any(map(_is_own, infos[agent]))}
     cut = [] if env.agents or terminations.get(first) or not truncations.get(first) else actions
-    prompts = _prompts(observations, env.agents)
-    return StepOutcome(env, prompts, earned[first], info, _prompts(observations, cut))
+    prompts = _prompts(observations, acting)
+    return StepOutcome(env, prompts, earned[first], info, own, _prompts(observations, cut))
+
+
+def _is_own(key: str) -> bool:
+    return key.startswith(OWN)
+
+
+def _own_points(info: Mapping[str, Any]) -> float:
+    return math.fsum(float(value) for key, value in info.items() if _is_own(key))
 
 
 def _reward(agent: str, reward: Any) -> float:

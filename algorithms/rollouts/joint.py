@@ -91,13 +91,16 @@ def pairing(
     num_agents: int,
     num_partners: int = 1,
     rng: np.random.Generator | None = None,
-) -> Callable[[], Pairing]:
-    """Return a function that makes the joint samples of a group, each time by new draws.
+) -> Callable[[int], Pairing]:
+    """Return a function from the number of acting agents to the joint samples of a group, each time by new draws.
+
+    A group of fewer agents than the team has fewer choices of partners; where there are less than `num_partners`,
+    all of them are played. So the joint samples of an agent that acts alone are its G completions.
 
     Args:
         mode: `aligned`, `common` or `cross`.
         group_size: G.
-        num_agents: N.
+        num_agents: N, the size of the whole team.
         num_partners: K, for `common`.
         rng: Draws the partners of `common`.
 
@@ -108,8 +111,13 @@ def pairing(
     if mode not in JOINT_MODES:
         raise KeyError(unknown("joint_mode", mode, JOINT_MODES))
     if mode != "common":
-        return partial(align if mode == "aligned" else cross, group_size, num_agents)
+        return partial(align if mode == "aligned" else cross, group_size)
     check_partners(group_size, num_agents, num_partners)
     if rng is None:
         raise ValueError("joint_mode=common draws partners and needs rng, a generator")
-    return partial(common, group_size, num_agents, num_partners, rng)
+    generator = rng
+
+    def draw(acting: int) -> Pairing:
+        return common(group_size, acting, min(num_partners, group_size ** (acting - 1)), generator)
+
+    return draw

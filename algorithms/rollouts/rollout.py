@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +86,8 @@ class Group:
     """The score of each joint sample by a reward model, if there is one."""
     ended: tuple[bool, ...] = ()
     """True for each joint sample after which the episode is over."""
+    own: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Points of single agents for each joint sample, (J,), by agent; empty where the environment gives none."""
 
     @property
     def going_share(self) -> float:
@@ -167,6 +169,7 @@ def _group(row: Row) -> Group:
         "views": tuple(map(_view, row["views"])),
         "scores": tuple(row["scores"]),
         "ended": tuple(row.get("ended", ())),  # earlier versions wrote none
+        "own": {agent: tuple(points) for agent, points in row.get("own", {}).items()},
     }
     return Group(**{**row, **fields})
 

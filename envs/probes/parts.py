@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import Component, Info, Mode, Task, TaskSet, Turn, Verdict
+from llm_decpomdp.interfaces import Component, Info, Mode, Reward, Task, TaskSet, Turn, Verdict
 
 LETTERS = "abc"
 """Letters of most probes' prompts and answers."""
@@ -128,7 +128,7 @@ def probe_task(
 def probe_env(
     name: str,
     tasks: Sequence[ProbeTask],
-    points: Points,
+    points: Reward,
     mode: Mode,
     num_turns: int,
     discount: float,

@@ -21,7 +21,8 @@ def check_decentralization(trial: Trial, completions: Sequence[str]) -> None:
     an unused variable of every function. The word may not occur in another agent's prompt; and as
     long as an agent's infos and the rewards are equal in both, its prompts must be equal too.
     Messages between agents (`llm_decpomdp.branching.MessageTurns`) are the same both times; they are checked
-    apart, as no word of them may reach an agent that they are not for.
+    apart, as no word of them may reach an agent that they are not for. Agents that the environment's `readers`
+    names for a writer may read its completions; all others may not.
 
     Args:
         trial: The check.
@@ -78,19 +79,21 @@ def _compare(
     canaried.reset(trial.seed)
     if not plain.env.action_space(writer).contains(marked_text):
         return
-    equal = {agent for agent in plain.env.agents if agent != writer}
+    readers = {writer, *getattr(plain.env, "readers", {}).get(writer, ())}
+    equal = {agent for agent in plain.env.possible_agents if agent not in readers}
     for _ in range(trial.max_turns):
         if not plain.env.agents or not canaried.env.agents:
             return
         actions = {agent: team[agent] for agent in plain.env.agents}
-        marked_actions = actions if _is_speaking(plain.env) else {**actions, writer: marked_text}
+        marked = writer in actions and not _is_speaking(plain.env)
+        marked_actions = {**actions, writer: marked_text} if marked else actions
         first = plain.step(actions)
         second = canaried.step(dict(marked_actions))
         for agent in second.observations:
-            if agent != writer:
+            if agent not in readers:
                 _check_prompt(agent, writer, second, canary)
         equal = {agent for agent in equal if _same_signals(agent, first, second)}
-        for agent in sorted(equal):
+        for agent in sorted(equal & first.observations.keys() & second.observations.keys()):
             _check_equal_prompts(agent, writer, first, second)
 
 
@@ -119,7 +122,7 @@ def _check_listeners(trial: Trial, writer: str) -> None:
 
 def _same_signals(agent: str, first: StepRecord, second: StepRecord) -> bool:
     return (
-        first.infos[agent] == second.infos[agent]
+        first.infos.get(agent) == second.infos.get(agent)
         and first.rewards == second.rewards
         and first.agents == second.agents
     )

@@ -11,11 +11,13 @@ from typing import Any, TypeAlias
 from gymnasium import Space
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.branching import acting_agents, is_turn_based
 from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.testing.rules import (
     ConformanceError,
+    check_acting,
     check_flags,
     check_fresh,
     check_info,
@@ -83,19 +85,22 @@ class Watched:
 
     def step(self, actions: dict[str, str]) -> StepRecord:
         """Call and check `step`."""
-        acting = list(self.env.agents)
-        result = _call_step(self.env, actions)
+        live, acting = list(self.env.agents), acting_agents(self.env)
+        # Actions of waiting agents change nothing, so one of two compared environments is not given them.
+        given = {agent: actions[agent] for agent in acting} if self.spoil else actions
+        result = _call_step(self.env, given)
+        told = [a for a in self.env.possible_agents if a in (*live, *self.env.agents)]
         observations, rewards, terminations, truncations, infos = result
         for name, values in zip(
             ("rewards", "terminations", "truncations"), result[1:4], strict=True
         ):
-            check_keys(f"the {name} of step()", values, acting)
-        self._check_texts("step()", observations, infos, acting)
+            check_keys(f"the {name} of step()", values, told)
+        self._check_texts("step()", observations, infos, told)
         check_rewards(rewards, infos)
         check_flags(terminations, truncations, self.env.agents)
         record = self._record(observations, infos, rewards, terminations, truncations)
         if self.spoil:
-            actions.clear()
+            given.clear()
         return record
 
     def _check_texts(self, where: str, observations: Any, infos: Any, agents: list[str]) -> None:
@@ -106,6 +111,8 @@ class Watched:
         secrets = [] if self.secrets is None else list(self.secrets(self.env))
         for agent, prompt in observations.items():
             check_observation(agent, prompt, self.env.observation_space(agent), secrets)
+        agents, turn_based = self.env.agents, is_turn_based(self.env)
+        check_acting(acting_agents(self.env), agents, observations, infos, turn_based)
 
     def _record(self, observations: Any, infos: Any, *values: Any) -> StepRecord:
         """Copy what was returned, and see that no dictionary of it was returned before."""
@@ -192,7 +199,7 @@ class Trial:
         sample; in the last of them all write their references, where the environment has any.
         """
         if turn % self.period == self.period - 1 and (answers := references(env)):
-            return answers
+            return {agent: answers[agent] for agent in env.agents}
         actions = {}
         for index, agent in enumerate(env.possible_agents):
             if agent in env.agents:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gymnasium import Space
@@ -74,7 +74,7 @@ def check_keys(name: str, values: object, agents: Sequence[str]) -> None:
         isinstance(values, dict) and set(values) == set(agents),
         f"{name} to be a dict with exactly the keys {sorted(agents)}",
         short(values),
-        "Give one entry to every agent that was live before the step, and to no other.",
+        "Give one entry to every agent that was live before the step or joins in it, and to no other.",
     )
 
 
@@ -167,7 +167,7 @@ def check_rewards(rewards: Mapping[str, Any], infos: Mapping[str, Mapping[str, f
 def check_flags(
     terminations: Mapping[str, Any], truncations: Mapping[str, Any], agents: Sequence[str]
 ) -> None:
-    """Require that the team ends together, in one way, and that `agents` is then empty."""
+    """Require flags of one kind for each agent, and that `agents` holds exactly those that are not done."""
     for name, flags in (("terminations", terminations), ("truncations", truncations)):
         require(
             all(type(flag) is bool for flag in flags.values()),
@@ -175,26 +175,56 @@ def check_flags(
             flags,
             "Convert it with bool().",
         )
+    live = []
+    for agent, terminated in terminations.items():
         require(
-            len(set(flags.values())) <= 1,
-            f"all agents to end together ({name})",
-            flags,
-            "End the episode for the whole team at once.",
+            not (terminated and truncations[agent]),
+            f"a termination or a truncation of {agent!r}, never both",
+            "both flags",
+            "Truncate only where an outside limit stopped the episode, terminate otherwise.",
         )
-    terminated, truncated = any(terminations.values()), any(truncations.values())
-    require(
-        not (terminated and truncated),
-        "a termination or a truncation, never both",
-        "both flags for every agent",
-        "Truncate only where an outside limit stopped the episode, terminate otherwise.",
-    )
-    live = [] if terminated or truncated else list(terminations)
+        live += [] if terminated or truncations[agent] else [agent]
     require(
         sorted(agents) == sorted(live),
         "agents to leave env.agents in the step in which they are done, and only then",
         f"agents {list(agents)} with terminations {terminations}, truncations {truncations}",
-        "Empty self.agents in the step that ends the episode.",
+        "Take an agent out of self.agents in the step that ends its episode, and all at the end.",
     )
+
+
+def check_acting(
+    acting: Collection[str],
+    agents: Sequence[str],
+    observations: Mapping[str, str],
+    infos: Mapping[str, Mapping[str, float]],
+    turn_based: bool,
+) -> None:
+    """Require live agents that act next while there are any, and that the others observe nothing."""
+    require(
+        set(acting) <= set(agents) and bool(acting) == bool(agents),
+        f"env.acting to name some of the live agents {list(agents)}",
+        list(acting),
+        "Let it return the agents that act next, and none once the episode is over.",
+    )
+    require(
+        turn_based or len(acting) == len(agents),
+        "metadata['turn_based'] to be True, as agents wait for others",
+        f"acting {list(acting)} of {list(agents)}",
+        "Learners read it before the first episode.",
+    )
+    for agent in agents if turn_based else []:
+        require(
+            infos[agent].get("acting") == (agent in acting),
+            f"the info 'acting' of {agent!r} to be {int(agent in acting)}",
+            infos[agent].get("acting", "none"),
+            "Report 1 for the agents that act next, and 0 for the others.",
+        )
+        require(
+            agent in acting or observations[agent] == "",
+            f"the empty text as the observation of {agent!r}, which waits",
+            observations[agent],
+            "Show a waiting agent its prompt when it acts.",
+        )
 
 
 def check_fresh(boxes: Iterable[object], earlier: dict[int, object]) -> None:

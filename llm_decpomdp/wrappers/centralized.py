@@ -57,6 +57,13 @@ def centralize(env: DecPOMDPEnv, enabled: bool = True) -> DecPOMDPEnv:
         return env
     if isinstance(env.mode, JointMode):
         raise ValueError(f"{env.name} is centralized already")
+    needs = {"mode": ("acting", "present", "history"), "reward": ("history",)}
+    for name, part in [(f"{kind}.{n}", getattr(env, kind)) for kind in needs for n in needs[kind]]:
+        if getattr(part, name.partition(".")[2], False):
+            raise ValueError(
+                f"{env.name} cannot be centralized: one agent writes for all in every turn, and its {name} is "
+                "about several turns or agents. Leave out centralized"
+            )
     agents = tuple(env.possible_agents)
     joint = DecPOMDPEnv(
         f"{env.name}_centralised",  # as in stored snapshots, which name their environment

@@ -207,7 +207,7 @@ def make_chain() -> Callable[..., Rollout]:
                     agent: tuple(policy.completion(row) for row in group)
                     for agent, group in rows.items()
                 },
-                joint=pairing("aligned", len(rewards), len(rows))().joint,
+                joint=pairing("aligned", len(rewards), len(rows))(len(rows)).joint,
                 rewards=tuple(rewards),
                 infos=tuple({} for _ in rewards),
                 chosen=0,

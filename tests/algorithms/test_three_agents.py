@@ -37,7 +37,7 @@ def group(policy: Any, mode: str, rewards: Sequence[float], after: int | None = 
         parent=None if after is None else Parent(0, after),
         prompts=dict.fromkeys(TEAM, "a"),
         completions={agent: tuple(map(policy.completion, rows)) for agent, rows in ROWS.items()},
-        joint=pairing("aligned" if mode == "chain" else mode, 2, 3)().joint,
+        joint=pairing("aligned" if mode == "chain" else mode, 2, 3)(3).joint,
         rewards=tuple(rewards),
         infos=tuple({} for _ in rewards),
         chosen=1 if mode == "chain" else None,
@@ -59,10 +59,10 @@ def grown(policy: Any, mode: str) -> Rollout:
 
 
 def test_crossed_joint_samples_count_the_last_agent_fastest() -> None:
-    assert pairing("aligned", 2, 3)().joint == ((0, 0, 0), (1, 1, 1))
-    crossed = pairing("cross", 2, 3)().joint
+    assert pairing("aligned", 2, 3)(3).joint == ((0, 0, 0), (1, 1, 1))
+    crossed = pairing("cross", 2, 3)(3).joint
     assert crossed[:3] == ((0, 0, 0), (0, 0, 1), (0, 1, 0)) and crossed[5] == (1, 0, 1)
-    assert len(pairing("cross", 3, 3)().joint) == 27
+    assert len(pairing("cross", 3, 3)(3).joint) == 27
 
 
 def test_a_completion_is_worth_the_mean_over_all_partners_of_both_others(make_policy: Any) -> None:
@@ -81,7 +81,7 @@ def test_a_completion_is_worth_the_mean_over_all_partners_of_both_others(make_po
 
 @pytest.mark.parametrize("agents", [1, 2, 3, 4])
 def test_the_scale_of_values_does_not_grow_with_the_number_of_agents(agents: int) -> None:
-    joint = pairing("cross", 3, agents)().joint
+    joint = pairing("cross", 3, agents)(agents).joint
     empty: dict[str, tuple[Completion, ...]] = {}
     crossed = Group(0, None, {}, empty, joint, tuple(float(s[0]) for s in joint), ())
     values = aggregate(partner_returns(crossed, np.array(crossed.rewards), 0), "mean")

@@ -43,7 +43,7 @@ BROKEN = [
     (broken.MissingComponent, "add up to the reward"),
     (broken.NumpyFlags, "terminations to be a Python bool"),
     (broken.BothFlags, "never both"),
-    (broken.OneLeavesEarly, "all agents to end together"),
+    (broken.OneLeavesEarly, "agents to leave env.agents"),
     (broken.NobodyLeaves, "in the step in which they are done"),
     (broken.TextInInfos, r"found 'feedback': 'try again' \(str\)"),
     (broken.ChangingInfoKeys, "constant info keys of 'left_0'"),

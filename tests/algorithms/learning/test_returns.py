@@ -47,7 +47,7 @@ def group(
         parent=None if parent is None else Parent(*parent),
         prompts=dict.fromkeys(AGENTS, ""),
         completions=completions,
-        joint=pairing(mode, G, len(AGENTS))().joint,
+        joint=pairing(mode, G, len(AGENTS))(len(AGENTS)).joint,
         rewards=tuple(rewards),
         infos=tuple({} for _ in rewards),
         chosen=chosen,

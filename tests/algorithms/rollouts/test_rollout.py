@@ -195,7 +195,7 @@ def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "match"),
-    [("rewards", "same finite reward"), ("agents", "leave together"), ("prompts", "must be a str")],
+    [("rewards", "same finite reward"), ("agents", "are done"), ("prompts", "must be a str")],
 )
 def test_environments_that_are_no_text_team_are_refused(
     make_env: Any, fault: str, match: str

@@ -41,8 +41,8 @@ def grow(env: Any, **options: Any) -> Rollout:
 
 
 def test_aligned_samples_play_together_and_crossed_ones_each_with_each() -> None:
-    assert pairing("aligned", 3, 2)().joint == ((0, 0), (1, 1), (2, 2))
-    assert pairing("cross", 2, 2)().joint == ((0, 0), (0, 1), (1, 0), (1, 1))
+    assert pairing("aligned", 3, 2)(2).joint == ((0, 0), (1, 1), (2, 2))
+    assert pairing("cross", 2, 2)(2).joint == ((0, 0), (0, 1), (1, 0), (1, 1))
     with pytest.raises(KeyError, match="did you mean 'cross'"):
         pairing("crossed", 2, 2)
 

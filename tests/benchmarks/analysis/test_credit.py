@@ -204,7 +204,7 @@ def test_every_joint_sample_of_a_tree_has_its_credits(make_word_env: Make, joint
         assert one.reward == rewards[one.line, one.group, one.sample]
     for left, right in zip(found[::2], found[1::2], strict=True):
         assert left.shapley + right.shapley == pytest.approx(left.reward - left.silent)
-    assert len(pairing(joint_mode, 2, 2)().joint) == len(rows[0]["groups"][0]["rewards"])
+    assert len(pairing(joint_mode, 2, 2)(2).joint) == len(rows[0]["groups"][0]["rewards"])
 
 
 def test_levels_of_a_task_have_equal_weights(make_word_env: Make) -> None:

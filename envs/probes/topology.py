@@ -1,0 +1,304 @@
+"""Probes of team topologies: turn order, agents that leave early or join late, own points of an agent, and memory.
+
+| id                      | the team must                                              | needs                 |
+|-------------------------|------------------------------------------------------------|-----------------------|
+| `probe-relay-turns-v0`  | tell a secret to an agent that acts second                 | turn order            |
+| `probe-early-exit-v0`   | leave a secret to an agent that goes on alone              | rewards after leaving |
+| `probe-late-entry-v0`   | tell a secret to an agent that joins on the second turn    | agents that join      |
+| `probe-verifier-v0`     | judge three answers of another agent without a mistake     | own points            |
+| `probe-memory-v0`       | repeat on the third turn what was shown on the first       | `model.history: chat` |
+
+Except in the verifier's game, the right letter earns 1, and a wrong one so much less than nothing that a guess is
+worth nothing on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.probes.known import KnownValues
+from llm_decpomdp.envs.probes.parts import LETTERS, ProbeTask, last_answer, probe_env, probe_task
+from llm_decpomdp.interfaces import Component, Info, Turn, Verdict
+
+ROUNDS = 3
+"""Answers that the verifier judges in an episode."""
+
+UNKNOWN = "ab"
+"""Prompt of the agent whose answers are judged: either letter may be right, and it is not told which."""
+
+Turns = tuple[Turn, ...]
+Completions = Mapping[str, str]
+Prompts = dict[str, str]
+
+
+FIRST, SECOND = "player_0", "player_1"
+
+
+class Game:
+    """The rules of a probe: who is there, what the acting agents see, and what their answers earn."""
+
+    readers: ClassVar[Mapping[str, Sequence[str]]] = {FIRST: [SECOND]}
+    own_components: ClassVar[Sequence[str]] = ()
+
+    def members(self, turn: int) -> Sequence[str]:
+        """Return the agents in the episode before a turn, counted from 0; by default both."""
+        return [FIRST, SECOND]
+
+    def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
+        """Return the prompts of the agents that act after these turns."""
+        raise NotImplementedError
+
+    def judge(self, task: ProbeTask, completions: Completions, turns: Turns) -> Verdict:
+        """Judge a joint completion after these turns."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class GameMode:
+    """The mode of a game."""
+
+    game: Game
+    info_keys: Sequence[str] = ()
+    history: ClassVar[bool] = True
+
+    @property
+    def readers(self) -> Mapping[str, Sequence[str]]:
+        """For each agent the others that read its answers."""
+        return self.game.readers
+
+    def present(self, task: ProbeTask, turns: Turns) -> Sequence[str]:
+        """Return the agents that are in the episode."""
+        return self.game.members(len(turns))
+
+    def acting(self, task: ProbeTask, turns: Turns) -> Sequence[str]:
+        """Return the agents that act next."""
+        return list(self.game.prompts(task, turns))
+
+    def first(self, task: ProbeTask) -> Prompts:
+        """Return the first prompts."""
+        return self.game.prompts(task, ())
+
+    def __call__(self, task: ProbeTask, turn: Turn, turns: Turns = ()) -> tuple[Prompts, Info]:
+        """Return the next prompts."""
+        return self.game.prompts(task, turns), Info()
+
+    def secrets(self, task: ProbeTask) -> Sequence[str]:
+        """Return none."""
+        return ()
+
+
+@dataclass(frozen=True)
+class GameReward:
+    """The reward of a game."""
+
+    game: Game
+    maximum: float = 1.0
+    history: ClassVar[bool] = True
+    components: ClassVar[Mapping[str, Component]] = {
+        "points": Component("What the rules of the game give.")
+    }
+
+    @property
+    def own_components(self) -> Sequence[str]:
+        """Names of the points of single agents."""
+        return self.game.own_components
+
+    def __call__(self, task: ProbeTask, completions: Completions, turns: Turns = ()) -> Verdict:
+        """Judge a joint completion."""
+        return self.game.judge(task, completions, turns)
+
+
+def _said(turns: Turns, agent: str, number: int = -1) -> str:
+    """Return the first letter of what an agent wrote on a turn."""
+    return turns[number].completions[agent][:1]
+
+
+def _known(letter: str) -> str:
+    """Return a letter of the game as it is, and all of them in place of anything else."""
+    return letter if letter and letter in LETTERS else LETTERS
+
+
+def _guess(task: ProbeTask, answer: str, turns: Turns, length: int) -> Verdict:
+    """Return the verdict of a game that only the last answer of its last turn decides."""
+    last = len(turns) == length - 1
+    points = last_answer(LETTERS, task, [answer]) if last else 0.0
+    return Verdict({"points": points}, last and points == 1.0)
+
+
+def _letter_tasks(name: str, num_agents: int) -> list[ProbeTask]:
+    """Return a task for each letter, which the first agent is shown."""
+    return [
+        probe_task(f"{name}/{a}", i, [a, LETTERS][:num_agents], [a] * num_agents)
+        for i, a in enumerate(LETTERS)
+    ]
+
+
+def _probe(
+    name: str,
+    game: Game,
+    tasks: Sequence[ProbeTask],
+    num_turns: int,
+    discount: float,
+    render_mode: str | None,
+) -> DecPOMDPEnv:
+    reward, mode = GameReward(game), GameMode(game)
+    return probe_env(
+        name, tasks, reward, mode, num_turns, discount, render_mode, stop_when_solved=False
+    )
+
+
+class RelayTurns(Game):
+    """The first agent tells a goal, and the second acts on it."""
+
+    def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
+        """Return the goal, then the first agent's letter."""
+        return {SECOND: _known(_said(turns, FIRST))} if turns else {FIRST: task.cues[0]}
+
+    def judge(self, task: ProbeTask, completions: Completions, turns: Turns) -> Verdict:
+        """Judge the second agent's answer."""
+        return _guess(task, completions.get(SECOND, ""), turns, 2)
+
+
+def relay_turns(*, discount: float = 1.0, render_mode: str | None = None) -> DecPOMDPEnv:
+    """Tell, then act: `player_0` alone sees a goal; `player_1` acts second, and must say the goal.
+
+    `player_1` sees what `player_0` wrote. Each agent is asked once. If both acted at once, `player_1` could
+    only guess.
+    """
+    tasks = _letter_tasks("relay-turns", 2)
+    return _probe("relay-turns", RelayTurns(), tasks, 2, discount, render_mode)
+
+
+class EarlyExit(Game):
+    """The first agent leaves after its first answer, which the second sees two turns later."""
+
+    def members(self, turn: int) -> Sequence[str]:
+        """Return the agents in the episode."""
+        return [SECOND] if turn else [FIRST, SECOND]
+
+    def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
+        """Return the goal at first, and the letter that was left at last."""
+        if not turns:
+            return {FIRST: task.cues[0], SECOND: LETTERS}
+        return {SECOND: LETTERS if len(turns) == 1 else _known(_said(turns, FIRST, 0))}
+
+    def judge(self, task: ProbeTask, completions: Completions, turns: Turns) -> Verdict:
+        """Judge the second agent's last answer."""
+        return _guess(task, completions[SECOND], turns, 3)
+
+
+def early_exit(*, discount: float = 1.0, render_mode: str | None = None) -> DecPOMDPEnv:
+    """Leave a word: `player_0` sees a goal, answers once and leaves; `player_1` is asked on all three turns.
+
+    On the last turn `player_1` sees the letter that `player_0` left, and must say the goal. All that `player_0`
+    does pays two turns after it left.
+    """
+    tasks = _letter_tasks("early-exit", 2)
+    return _probe("early-exit", EarlyExit(), tasks, 3, discount, render_mode)
+
+
+class LateEntry(Game):
+    """The second agent joins on the second turn."""
+
+    def members(self, turn: int) -> Sequence[str]:
+        """Return the agents in the episode."""
+        return [FIRST, SECOND] if turn else [FIRST]
+
+    def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
+        """Return the goal, and with it on the second turn the first agent's letter."""
+        goal = {FIRST: task.cues[0]}
+        return {**goal, SECOND: _known(_said(turns, FIRST))} if turns else goal
+
+    def judge(self, task: ProbeTask, completions: Completions, turns: Turns) -> Verdict:
+        """Judge the second agent's answer."""
+        return _guess(task, completions.get(SECOND, ""), turns, 2)
+
+
+def late_entry(*, discount: float = 1.0, render_mode: str | None = None) -> DecPOMDPEnv:
+    """Brief a newcomer: `player_0` sees a goal; `player_1` joins on the second turn.
+
+    `player_1` sees what `player_0` wrote on the first turn, and must say the goal. Both act on the second turn, on
+    which nothing depends on `player_0`.
+    """
+    tasks = _letter_tasks("late-entry", 2)
+    return _probe("late-entry", LateEntry(), tasks, 2, discount, render_mode)
+
+
+class Verifier(Game):
+    """The second agent judges three answers of the first."""
+
+    own_components: ClassVar[Sequence[str]] = ("judgement",)
+
+    def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
+        """Return a prompt that does not tell the right letter, then the answer with the right letter."""
+        judged, answered = divmod(len(turns), 2)
+        if not answered:
+            return {FIRST: UNKNOWN}
+        return {SECOND: _known(_said(turns, FIRST)) + task.letters[judged]}
+
+    def judge(self, task: ProbeTask, completions: Completions, turns: Turns) -> Verdict:
+        """Give the verifier its own points, and the team 1 after the last of only correct judgements."""
+        if SECOND not in completions:
+            return Verdict({"points": 0.0}, False)
+        equal = _said(turns, FIRST) == task.letters[len(turns) // 2]
+        right = completions[SECOND][:1] == ("a" if equal else "b")
+        earlier = [turn.verdict.own[SECOND]["judgement"] > 0 for turn in turns if turn.verdict.own]
+        solved = right and all(earlier) and len(turns) == 2 * ROUNDS - 1
+        own = {SECOND: {"judgement": float(right) / ROUNDS}}
+        return Verdict({"points": float(solved)}, solved, own=own)
+
+
+def verifier(*, discount: float = 1.0, render_mode: str | None = None) -> DecPOMDPEnv:
+    """Judge: `player_0` answers three times without knowing the right letter, and `player_1` judges each answer.
+
+    The verifier `player_1` sees the answer and the right letter, and must say `a` if they are equal, and else `b`.
+    The team earns 1 at the end if no judgement was wrong. A judgement is worth little until the others are nearly
+    always right, so the team's reward alone teaches slowly. The verifier's own points, 1/3 for each correct
+    judgement, are the component `judgement`; with `algorithm.own_weight: 1` each judgement is learned by itself.
+    """
+    tasks = [
+        probe_task(f"verifier/{''.join(letters)}", index, [UNKNOWN, LETTERS], list(letters))
+        for index, letters in enumerate(product(UNKNOWN, repeat=ROUNDS))
+    ]
+    return _probe("verifier", Verifier(), tasks, 2 * ROUNDS, discount, render_mode)
+
+
+class Memory(Game):
+    """One agent repeats on the third turn what it saw on the first."""
+
+    readers: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    def members(self, turn: int) -> Sequence[str]:
+        """Return the one agent."""
+        return [FIRST]
+
+    def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
+        """Return the letter, and later the same prompt for all letters."""
+        return {FIRST: LETTERS if turns else task.cues[0]}
+
+    def judge(self, task: ProbeTask, completions: Completions, turns: Turns) -> Verdict:
+        """Judge the third answer."""
+        return _guess(task, completions[FIRST], turns, 3)
+
+
+def memory(*, discount: float = 1.0, render_mode: str | None = None) -> DecPOMDPEnv:
+    """Remember: `player_0` sees a letter on the first turn, and must say it on the third.
+
+    The prompts of the second and third turn are the same for all letters. So an agent that sees its newest prompt
+    alone can only guess, and one with the history of its dialogue (`model.history: chat`) reaches the optimum.
+    """
+    return _probe("memory", Memory(), _letter_tasks("memory", 1), 3, discount, render_mode)
+
+
+TOPOLOGY_PROBES: Mapping[str, KnownValues] = {
+    "probe-relay-turns-v0": KnownValues("credit of agents that act first", 1.0, 0.0),
+    "probe-early-exit-v0": KnownValues("rewards after an agent left", 1.0, 0.0),
+    "probe-late-entry-v0": KnownValues("agents that join", 1.0, 0.0),
+    "probe-verifier-v0": KnownValues("own points", 1.0, 4.0**-ROUNDS),
+    "probe-memory-v0": KnownValues("histories", 1.0, 0.0, smallest_team=1),
+}
+"""Known values of each probe, by id."""

@@ -1,0 +1,124 @@
+"""Turn order of agents: `order` of `make`, waiting agents, and copies in the middle of a turn."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+import pytest
+from pettingzoo.test import parallel_api_test, parallel_seed_test
+
+from llm_decpomdp import check_env, make
+from llm_decpomdp.testing.rules import ConformanceError
+from llm_decpomdp.wrappers.turn_order import AGAIN, DRAFTS, FINAL, TurnOrderEnv
+
+AUX, MAIN = "aux_0", "main_0"
+PIPELINE = [AUX, MAIN]
+DISCUSSION = [[AUX, MAIN], [AUX, MAIN]]
+REFERENCE = {"aux_0": "def aux(x):\n    return x", "main_0": "def f(x):\n    return aux(x)"}
+
+ordered = partial(make, "coophumaneval-v0", source="bundled")
+
+
+@pytest.mark.parametrize("order", [PIPELINE, [MAIN, AUX], DISCUSSION, [AUX, PIPELINE]])
+def test_an_order_keeps_the_contract(order):
+    build = partial(ordered, order=order)
+    check_env(build)
+    parallel_seed_test(build, num_cycles=5)
+    parallel_api_test(build(), num_cycles=5)
+
+
+def test_a_later_agent_reads_the_answer_and_the_earlier_one_waits():
+    env = ordered(order=PIPELINE)
+    prompts, infos = env.reset(seed=3)
+    assert env.acting == (AUX,) and prompts[MAIN] == ""
+    assert [infos[agent]["acting"] for agent in (AUX, MAIN)] == [1.0, 0.0]
+    prompts, rewards, ends, _, infos = env.step({AUX: REFERENCE[AUX], MAIN: "ignored"})
+    assert prompts[AUX] == "" and prompts[MAIN].endswith(f"{FINAL}\n\n{AUX}:\n{REFERENCE[AUX]}")
+    assert set(rewards.values()) == {0.0} and not any(ends.values())
+    assert infos[MAIN]["acting"] == 1.0 and infos[MAIN]["turn"] == 0
+
+
+def test_the_joint_completion_is_judged_as_without_an_order():
+    plain, env = ordered(), ordered(order=PIPELINE)
+    for game in (plain, env):
+        game.reset(seed=3)
+    plain_step = plain.step(REFERENCE)
+    env.step({AUX: REFERENCE[AUX]})
+    step = env.step({MAIN: REFERENCE[MAIN]})
+    assert step[1] == plain_step[1] and env.unwrapped.episode.turns == plain.episode.turns
+    assert step[0][AUX] == plain_step[0][AUX], "the prompts of the next turn are those of the mode"
+    assert {key: value for key, value in step[4][AUX].items() if key != "acting"} == plain_step[4][
+        AUX
+    ]
+
+
+def test_a_discussion_shows_drafts_and_the_last_answer_counts():
+    env = ordered(order=DISCUSSION)
+    env.reset(seed=3)
+    prompts, *_ = env.step({AUX: "draft of aux", MAIN: "draft of main"})
+    for agent, mate in ((AUX, MAIN), (MAIN, AUX)):
+        assert prompts[agent].endswith(f"\n\n{DRAFTS}\n\n{mate}:\ndraft of {mate[:-2]}\n\n{AGAIN}")
+        assert f"Your first answer:\ndraft of {agent[:-2]}\n\n" in prompts[agent]
+    env.step(REFERENCE)
+    assert dict(env.unwrapped.episode.turns[-1].completions) == REFERENCE
+
+
+class Chatty(TurnOrderEnv):
+    """An order that does not declare who reads whom."""
+
+    readers: ClassVar = {}
+
+
+def test_readers_are_declared_and_nothing_else_may_be_read():
+    env = ordered(order=PIPELINE)
+    assert env.readers == {AUX: {MAIN}, MAIN: set()}
+
+    with pytest.raises(ConformanceError, match="nothing of the completion of 'aux_0'"):
+        check_env(lambda: Chatty(ordered(), PIPELINE))
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_a_snapshot_and_a_fork_continue_in_the_middle_of_a_turn(turns):
+    env = ordered(order=PIPELINE)
+    env.reset(seed=1)
+    for _ in range(turns):
+        env.step(dict.fromkeys(env.agents, "text"))
+    twin, other = env.fork(), ordered(order=PIPELINE)
+    other.restore(env.snapshot())
+    expected = env.step(REFERENCE)
+    assert twin.step(REFERENCE) == expected and other.step(REFERENCE) == expected
+    assert twin.snapshot() == other.snapshot() == env.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("order", "error", "text"),
+    [
+        ("aux_0", TypeError, "must be a list of agents, such as"),
+        ([AUX], ValueError, "lacks \\['main_0'\\]"),
+        ([AUX, "man_0"], KeyError, "did you mean 'main_0'"),
+        ([[AUX, AUX], MAIN], ValueError, "distinct agents"),
+        ([[], AUX, MAIN], ValueError, "distinct agents"),
+    ],
+)
+def test_a_bad_order_is_named(order, error, text):
+    with pytest.raises(error, match=text):
+        ordered(order=order)
+
+
+def test_an_order_is_refused_beside_a_channel_and_a_centralized_team():
+    with pytest.raises(ValueError, match="cannot be combined with channel"):
+        ordered(order=PIPELINE, channel={"bandwidth": 9})
+    with pytest.raises(KeyError, match="aux_0"):
+        ordered(order=PIPELINE, centralized=True)
+
+
+def test_simultaneous_is_the_environment_itself():
+    assert not isinstance(ordered(order="simultaneous"), TurnOrderEnv)
+
+
+def test_it_is_recorded_how_the_environment_was_made():
+    env = ordered(order=PIPELINE, num_turns=3)
+    assert env.num_turns == 6 and env.metadata["order"] == PIPELINE
+    again = make(env.spec_id, **env.spec_kwargs)
+    assert again.reset(seed=0) == env.reset(seed=0)
