@@ -29,6 +29,7 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     - `reward_std`: standard deviation over all joint samples.
     - `turn_<k>/groups`: number of groups of turn k.
     - `stopped_early`: share of the last groups at which a rollout stopped early.
+    - `own/<agent>`: mean of the agent's own points, as `reward_mean`; missing where the environment gives none.
     - `truncated/<agent>`: share of the agent's completions that hit the token limit.
     - `long_prompts/<agent>`: number of the agent's prompts that were too long for its policy, and cut or skipped.
     """
@@ -44,6 +45,9 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         metrics |= _means(f"turn_{k + 1}/", kth)
         metrics[f"turn_{k + 1}/groups"] = sum(len(groups) for (groups,) in kth)
     metrics |= _means("last/", [[rollout.last] for rollout in rollouts])
+    for agent in {agent: 0 for group in _groups(rollouts) for agent in group.own}:
+        own = [turn_mean(rollout, _own_points(agent)) for rollout in turns]
+        metrics[f"own/{agent}"] = float(np.mean(own))
     for agent, completions in _completions(rollouts).items():
         truncated = [completion.truncated for completion in completions]
         metrics[f"truncated/{agent}"] = float(np.mean(truncated))
@@ -115,6 +119,7 @@ def _row(group: Group, with_tokens: bool) -> dict[str, Any]:
         "chosen": group.chosen,
         **({"anchors": group.anchors} if group.anchors else {}),
         **({"scores": list(group.scores)} if group.scores else {}),
+        **({"own": {a: list(points) for a, points in group.own.items()}} if group.own else {}),
     }
     if with_tokens:
         agents = group.completions.items()
@@ -164,6 +169,10 @@ def _means(prefix: str, rollouts: Sequence[Turns]) -> dict[str, float]:
 
 def _info(key: str) -> Values:
     return lambda group: [info[key] for info in group.infos]
+
+
+def _own_points(agent: str) -> Values:
+    return lambda group: group.own.get(agent, (0.0,))
 
 
 def turn_mean(turns: Turns, of: Values) -> float:

@@ -136,9 +136,9 @@ class Game:
         over: Whether the episode ends with it, before the last turn.
         num_turns: Number of turns at most.
         agents: The agents.
+        acting: The agents that act after a history, by default all; joint answers hold those of acting agents.
+        infos: Numbers in the infos of an agent, such as its own points.
     """
-
-    metadata = {"name": "game_v0"}  # noqa: RUF012
 
     def __init__(
         self,
@@ -146,15 +146,28 @@ class Game:
         over: Callable[[History, tuple[str, ...]], bool] = lambda *_: False,
         num_turns: int = 2,
         agents: Sequence[str] = ("x",),
+        acting: Callable[[History], Sequence[str]] | None = None,
+        infos: Callable[[str, History, tuple[str, ...]], dict[str, float]] = lambda *_: {},
     ) -> None:
+        self.metadata = {"name": "game_v0", "turn_based": acting is not None}
+        self.acts, self.infos = acting, infos
         self.possible_agents, self.agents = list(agents), list[str]()
         self.num_turns, self.reward, self.over = num_turns, reward, over
         self.history: History = ()
 
     def fork(self) -> Game:
-        twin = Game(self.reward, self.over, self.num_turns, self.possible_agents)
+        twin = Game(
+            self.reward, self.over, self.num_turns, self.possible_agents, self.acts, self.infos
+        )
         twin.agents, twin.history = list(self.agents), self.history
         return twin
+
+    def acting_after(self, history: History) -> Sequence[str]:
+        return self.possible_agents if self.acts is None else self.acts(history)
+
+    @property
+    def acting(self) -> Sequence[str]:
+        return self.acting_after(self.history) if self.agents else ()
 
     def state(self) -> str:
         return self.prompt(self.history)
@@ -168,7 +181,8 @@ class Game:
 
     def prompts(self, answers: Sequence[str] = ANSWERS) -> list[str]:
         """All prompts that there can be."""
-        joints = list(product(answers, repeat=len(self.possible_agents)))
+        sizes = range(1 if self.acts else len(self.possible_agents), 1 + len(self.possible_agents))
+        joints = [joint for size in sizes for joint in product(answers, repeat=size)]
         return ["start"] + [
             self.prompt(((),) * turn + (joint,))
             for turn in range(self.num_turns - 1)
@@ -182,13 +196,13 @@ class Game:
         return dict.fromkeys(self.agents, "start"), {agent: {} for agent in self.agents}
 
     def step(self, actions: dict[str, str]) -> Any:
-        joint = tuple(actions[agent] for agent in self.possible_agents)
+        joint = tuple(actions[agent] for agent in self.acting)
         reward, over = self.reward(self.history, joint), self.ends(self.history, joint)
+        infos = {agent: self.infos(agent, self.history, joint) for agent in self.agents}
         self.history = (*self.history, joint)
         acted, self.agents = self.agents, [] if over else self.agents
         every = dict.fromkeys
         prompts = every(acted, self.prompt(self.history))
-        infos: dict[str, Any] = {agent: {} for agent in acted}
         return prompts, every(acted, float(reward)), every(acted, over), every(acted, False), infos
 
 
@@ -235,14 +249,13 @@ def true_gradient(
     credit: Callable[[int, list[float]], float] = lambda turn, rewards: sum(rewards[turn:]),
 ) -> torch.Tensor:
     """-E[sum_t credit(t, rewards) grad log pi_t], by default minus the gradient of the expected return."""
-    agents = game.possible_agents
     for table in team.values():
         table.logits.grad = None
     terms: list[torch.Tensor] = []
 
     def visit(history: History, logs: list[torch.Tensor], rewards: list[float]) -> None:
         prompt = game.prompt(history)
-        tables = [team[agent] for agent in agents]
+        tables = [team[agent] for agent in game.acting_after(history)]
         for indices in product(*(range(len(table.answers)) for table in tables)):
             log = torch.stack(
                 [

@@ -129,6 +129,8 @@ BIASES: dict[str, tuple[dict[str, float], float, float]] = {
     "discount 0.9": ({"discount": 0.9}, 0.999, 0.999),
     "discount 0.5": ({"discount": 0.5}, 0.943, 0.961),
     "normalize_advantages": ({"normalize_advantages": True}, 0.641, 0.954),
+    "normalize_advantages role, first update": ({"normalize_advantages": "role"}, 0.689, 0.957),
+    "reward_parts": ({"reward_parts": "normalize_then_sum"}, 0.341, 0.822),
     "negative_advantage_weight 0.5": ({"negative_advantage_weight": 0.5}, 0.956, 0.995),
     "negative_advantage_weight 0": ({"negative_advantage_weight": 0.0}, 0.552, 0.947),
 }
@@ -140,14 +142,19 @@ def random_cosine(seed: int, discount: float = 1.0, **options: Any) -> float:
     random, answers = np.random.default_rng(seed), ("", "a", "b")
     rewards = {one: random.normal() for one in answers}
     later = {pair: random.normal() for pair in product(answers, repeat=2)}
+    parts: dict[Any, float] = {key: random.normal() for key in (*rewards, *later)}
 
     def normal(history: History, joint: tuple[str, ...]) -> float:
         return later[history[-1][0], joint[0]] if history else rewards[joint[0]]
 
+    def components(agent: str, history: History, joint: tuple[str, ...]) -> dict[str, float]:
+        one = parts[(history[-1][0], joint[0]) if history else joint[0]]
+        return {"reward/one": one, "reward/other": normal(history, joint) - one}
+
     def discounted(turn: int, earned: list[float]) -> float:
         return sum(discount**k * earned[k] for k in range(turn, len(earned)))
 
-    game = Game(normal)
+    game = Game(normal, infos=components)
     team, oracle = make_tables(game, answers, seed)
     settings = LearnerOptions(learning_rate=0.0, discount=discount, **options)
     learner = Learner(team, ALGORITHMS["marloo"], settings)
@@ -230,3 +237,78 @@ def test_pools_of_a_part_of_the_episodes_by_hand() -> None:
         "none": 4.0,
     }
     assert pool_advantages(alone, leave_one_out, 4, normalize=True).tolist() == [0.0]
+
+
+def test_a_deviation_by_role_that_is_known_scales_the_gradient_of_each_agent() -> None:
+    game = Game(reward, agents=("x", "y"))
+    team, oracle = make_tables(game)
+    options = LearnerOptions(learning_rate=0.0, normalize_advantages="role")
+    learner = Learner(team, ALGORITHMS["marloo"], options)
+    assert learner.role_deviation is not None
+    learner.role_deviation.squares = {"x": 4.0, "y": 0.25}
+    found = expected_gradient(learner, oracle, player("episodes", game, team, oracle, 2))
+    scales = torch.tensor([0.5, 2.0]).reshape(2, 1, 1)
+    torch.testing.assert_close(found, scales * true_gradient(game, team))
+
+
+@pytest.mark.parametrize("plan", ["tree", "episodes"])
+def test_own_points_add_to_the_returns_of_their_agent_alone(plan: str) -> None:
+    def own(agent: str, history: History, joint: tuple[str, ...]) -> dict[str, float]:
+        return {"own/part": 1.5 * bool(joint[1]) - len(history)} if agent == "y" else {}
+
+    def of_team(history: History, joint: tuple[str, ...]) -> float:
+        return reward(history[:-1] + ((history[-1][0],),) if history else (), joint[:1])
+
+    def of_agent_y(history: History, joint: tuple[str, ...]) -> float:
+        return of_team(history, joint) + 2.0 * own("y", history, joint)["own/part"]
+
+    game = Game(of_team, agents=("x", "y"), infos=own)
+    team, oracle = make_tables(game)
+    options = LearnerOptions(learning_rate=0.0, own_weight=2.0)
+    learner = Learner(team, ALGORITHMS["marloo"], options)
+    found = expected_gradient(learner, oracle, player(plan, game, team, oracle, 2))
+    torch.testing.assert_close(found[0], true_gradient(game, team)[0])
+    torch.testing.assert_close(
+        found[1], true_gradient(Game(of_agent_y, agents=("x", "y")), team)[1]
+    )
+
+
+def one_after_the_other(history: History) -> Sequence[str]:
+    return ("x",) if len(history) % 2 == 0 else ("y",)
+
+
+def one_leaves(history: History) -> Sequence[str]:
+    return ("y",) if history else ("x", "y")
+
+
+def one_joins(history: History) -> Sequence[str]:
+    return ("x", "y") if history else ("x",)
+
+
+@pytest.mark.parametrize("acting", [one_after_the_other, one_leaves, one_joins])
+@pytest.mark.parametrize(
+    ("plan", "mode"), [("episodes", "aligned"), ("tree", "aligned"), ("tree", "cross")]
+)
+@pytest.mark.parametrize("early", [False, True])
+def test_turn_order_and_agents_that_come_and_go_keep_the_gradient_exact(
+    acting: Callable[[History], Sequence[str]], plan: str, mode: str, early: bool
+) -> None:
+    def points(history: History, joint: tuple[str, ...]) -> float:
+        earlier = "".join(text for turn in history for text in turn)
+        return len(earlier) * (0.5 + bool(joint[-1])) - 0.3 * bool(joint[0])
+
+    def over(history: History, joint: tuple[str, ...]) -> bool:
+        return early and joint[0] == "a"
+
+    game = Game(points, over, agents=("x", "y"), acting=acting)
+    team, oracle = make_tables(game)
+    learner = Learner(team, ALGORITHMS["marloo"], LearnerOptions(learning_rate=0.0))
+    found = expected_gradient(learner, oracle, player(plan, game, team, oracle, 2, mode))
+    torch.testing.assert_close(found, true_gradient(game, team))
+
+
+def test_a_chain_is_refused_where_agents_take_turns() -> None:
+    game = Game(reward, agents=("x", "y"), acting=one_after_the_other)
+    team, oracle = make_tables(game)
+    with pytest.raises(ValueError, match="set algorithm.rollout.mode to episodes or tree"):
+        player("chain", game, team, oracle, 2)()

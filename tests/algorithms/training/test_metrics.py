@@ -39,11 +39,13 @@ def pattern(key: str) -> re.Pattern[str]:
 
 
 class TaggedEnv(EchoEnv):
-    """Tells of answers without tags, as the environments of centralised teams do."""
+    """Tells of answers without tags, as environments of centralized teams do, and gives agents own points."""
 
     def step(self, actions: dict[str, str]) -> Any:
         *values, infos = super().step(actions)
-        return *values, {agent: {**info, "untagged": 1} for agent, info in infos.items()}
+        return *values, {
+            agent: {**info, "untagged": 1, "own/part": 0.5} for agent, info in infos.items()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
             "early_termination_threshold": 3.0,
             "refill": 1,
             "curriculum": "pass_rate",
-            "learner": {"updates_per_batch": 2},
+            "learner": {"updates_per_batch": 2, "normalize_advantages": "role"},
         },
         {
             "plan": "tree",
