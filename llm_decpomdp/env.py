@@ -142,8 +142,8 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     @property
     def acting(self) -> tuple[str, ...]:
         """The live agents that act next, in the order of `possible_agents`; by default all."""
-        asked = acting_agents(self.mode, self.task, self.episode.turns, self.agents)
-        return tuple(agent for agent in self.agents if agent in asked)
+        actors = acting_agents(self.mode, self.task, self.episode.turns, self.agents)
+        return tuple(agent for agent in self.agents if agent in actors)
 
     @property
     def readers(self) -> Mapping[str, Collection[str]]:
@@ -265,10 +265,10 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         if not self.agents:
             raise ResetNeeded("the episode is over: call reset() before step()")
         # Texts are cut and checked first: reward and mode then see the same, bounded texts.
-        asked, task = self.acting, self.task
-        completions = read_actions(actions, asked, waiting=self.agents)
+        actors, task = self.acting, self.task
+        completions = read_actions(actions, actors, waiting=self.agents)
         verdict = evaluate_reward(self.reward, task, completions, episode.turns)
-        prompts = {agent: text for agent, text in episode.prompts.items() if agent in asked}
+        prompts = {agent: text for agent, text in episode.prompts.items() if agent in actors}
         turn = Turn(prompts, completions, verdict)
         # The analysis may hold syntax trees. It serves the next prompts alone: kept in the state, it would make
         # snapshots large and not JSON-able.
@@ -287,14 +287,14 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         self._episode = Episode(episode.task_id, turns, observations)
         if self.render_mode == "human":
             self.render()
-        told = [agent for agent in self.possible_agents if agent in (*self.agents, *agents)]
+        recipients = [agent for agent in self.possible_agents if agent in (*self.agents, *agents)]
         self.agents = agents
         return (
-            {agent: observations[agent] for agent in told},
-            dict.fromkeys(told, verdict.reward),
-            {agent: agent not in agents for agent in told},
-            dict.fromkeys(told, False),
-            self._infos(mode_infos, told, acting),
+            {agent: observations[agent] for agent in recipients},
+            dict.fromkeys(recipients, verdict.reward),
+            {agent: agent not in agents for agent in recipients},
+            dict.fromkeys(recipients, False),
+            self._infos(mode_infos, recipients, acting),
         )
 
     def _observations(self, prompts: object, acting: Sequence[str], task: Task) -> dict[str, str]:

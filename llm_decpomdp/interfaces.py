@@ -412,13 +412,13 @@ def _named(
     mode: Any, method: str, task: Any, turns: Sequence[Turn], agents: Sequence[str]
 ) -> list[str]:
     """Return the agents that a method of the mode names, in the order of `agents`."""
-    named = list(getattr(mode, method)(task, tuple(turns)))
-    if not named or not set(named) <= set(agents):
+    names = list(getattr(mode, method)(task, tuple(turns)))
+    if not names or not set(names) <= set(agents):
         raise PartError(
             f"{method} of the mode {type(mode).__name__} must name one or more of the agents {list(agents)}, got "
-            f"{named} on the task {task.task_id!r}"
+            f"{names} on the task {task.task_id!r}"
         )
-    return [agent for agent in agents if agent in named]
+    return [agent for agent in agents if agent in names]
 
 
 def describe_reward(reward: Reward) -> dict[str, Any]:

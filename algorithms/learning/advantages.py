@@ -444,8 +444,8 @@ class RoleDeviation:
 
     def deviations(self, summaries: Sequence[Mapping[str, tuple[float, int]]]) -> dict[str, float]:
         """Return the deviation of each agent before this batch; of agents without one, that of this batch."""
-        known = {agent: square for agent, square in self.squares.items() if square}
-        return {a: math.sqrt(square) for a, square in {**_means(summaries), **known}.items()}
+        before = {agent: square for agent, square in self.squares.items() if square}
+        return {a: math.sqrt(square) for a, square in {**_means(summaries), **before}.items()}
 
     def update(self, summaries: Sequence[Mapping[str, tuple[float, int]]]) -> None:
         """Add a batch to the averages."""

@@ -126,9 +126,11 @@ def _step(env: TextEnv, actions: dict[str, str]) -> StepOutcome:
     observations, rewards, terminations, truncations, infos = env.step(actions)
     acting = acting_agents(env)
     # An episode whose agents stay live after their end would be sampled for ever.
-    if done := [agent for agent in env.agents if terminations.get(agent) or truncations.get(agent)]:
+    if stale := [
+        agent for agent in env.agents if terminations.get(agent) or truncations.get(agent)
+    ]:
         raise ValueError(
-            f"{done} are done and still in env.agents: take an agent out of it in the step that ends its episode"
+            f"{stale} are done and still in env.agents: take an agent out of it in the step that ends its episode"
         )
     if env.agents and not acting:
         raise ValueError(

@@ -5,7 +5,7 @@
 | `probe-relay-turns-v0`  | tell a secret to an agent that acts second                 | turn order            |
 | `probe-early-exit-v0`   | leave a secret to an agent that goes on alone              | rewards after leaving |
 | `probe-late-entry-v0`   | tell a secret to an agent that joins on the second turn    | agents that join      |
-| `probe-verifier-v0`     | judge three answers of another agent without a mistake     | own points            |
+| `probe-verifier-v0`     | judge four answers of another agent without a mistake     | own points            |
 | `probe-memory-v0`       | repeat on the third turn what was shown on the first       | `model.history: chat` |
 
 Except in the verifier's game, the right letter earns 1, and a wrong one so much less than nothing that a guess is
@@ -24,7 +24,7 @@ from llm_decpomdp.envs.probes.known import KnownValues
 from llm_decpomdp.envs.probes.parts import LETTERS, ProbeTask, last_answer, probe_env, probe_task
 from llm_decpomdp.interfaces import Component, Info, Turn, Verdict
 
-ROUNDS = 3
+ROUNDS = 4
 """Answers that the verifier judges in an episode."""
 
 UNKNOWN = "ab"
@@ -38,7 +38,7 @@ Prompts = dict[str, str]
 FIRST, SECOND = "player_0", "player_1"
 
 
-class Game:
+class ProbeGame:
     """The rules of a probe: who is there, what the acting agents see, and what their answers earn."""
 
     readers: ClassVar[Mapping[str, Sequence[str]]] = {FIRST: [SECOND]}
@@ -58,10 +58,10 @@ class Game:
 
 
 @dataclass(frozen=True)
-class GameMode:
+class ProbeGameMode:
     """The mode of a game."""
 
-    game: Game
+    game: ProbeGame
     info_keys: Sequence[str] = ()
     history: ClassVar[bool] = True
 
@@ -92,10 +92,10 @@ class GameMode:
 
 
 @dataclass(frozen=True)
-class GameReward:
+class ProbeGameReward:
     """The reward of a game."""
 
-    game: Game
+    game: ProbeGame
     maximum: float = 1.0
     history: ClassVar[bool] = True
     components: ClassVar[Mapping[str, Component]] = {
@@ -139,19 +139,19 @@ def _letter_tasks(name: str, num_agents: int) -> list[ProbeTask]:
 
 def _probe(
     name: str,
-    game: Game,
+    game: ProbeGame,
     tasks: Sequence[ProbeTask],
     num_turns: int,
     discount: float,
     render_mode: str | None,
 ) -> DecPOMDPEnv:
-    reward, mode = GameReward(game), GameMode(game)
+    reward, mode = ProbeGameReward(game), ProbeGameMode(game)
     return probe_env(
         name, tasks, reward, mode, num_turns, discount, render_mode, stop_when_solved=False
     )
 
 
-class RelayTurns(Game):
+class RelayTurns(ProbeGame):
     """The first agent tells a goal, and the second acts on it."""
 
     def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
@@ -173,7 +173,7 @@ def relay_turns(*, discount: float = 1.0, render_mode: str | None = None) -> Dec
     return _probe("relay-turns", RelayTurns(), tasks, 2, discount, render_mode)
 
 
-class EarlyExit(Game):
+class EarlyExit(ProbeGame):
     """The first agent leaves after its first answer, which the second sees two turns later."""
 
     def members(self, turn: int) -> Sequence[str]:
@@ -201,7 +201,7 @@ def early_exit(*, discount: float = 1.0, render_mode: str | None = None) -> DecP
     return _probe("early-exit", EarlyExit(), tasks, 3, discount, render_mode)
 
 
-class LateEntry(Game):
+class LateEntry(ProbeGame):
     """The second agent joins on the second turn."""
 
     def members(self, turn: int) -> Sequence[str]:
@@ -228,8 +228,8 @@ def late_entry(*, discount: float = 1.0, render_mode: str | None = None) -> DecP
     return _probe("late-entry", LateEntry(), tasks, 2, discount, render_mode)
 
 
-class Verifier(Game):
-    """The second agent judges three answers of the first."""
+class Verifier(ProbeGame):
+    """The second agent judges four answers of the first."""
 
     own_components: ClassVar[Sequence[str]] = ("judgement",)
 
@@ -253,11 +253,11 @@ class Verifier(Game):
 
 
 def verifier(*, discount: float = 1.0, render_mode: str | None = None) -> DecPOMDPEnv:
-    """Judge: `player_0` answers three times without knowing the right letter, and `player_1` judges each answer.
+    """Judge: `player_0` answers four times without knowing the right letter, and `player_1` judges each answer.
 
     The verifier `player_1` sees the answer and the right letter, and must say `a` if they are equal, and else `b`.
     The team earns 1 at the end if no judgement was wrong. A judgement is worth little until the others are nearly
-    always right, so the team's reward alone teaches slowly. The verifier's own points, 1/3 for each correct
+    always right, so the team's reward alone teaches slowly. The verifier's own points, 1/4 for each correct
     judgement, are the component `judgement`; with `algorithm.own_weight: 1` each judgement is learned by itself.
     """
     tasks = [
@@ -267,7 +267,7 @@ def verifier(*, discount: float = 1.0, render_mode: str | None = None) -> DecPOM
     return _probe("verifier", Verifier(), tasks, 2 * ROUNDS, discount, render_mode)
 
 
-class Memory(Game):
+class Memory(ProbeGame):
     """One agent repeats on the third turn what it saw on the first."""
 
     readers: ClassVar[Mapping[str, Sequence[str]]] = {}

@@ -85,8 +85,8 @@ def _compare(
         if not plain.env.agents or not canaried.env.agents:
             return
         actions = {agent: team[agent] for agent in plain.env.agents}
-        marked = writer in actions and not _is_speaking(plain.env)
-        marked_actions = {**actions, writer: marked_text} if marked else actions
+        is_marked = writer in actions and not _is_speaking(plain.env)
+        marked_actions = {**actions, writer: marked_text} if is_marked else actions
         first = plain.step(actions)
         second = canaried.step(dict(marked_actions))
         for agent in second.observations:

@@ -87,20 +87,20 @@ class Watched:
         """Call and check `step`."""
         live, acting = list(self.env.agents), acting_agents(self.env)
         # Actions of waiting agents change nothing, so one of two compared environments is not given them.
-        given = {agent: actions[agent] for agent in acting} if self.spoil else actions
-        result = _call_step(self.env, given)
-        told = [a for a in self.env.possible_agents if a in (*live, *self.env.agents)]
+        inputs = {agent: actions[agent] for agent in acting} if self.spoil else actions
+        result = _call_step(self.env, inputs)
+        recipients = [a for a in self.env.possible_agents if a in (*live, *self.env.agents)]
         observations, rewards, terminations, truncations, infos = result
         for name, values in zip(
             ("rewards", "terminations", "truncations"), result[1:4], strict=True
         ):
-            check_keys(f"the {name} of step()", values, told)
-        self._check_texts("step()", observations, infos, told)
+            check_keys(f"the {name} of step()", values, recipients)
+        self._check_texts("step()", observations, infos, recipients)
         check_rewards(rewards, infos)
         check_flags(terminations, truncations, self.env.agents)
         record = self._record(observations, infos, rewards, terminations, truncations)
         if self.spoil:
-            given.clear()
+            inputs.clear()
         return record
 
     def _check_texts(self, where: str, observations: Any, infos: Any, agents: list[str]) -> None:

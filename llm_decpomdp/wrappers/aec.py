@@ -197,17 +197,17 @@ class ParallelView(ParallelEnv[str, Any, str]):  # type: ignore[misc]  # petting
             env.terminations[env.agent_selection] or env.truncations[env.agent_selection]
         ):
             env.step(None)  # the AEC API takes a step for each agent that is done
-        told = [name for name in self.possible_agents if name in live or name in self.agents]
+        recipients = [name for name in self.possible_agents if name in live or name in self.agents]
         if self.team_reward == "sum":
-            rewards = dict.fromkeys(told, sum(earned.values()))
+            rewards = dict.fromkeys(recipients, sum(earned.values()))
         else:
-            rewards = {name: earned.get(name, 0.0) for name in told}
+            rewards = {name: earned.get(name, 0.0) for name in recipients}
         return (
-            self._observations(told),
+            self._observations(recipients),
             rewards,
-            {name: bool(terminations.get(name, False)) for name in told},
-            {name: bool(truncations.get(name, False)) for name in told},
-            self._infos(told, infos),
+            {name: bool(terminations.get(name, False)) for name in recipients},
+            {name: bool(truncations.get(name, False)) for name in recipients},
+            self._infos(recipients, infos),
         )
 
     def _observations(self, agents: list[str]) -> dict[str, str]:

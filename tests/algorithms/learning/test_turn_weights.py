@@ -257,7 +257,7 @@ def test_own_points_add_to_the_returns_of_their_agent_alone(plan: str) -> None:
         return {"own/part": 1.5 * bool(joint[1]) - len(history)} if agent == "y" else {}
 
     def of_team(history: History, joint: tuple[str, ...]) -> float:
-        return reward(history[:-1] + ((history[-1][0],),) if history else (), joint[:1])
+        return reward((*history[:-1], (history[-1][0],)) if history else (), joint[:1])
 
     def of_agent_y(history: History, joint: tuple[str, ...]) -> float:
         return of_team(history, joint) + 2.0 * own("y", history, joint)["own/part"]
@@ -310,5 +310,5 @@ def test_turn_order_and_agents_that_come_and_go_keep_the_gradient_exact(
 def test_a_chain_is_refused_where_agents_take_turns() -> None:
     game = Game(reward, agents=("x", "y"), acting=one_after_the_other)
     team, oracle = make_tables(game)
-    with pytest.raises(ValueError, match="set algorithm.rollout.mode to episodes or tree"):
+    with pytest.raises(ValueError, match="to episodes or tree"):
         player("chain", game, team, oracle, 2)()

@@ -72,7 +72,7 @@ def test_memory_needs_the_first_prompt():
         ("probe-relay-turns-v0", [("player_0",), ("player_1",)]),
         ("probe-early-exit-v0", [("player_0", "player_1"), ("player_1",), ("player_1",)]),
         ("probe-late-entry-v0", [("player_0",), ("player_0", "player_1")]),
-        ("probe-verifier-v0", 3 * [("player_0",), ("player_1",)]),
+        ("probe-verifier-v0", 4 * [("player_0",), ("player_1",)]),
     ],
 )
 def test_the_right_agents_act(probe, turns):
@@ -100,12 +100,12 @@ def test_an_agent_that_joins_gets_its_first_prompt_and_no_flag():
 
 def test_own_points_are_in_the_infos_of_their_agent_and_no_part_of_the_reward():
     env = make("probe-verifier-v0")
-    env.reset(options={"task_id": "verifier/aaa"})
+    env.reset(options={"task_id": "verifier/aaaa"})
     env.step({"player_0": "a"})
     _, rewards, _, _, infos = env.step({"player_1": "a"})
     assert set(rewards.values()) == {0.0}
     own = {agent: info["own/judgement"] for agent, info in infos.items()}
-    assert own == {"player_0": 0.0, "player_1": pytest.approx(1 / 3)}
+    assert own == {"player_0": 0.0, "player_1": pytest.approx(1 / 4)}
     twin = make("probe-verifier-v0")
     twin.restore(env.snapshot())
     assert twin.episode == env.episode and twin.episode.turns[-1].verdict.own
