@@ -1,3 +1,5 @@
+"""The audit of data sets, its examples and its command."""
+
 from __future__ import annotations
 
 import json
@@ -5,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.audit.run import audit
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp import registry
+from llm_decpomdp.benchmarks.audit.examples import contradictions, examples
+from llm_decpomdp.benchmarks.audit.run import audit, save
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, Remark
 from llm_decpomdp.envs.sandbox import Limits
 from tests.benchmarks.audits import SOUND, audited, only, rows
+from tests.benchmarks.cli.test_commands import call
 from tests.support.programs import SQUARES
 
 LOOP = "def check(candidate):\n    for n in range(1, 4):\n        assert candidate(n) == n * n\n"
@@ -219,3 +225,168 @@ def test_the_shipped_problems_are_sound(env_id: str, split: str, references: int
 def test_tasks_without_tests_are_refused() -> None:
     with pytest.raises(ConfigError, match="probe-rendezvous-v0 has nothing to audit"):
         audit("probe-rendezvous-v0")
+
+
+def told(text: str) -> list[str]:
+    return [str(example) for example in examples(text, "f")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (">>> f(2)\n4", ["f(2) -> 4"]),
+        ("    >>>f(2)\n    4\n    # two squared", ["f(2) -> 4"]),
+        (">>> f(2) == 4\nTrue", ["f(2) == 4 -> True", "f(2) -> 4"]),
+        (">>> f(2) == 4", ["f(2) -> 4"]),
+        (">>> sorted(f([2]))\n[1,\n 2]", ["sorted(f([2])) -> [1, 2]"]),
+        (">>> print(f(2))\n4", ["str(f(2)) -> '4'"]),
+        ("f(2) == 4", ["f(2) -> 4"]),
+        ("For f(2) => 4, as", ["f(2) -> 4"]),
+        ("f('a)', k=(1, 2)) ➞ 'x'.", ["f('a)', k=(1, 2)) -> 'x'"]),
+        ("f(2) # => 4", ["f(2) -> 4"]),
+        ("f(2)  # 4", ["f(2) -> 4"]),
+        ("f(2) returns 4 because 2 * 2 is 4", ["f(2) -> 4"]),
+        ("f(2) -> [4] (a square)", ["f(2) -> [4]"]),
+        ("f(2) -> 4; f(-3) -> 9", ["f(2) -> 4", "f(-3) -> 9"]),
+        ("f(1) -> 0.5 # half", ["f(1) -> 0.5"]),
+    ],
+)
+def test_examples_of_many_forms_are_read(text: str, expected: list[str]) -> None:
+    assert told(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f(2) ==> 19 - 5 - 6 = 8",
+        "f(1) = 3, f(n) = f(n - 1) + 1",
+        "f(a) => False",
+        "f(2) => true",
+        "f(2) is great",
+        "g.f(2) -> 4",
+        ">>> f(x)\n4",
+        ">>> f(0)\nTraceback (most recent call last):\nValueError: zero",
+        ">>> f(2)\n<object at 0x7f00>",
+        ">>> x = f(2)",
+        "def f(x) -> int:",
+        "f(2 -> 4",
+    ],
+)
+def test_what_only_looks_like_an_example_is_left_alone(text: str) -> None:
+    assert told(text) == []
+
+
+def task(text: str, *asserts: str) -> CodeTask:
+    body = "".join(f"    assert {one}\n" for one in asserts)
+    return CodeTask(
+        task_id="a",
+        index=0,
+        prompt=f'def f(x):\n    """{text}"""\n',
+        test=f"def check(candidate):\n{body}",
+        entry_point="f",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "condition", "agrees"),
+    [
+        ("f(2) -> 4", "candidate(2) == 4", True),
+        ("f(2) -> 4", "candidate(2) == 5", False),
+        ("f(2) -> 4", "candidate(3) == 5", True),
+        ("f(2) -> 0.1", "candidate(2) == 0.1 + 1e-9", True),  # no literal
+        ("f(2) -> 0.1", "candidate(2) == 0.100000000001", True),
+        ("f(2) -> 0.1", "candidate(2) == 0.11", False),
+        ("f([1]) -> [1, 2]", "candidate([1]) == (1, 2)", False),
+        ("f(2) -> True", "candidate(2)", True),
+        ("f(2) -> True", "not candidate(2)", False),
+        ("f(2) -> None", "candidate(2) is None", True),
+        ("f(2) -> None", "candidate(2) is None, 'message'", True),
+        ("f(2) -> 4", "abs(candidate(2) - 5) < 1", True),  # no comparison with a value
+        ("f(2) -> 4", "candidate(2) != 4", True),
+    ],
+)
+def test_examples_must_agree_with_asserts(text: str, condition: str, agrees: bool) -> None:
+    found = list(contradictions(task(text, condition)))
+    assert (not found) == agrees and all(remark.fault for remark in found)
+
+
+SHORTER = """
+from llm_decpomdp import DecPOMDPEnv, make, register
+
+class Shorter:
+    def __init__(self, reward):
+        self.reward, self.components = reward, reward.components
+
+    def __call__(self, task, completions):
+        return self.reward(task, completions)
+
+def build(**options):
+    env = make("coophumaneval-v0", source="bundled", split="test[:2]", **options)
+    return DecPOMDPEnv("shorter_v0", env.tasks, env.roles, Shorter(env.reward), env.mode)
+
+register("shorter-v0", "shorter:build")
+"""
+"""A family with a reward of its own around that of another."""
+
+
+def test_command_fails_on_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = rows(tmp_path, ("good", SOUND, SQUARES), ("bad", "def f(x):\n    return 4", SQUARES))
+    assert call("audit", "humaneval-v0", "--source", source) == 1
+    shown = capsys.readouterr().out
+    assert "reference" in shown and "bad" in shown
+    assert "2 rows, 2 checked, 0 excluded with a reason; 2 references" in shown
+    assert "which explain 0 faults; 1 unexplained faults, 0 notes" in shown
+
+
+def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = rows(tmp_path, ("good", SOUND, SQUARES))
+    assert call("audit", "humaneval-v0", "--source", source, "--repeats", "2", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["healthy"], found["remarks"], found["repeats"]) == (True, [], 2)
+    assert found["summary"].startswith("humaneval-v0, test of ")
+    assert found["data"]["rows"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["coophuman-v0"], 2, "did you mean 'coophumaneval-v0'"),
+        (["humaneval-v0", "--source", "nowhere.jsonl"], 2, "nowhere.jsonl"),
+        (["humaneval-v0", "--source", "bundled", "--repeats", "1"], 2, "at least 2"),
+        (["humaneval-v0", "--source", "bundled", "--episodes", "none"], 2, "no file none"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("audit", *arguments) == code
+    shown = capsys.readouterr().err.strip()
+    assert shown.startswith("error: ") and "\n" not in shown and message in shown
+
+
+def test_a_reward_without_sandbox_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shorter.py").write_text(SHORTER)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    assert call("audit", "shorter:shorter-v0") == 2
+    shown = capsys.readouterr().err
+    assert "cannot audit Shorter, which has no method copy_with_sandbox" in shown
+
+
+def test_the_result_is_saved(tmp_path: Path) -> None:
+    source = rows(tmp_path, ("bad", "def f(x):\n    return 4", SQUARES))
+    path = tmp_path / "audit.json"
+    assert call("audit", "humaneval-v0", "--source", source, "--output", str(path)) == 1
+    found = json.loads(path.read_text())
+    assert not found["healthy"] and found["remarks"][0]["kind"] == "reference"
+    missing = tmp_path / "nowhere" / "audit.json"
+    with pytest.raises(RunError, match=f"^cannot write {missing}: No such file or directory$"):
+        save(audit("humaneval-v0", source, repeats=2), missing)
+
+
+def test_command_accepts_known_issues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = rows(tmp_path, ("HumanEval/47", "def f(x):\n    return 4\n", SQUARES))
+    assert call("audit", "humaneval-v0", "--source", source) == 0
+    assert "known" in capsys.readouterr().out
