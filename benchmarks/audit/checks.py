@@ -43,6 +43,7 @@ def about_gradings(subject: Subject, gradings: Sequence[Grading]) -> Iterator[Re
 
 def _differences(gradings: Sequence[Grading]) -> Iterator[str]:
     """Yield the tests on which verdicts differ, with the seeds. If no test differs, yield different rewards."""
+    # One column for each test, with its outcome in every grading.
     columns = list(zip(*(grading.tests for grading in gradings), strict=True))
     differs = False
     for outcomes in columns:
@@ -109,6 +110,7 @@ def _about_function(task: CodeTask) -> Iterator[Remark]:
     if tests.vary and "main_0" in task.references:
         text = "asserts in loops or functions pass only if they run as often as with the reference"
         yield Remark("varying", task.task_id, "", text)
+    # Without a reference nothing tells how often an assert in a loop should run.
     elif tests.vary:
         text = "asserts in loops or functions may never run, and there is no reference for how often they should"
         yield Remark("varying", task.task_id, "", text, fault=True)

@@ -27,6 +27,7 @@ from llm_decpomdp.envs.datasets.loading import Remark
 from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, parse_or_none
 from llm_decpomdp.interfaces import Task
 
+# The forms occur in the texts of HumanEval and CoopHumanEval.
 ARROW = re.compile(r"\s*(?:(?:#\s*)?(?:==>|=>|==|->|➞|→|➔)|#|(?:should return|returns)\b)\s*")
 
 TAIL = re.compile(r"\s+#|\s+\(|\s+-+\s+[A-Za-z]|[.;,](?:\s|$)|\s+(?:because|since|as)\s")
@@ -104,6 +105,7 @@ def _doctest_example(entry: doctest.Example) -> Example | None:
         return None  # an unescaped pattern, or the address of an object
     if isinstance(expression, ast.Call) and ast.unparse(expression.func) == "print":
         output = entry.want.strip()
+        # The output of several arguments depends on the separator.
         plain = len(expression.args) == 1 and not expression.keywords and "\n" not in output
         return Example(f"str({ast.unparse(expression.args[0])})", repr(output)) if plain else None
     lines = entry.want.splitlines()
@@ -130,6 +132,7 @@ def _inline(line: str, function: str) -> Iterator[Example]:
 
 def _first_literal(text: str) -> str | None:
     """Return the literal at the start of a text, if the text ends there or `TAIL` follows."""
+    # The longest text first: a value such as "a, b" may have the mark of an end inside.
     ends = [len(text), *sorted((m.start() for m in TAIL.finditer(text)), reverse=True)]
     return next((value for end in ends if (value := _literal(text[:end])) is not None), None)
 

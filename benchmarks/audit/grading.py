@@ -121,6 +121,7 @@ def read_programs(path: Path, env_id: str, data: TaskSet) -> Iterator[Subject]:
         for line, row in numbered_rows(path):
             task = data.find(task_name(row))
             for place, completions in _samples(row, env_id):
+                # Runs repeat many completions, such as empty ones.
                 key = (task.task_id, *sorted(completions.items()))
                 if key not in keys:
                     keys.add(key)

@@ -172,6 +172,7 @@ def audit_programs(plan: Plan) -> Audit:
     contradicted = {remark.task_id for remark in remarks if remark.kind == "example"}
     rounds = []
     for seed in range(plan.repeats):
+        # The seed sets the hashes of strings and `random`, which differ between processes.
         rounds.append(_grade_all(plan, subjects, f"seed {seed}", seed))
         # The pool of workers of this seed is not used again.
         Sandbox(seed=seed).close()
@@ -197,6 +198,7 @@ def _fails_clearly(gradings: Iterable[Grading]) -> bool:
     """Return True if a program never passes, and not because time ran out."""
     gradings = list(gradings)
     outcomes = [outcome.status for grading in gradings for outcome in grading.tests]
+    # A program that is only slow would also be slow in one process.
     return not any(grading.verdict.solved for grading in gradings) and "timeout" not in outcomes
 
 
@@ -242,6 +244,7 @@ def _grade_all(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0
     """Grade subjects in parallel, and return the results in their order."""
     work = partial(grade, plan.env_id, seed=seed, limits=plan.limits)
     console = Console(stderr=True)
+    # The bar is on stderr, as stdout may be JSON.
     options: Any = {"console": console, "transient": True, "disable": not console.is_terminal}
     with ThreadPoolExecutor(available_cores()) as threads:
         return list(track(threads.map(work, subjects), what, len(subjects), **options))
@@ -253,6 +256,7 @@ def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:
         arguments: dict[str, Any] = {} if source == "auto" else {"source": source}
         arguments |= {} if split is None else {"split": split}
         env = make(env_id, **arguments)
+        # Loads the data, so that a wrong source is an error before the grading.
         len(env.tasks)
         return env
     except (ValueError, TypeError, KeyError, ImportError) as error:

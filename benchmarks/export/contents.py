@@ -217,6 +217,7 @@ def _rows_of_pair(
     alike: dict[str, list[str]] = {}
     for position, (agent, completions) in enumerate(decision.samples.completions.items()):
         indices = [group["joint"][sample][position] for sample in match[:2]]
+        # Equal completions of an agent say nothing about its preference.
         if content(completions[indices[0]]) == content(completions[indices[1]]):
             alike[agent] = [group["prompts"][agent], group["completions"][agent][indices[0]]]
         else:

@@ -109,6 +109,7 @@ class EpisodeSource:
 
     def decisions(self, phase: str) -> Iterator[Decision]:
         """Yield all groups of a phase, in the order of the run."""
+        # An evaluation of scripted agents has no configuration.
         discount = self.config.env.discount if self.config else 1.0
         config = self.config if phase == "train" else None
         for number, row in enumerate(self.rows()):

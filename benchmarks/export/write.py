@@ -95,6 +95,7 @@ def export(
             )
         if to == "hub-folder":
             (data_set / "README.md").write_text(_card(source, content, rows), encoding="utf-8")
+        # A rename inside one folder is atomic.
         data_set.rename(folder)
     return Export(folder, rows)
 
@@ -109,10 +110,13 @@ def _write(content: Content, phase: str, to: str, folder: Path, scratch: Path) -
             return sum(1 for row in content.rows(phase) if file.write(json.dumps(row) + "\n"))
     import datasets
 
+    # In a log each step of a progress bar would be a line.
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     data_set = datasets.Dataset.from_generator(
         content.rows,
+        # Types from the data would be null for a column without values, and differ between the
+        # splits.
         features=datasets.Features({k: _feature(c) for k, c in content.columns.items()}),
         cache_dir=str(scratch / "cache"),
         gen_kwargs={"phase": phase},

@@ -44,6 +44,8 @@ class Palette:
     series: tuple[str, ...]
 
 
+# matplotlib takes no CSS variables. The drawing has colors that nothing else uses, and each is
+# replaced by its variable, so that the page can change its colors in dark mode.
 PLACEHOLDERS = Palette("#010101", "#020202", tuple(f"#0303{i:02d}" for i in range(1, COLORS + 1)))
 VARIABLES = {PLACEHOLDERS.ink: "--muted", PLACEHOLDERS.grid: "--rule"} | {
     color: f"--series-{i}" for i, color in enumerate(PLACEHOLDERS.series, 1)
@@ -136,6 +138,7 @@ def task_map(columns: Sequence[TaskColumn]) -> Chart:
 
     def draw(figure: Figure, width: float, palette: Palette) -> None:
         axes = figure.subplots()
+        # The scale begins at 0 or below, so that white means no reward.
         image = axes.imshow(values, aspect="auto", cmap="Blues", vmin=min(0.0, np.nanmin(values)))
         axes.set_xticks(range(len(columns)), labels, rotation=20, ha="right", fontsize=8)
         axes.set_yticks(range(len(names)), names, fontsize=8)
@@ -172,6 +175,7 @@ def _draw_curves(
             axes.errorbar(
                 points.updates,
                 points.values.mean(axis=0),
+                # Small panels have no room for intervals.
                 yerr=_interval_lengths(experiment, points) if large else None,
                 color=palette.series[evaluation],
                 linestyle=(0, (2, 2)) if several else "none",
@@ -180,6 +184,7 @@ def _draw_curves(
                 markersize=5.5 if large else 4.0,
                 elinewidth=1.6,
                 capsize=3,
+                # The markers of the first and last evaluation are on the border of the axes.
                 clip_on=False,
                 zorder=3,
             )
@@ -272,8 +277,11 @@ def _svg(chart: Chart, kind: str, width: float) -> str:
 def _style(palette: Palette) -> dict[Any, Any]:
     colored = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color")
     return {
+        # Text instead of outlines is smaller, searchable, and has the font of the page.
         "svg.fonttype": "none",
+        # Random ids would make equal runs give different pages.
         "svg.hashsalt": "llm_decpomdp",
+        # Names of components may have dollar signs.
         "text.parse_math": False,
         "font.family": "sans-serif",
         "font.size": 10.5,

@@ -179,6 +179,7 @@ def opening(experiments: Sequence[Experiment]) -> Iterator[str]:
     """Yield models, seeds and time, descriptions, and a warning of stand-in data."""
     runs = [run for experiment in experiments for run in experiment.runs]
     seeds = list(dict.fromkeys(run.manifest["seed"] for run in runs if "seed" in run.manifest))
+    # Times are in ISO format, so the greatest text is the latest time.
     created = max(str(run.manifest.get("created", "")) for run in runs)
     facts = [
         *dict.fromkeys(run.manifest.get("model") for run in runs),
@@ -289,6 +290,7 @@ def _write_files(experiments: Sequence[Experiment], folder: Path) -> None:
             for score in run.scores
         ]
     for name, rows in (("metrics.csv", metrics), ("episodes.csv", episodes)):
+        # Rows of training and of evaluation have different metrics.
         columns = list(dict.fromkeys(key for row in rows for key in row))
         write_csv(folder / name, columns, ([row.get(key) for key in columns] for row in rows))
     if installed("matplotlib") is None:

@@ -41,10 +41,11 @@ class Cell:
 
 
 def _breakable(text: str) -> Markup:
+    # Names such as tests_passed have no space at which a narrow table could break them.
     return Markup(str(escape(text)).replace("_", "_<wbr>"))
 
 
-TEMPLATES = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=False)
+TEMPLATES = Environment(loader=FileSystemLoader(HERE), autoescape=True)
 TEMPLATES.filters["breakable"] = _breakable
 
 
@@ -93,12 +94,14 @@ def listing(text: str) -> Markup:
 
 def link(text: str, **filters: object) -> Markup:
     """Return a link to the transcripts that pass the filters."""
+    # Names of tasks may have slashes and ampersands.
     query = "&".join(f"{key}={quote(str(value), safe='')}" for key, value in filters.items())
     return Markup('<a href="#{}">{}</a>').format(query, text)
 
 
 def heat_cell(text: str, value: float, top: float) -> Cell:
     """Return a cell whose color shows its share of the highest value."""
+    # Negative rewards have no color, as the scale begins at 0.
     return Cell(text, "cell", round(SCALE * max(value, 0.0) / top) if top > 0 else 0)
 
 

@@ -57,7 +57,8 @@ def write_suite_report(output: Path, path: Path | None = None) -> Path:
     first = evaluations[0].runs[0]
     panels = []
     for panel in PANELS:
-        if panel.anchor == "summary":  # the leaderboard takes its place
+        # A suite has no single gain, so its leaderboard takes the place of the summary.
+        if panel.anchor == "summary":
             title, draw = "Leaderboard", lambda _: "\n".join(_leaderboard_blocks(leaderboard))
             panel = Panel(panel.anchor, title, title, draw, "wide")
         of_trainings = trainings and panel.anchor in OF_TRAININGS

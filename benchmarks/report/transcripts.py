@@ -83,6 +83,7 @@ class Pack:
             ]
             for group in row["groups"]
         ]
+        # Numbers instead of names keep the index of thousands of episodes small.
         phase = 1 if row["phase"] == "eval" else 0
         self.episodes.append([len(self.runs) - 1, phase, row["update"], task, groups])
         # Serialized now, so that only the text of one chunk is in memory.
@@ -116,6 +117,7 @@ class Pack:
         return {
             "parent": group["parent"] and [group["parent"]["group"], group["parent"]["sample"]],
             "chosen": group["chosen"],
+            # Later prompts have the answers of the turn before, so they hardly repeat.
             "prompts": {a: self._share(text) if first else text for a, text in prompts.items()},
             "completions": group["completions"],
             "reasons": group["finish_reasons"],

@@ -200,6 +200,7 @@ def _type(owner: type[Any], name: str) -> str:
     field = owner.__dataclass_fields__[name]
     if choices := field.metadata.get("choices"):
         return ", ".join(f"`{choice}`" for choice in choices)
+    # The range stands between the type and its alternative, such as "above 0, or none".
     name, _, rest = type_in_words(owner, name).partition(", or")
     return " ".join(filter(None, (name, limits_in_words(field)))) + (rest and f", or{rest}")
 

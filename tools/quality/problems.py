@@ -138,7 +138,9 @@ def near_duplicates(
     codes = [_anonymous(source.code) for source in sources]
     for i, j in combinations(range(len(sources)), 2):
         text = len(words[i] & words[j]) / len(words[i] | words[j])
+        # autojunk would ignore the frequent tokens of long programs.
         matcher = SequenceMatcher(None, codes[i], codes[j], autojunk=False)
+        # Both are upper bounds of the slow ratio.
         likely = matcher.real_quick_ratio() >= SAME_CODE and matcher.quick_ratio() >= SAME_CODE
         code = matcher.ratio() if likely else 0.0
         if text >= SAME_WORDS or code >= SAME_CODE:

@@ -41,6 +41,7 @@ def source_pages(origins: Iterable[Path]) -> dict[str, str]:
         for path in _link(origin):
             if DOCS not in path.parents and find_page(path) not in pages:
                 pages[find_page(path)] = _markdown(path)
+                # A Markdown page may link to further files.
                 waiting.append(path)
     return pages
 

@@ -36,10 +36,12 @@ BLOCK_BYTES = 456
 def main() -> None:
     """Run the trial that the standard input describes."""
     folder = sys.path.pop(0)  # of this script
+    # Libraries print to standard output, which must have only the answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.read())
     processes = load(os.path.join(folder, "processes.py"))
+    # Forks of a large process are slower, as its page tables are copied.
     _ballast = heap(request["gigabytes"]) if request["gigabytes"] else []
     trial = vars(load(request["file"]))[request["function"]](**request["arguments"])
     check(next(trial))

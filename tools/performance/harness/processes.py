@@ -59,6 +59,7 @@ def peak_megabytes() -> float:
 
 def _stat(process: int) -> list[str]:
     """Return the fields of `stat` after the name, from the state on; none if the process has gone."""
+    # The name before it may have spaces and parentheses.
     return _read(process, "stat").rpartition(")")[2].split()
 
 

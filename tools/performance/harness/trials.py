@@ -106,6 +106,7 @@ class Measured:
 
     def times_cpu(self, other: Measured) -> Spread:
         """Return the ratio of processor time per unit to that of another variant, within each round."""
+        # A short trial may have less than one tick of processor time.
         return self._ratio(other, lambda trial: max(trial.cpu_seconds, TICK) / trial.units)
 
     def times_memory(self, other: Measured) -> Spread:
@@ -168,6 +169,7 @@ def compare(
     trials: dict[str, list[Measurement]] = {variant.name: [] for variant in variants}
     for number in range(rounds):
         for offset in range(len(variants)):
+            # The first process of a round may find cold caches.
             variant = variants[(number + offset) % len(variants)]
             begin = time.perf_counter()
             trials[variant.name].append(run_trial(variant, variables))
@@ -298,6 +300,7 @@ class Report:
         inherited = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
         variables = {name: os.environ[name] for name in inherited if name in os.environ}
         variables.update(self.variables)
+        # A path of this machine says nothing to a reader.
         variables.pop("PYTHONPATH", None)
         return variables
 
@@ -321,6 +324,7 @@ def about() -> dict[str, str]:
 def show(header: Mapping[str, str], parts: Sequence[Table | str]) -> None:
     """Print a header, and below it tables and lines."""
     console = Console(highlight=False)
+    # A file or a pipe has a width of 80, too narrow for the tables.
     console.width = max(console.width, WIDTH)
     for line in (*(f"{name}: {value}" for name, value in header.items()), *parts):
         console.print(line, markup=False)

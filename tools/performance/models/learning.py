@@ -191,6 +191,7 @@ def _autocast(case: Case) -> torch.autocast:
 
 def synthetic(policy: CausalLM, case: Case) -> list[Group]:
     """Return completions of random tokens, with lengths evenly from a quarter of the longest up to it."""
+    # The same tokens for every variant, so that gradient norms compare.
     generator = torch.Generator().manual_seed(0)
     vocabulary = policy.model.config.get_text_config().vocab_size
     shortest = max(1, case.new_tokens // 4)
@@ -212,6 +213,7 @@ def _twice(
     policy: CausalLM, learn: Callable[[Sequence[Group]], None], groups: Sequence[Group]
 ) -> Iterator[dict[str, Any]]:
     """Learn from the first tokens of each row, then from all."""
+    # A warm-up with short rows loads the kernels.
     learn([(prompt, [row[:2] for row in rows]) for prompt, rows in groups])
     policy.model.zero_grad(set_to_none=False)
     yield {"units": sum(len(rows) for _, rows in groups)}

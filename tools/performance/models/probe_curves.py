@@ -90,6 +90,7 @@ def _stored_curve(folder: Path, trial: ProbeTrial, budget: int, seed: int) -> Cu
     """Return the curve of a run from the folder, or train and store it."""
     name = re.sub(r"[^a-z0-9.]+", "-", f"{trial.probe} {trial}")
     path = folder / f"{name}-budget-{budget}-seed-{seed}.json"
+    # Hundreds of runs take hours: a stopped command continues.
     if path.exists():
         return Curve(trial, seed, **json.loads(path.read_text()))
     torch.set_num_threads(1)  # the models are too small for several threads

@@ -312,7 +312,8 @@ def value(env: DecPOMDPEnv, team: Team) -> float:
     """Return the mean sum of the rewards of sampled episodes, with equally many of each task."""
     starts = every_start(env)
     each = EVALUATION_EPISODES // len(starts)
-    if env.num_turns == 1:  # aligned joint samples are independent episodes, and are sampled faster
+    # Aligned joint samples of one turn are independent episodes, and are sampled faster.
+    if env.num_turns == 1:
         rollouts = collect_rollouts(
             env, team, starts, group_size=each, rng=np.random.default_rng(0)
         )

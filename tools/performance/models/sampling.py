@@ -106,6 +106,7 @@ def transformers_generate(**arguments: Any) -> Iterator[dict[str, Any]]:
     policy = case.policy("float32")
     end = torch.tensor(sorted(ends(policy)))
     ids = torch.tensor([policy.encode(*case.prompts)], device=policy.model.device)
+    # transformers computes in the type of the weights.
     policy.model.to(getattr(torch, case.dtype))
     torch.manual_seed(0)
     for limit in (min(WARM_UP_TOKENS, case.new_tokens), case.new_tokens):

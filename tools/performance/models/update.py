@@ -196,6 +196,7 @@ def main(
     """Measure one update from end to end, and judge it by its goals."""
     names = [name for name in SECONDS if only is None or any(part in name for part in only)]
     if peers is None:
+        # Peers need their own interpreter.
         names = [name for name in names if name in {**TEAMS, **PRODUCTS}]
     minutes = rounds * sum(SECONDS[name] for name in names) / 60
     progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")

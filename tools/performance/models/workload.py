@@ -73,7 +73,9 @@ def endless_copy(model: str) -> Iterator[str]:
         tokenizer = AutoTokenizer.from_pretrained(source)
         special = {tokenizer.eos_token, tokenizer.bos_token, tokenizer.pad_token}
         spare = [token for token in tokenizer.get_added_vocab() if token not in special]
+        # Tokens of the chat template mark turns.
         spare = [token for token in spare if token not in (tokenizer.chat_template or "")]
+        # Two tokens are needed: the end and the padding.
         if len(spare) > 1:
             turn = end_of_turn(tokenizer)
             if turn is not None:  # it also ends texts

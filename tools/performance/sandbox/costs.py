@@ -83,6 +83,7 @@ def start(rounds: int) -> list[Judgement]:
             time.sleep(SETTLE_SECONDS)
             amount, kind = memory_megabytes(descendants(os.getpid()) - before)
         megabytes.append(amount)
+        # The first verdict is part of the start only as far as it is slower than a usual one.
         milliseconds.append(1000 * max(first - usual, 0.0))
     return [
         Judgement(Goal("start of a worker", "ms", at_most=100.0), Spread.from_values(milliseconds)),

@@ -52,6 +52,7 @@ def bare_zygotes(
         warmed: Whether they compile a program before they fork; see `bare_zygote.py`.
     """
     requests = [json.dumps([row, source(p)]).encode() for row, p in enumerate(programs)]
+    # Packets keep requests apart, and each process takes a whole one.
     end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-I", "-S", "-B", str(ZYGOTE), *(["warmed"] if warmed else [])]
     processes = [subprocess.Popen(command, stdin=far_end.fileno(), env={}) for _ in range(workers)]

@@ -122,6 +122,7 @@ def measure(programs: int, workers: int, warm_up: int = WARM_UP) -> LeakReport:
     statuses: Counter[str] = Counter()
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
+        # Files of other programs in the usual folder would count as leaks.
         old, tempfile.tempdir = tempfile.tempdir, folder
         try:
             usages = {"before": usage(Path(folder))}
@@ -158,6 +159,7 @@ def _job(number: int, usual: list[Job]) -> tuple[str, str, Job]:
         return "is correct", "passed", usual[number % len(usual)]
     name = [*UNUSUAL][number // EVERY % len(UNUSUAL)]
     status, code = UNUSUAL[name]
+    # The number makes each program different, so that no cache can answer.
     return name, status, (Program((("main_0", f"{code}# {number}"),), "sq"), TESTS)
 
 
