@@ -192,7 +192,9 @@ def open_episodes(folder: Path) -> StoredEpisodes:
         RunError: If the data cannot be loaded.
     """
     if not (folder / "episodes.jsonl").is_file():
-        raise ConfigError(f"{folder} holds no episodes.jsonl: name a run or an evaluation")
+        raise ConfigError(
+            f"{folder} has no episodes.jsonl: give the folder of a run or an evaluation"
+        )
     place = RunFolder(folder)
     manifest = place.read_manifest() if place.manifest.is_file() else {}
     if manifest.get("kind") == "evaluation":

@@ -306,7 +306,7 @@ def test_two_long_texts_are_told_from_where_they_part() -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "holds no episodes.jsonl"),
+        ({}, "has no episodes.jsonl"),
         ({"episodes.jsonl": ""}, "neither a run's config.yaml nor an evaluation's manifest.json"),
         (
             {
