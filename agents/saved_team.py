@@ -15,7 +15,6 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +31,7 @@ from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.plugins import plugin_origin
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy
+from llm_decpomdp.utils.extras import MODEL_PACKAGES, installed
 
 FORMAT = 1
 """Version of the folder's format."""
@@ -75,7 +75,10 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
             "policies": {
                 name: _write(policies[name], specs[name], target, name) for name in policies
             },
-            "versions": _versions(),
+            "versions": {
+                "llm-decpomdp": llm_decpomdp.__version__,
+                **{package: found for package in MODEL_PACKAGES if (found := installed(package))},
+            },
         }
         text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
         (target / MANIFEST).write_text(text, encoding="utf-8")
@@ -285,13 +288,3 @@ def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[st
         adapter = (folder / name / "adapter_config.json").is_file()
         entry |= {"folder": name, "base_model": spec.name or None, "adapter": adapter}
     return entry
-
-
-def _versions() -> dict[str, str]:
-    versions = {"llm-decpomdp": llm_decpomdp.__version__}
-    for package in ("torch", "transformers", "peft"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions

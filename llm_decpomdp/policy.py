@@ -1,8 +1,8 @@
 """Protocols of policies: text in, completions out.
 
 Environments and learners know policies by these protocols only; implementations are in `llm_decpomdp.agents` and
-in users' code. A policy has a protocol if its class or the object itself has the attributes, on every version of
-Python: attributes that `__getattr__` only forwards do not count.
+in users' code. A policy has a protocol if its class or the object itself has the attributes: attributes that
+`__getattr__` only forwards do not count.
 
 Features use further attributes of policies that have them (`policy_attribute`):
 
@@ -50,10 +50,7 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True)
 class Completion:
-    """One sampled answer.
-
-    Policies without a tokenizer (scripted ones, people, remote models) leave the token fields empty.
-    """
+    """One sampled answer; the token fields are empty without a tokenizer (scripts, people, remote models)."""
 
     text: str
     tokens: tuple[int, ...] = ()
@@ -96,19 +93,13 @@ SKIPPED = Completion("", finish_reason="skip", long_prompt=True)
 
 
 class PromptTooLong(ValueError):
-    """A prompt has more tokens than a policy takes.
-
-    Args:
-        message: The cause and the remedy.
-        prompt: The prompt, which identifies its agent and episode.
-    """
+    """A prompt has more tokens than a policy takes; `prompt` identifies its agent and episode."""
 
     def __init__(self, message: str, prompt: str) -> None:
         super().__init__(message)
         self.prompt = prompt
 
-    def __reduce__(self) -> tuple[type[PromptTooLong], tuple[str, str]]:
-        """Let another process raise it too."""
+    def __reduce__(self) -> tuple[type[PromptTooLong], tuple[str, str]]:  # for other processes
         return type(self), (str(self), self.prompt)
 
 
@@ -205,11 +196,9 @@ class Engine(Protocol):
 
 
 def policy_attribute(policy: object, name: str) -> Any:
-    """Return an optional attribute of a policy or an engine (see above); `None` if it has none of that name.
-
-    Like the protocols, it ignores names that `__getattr__` only forwards: a proxy would otherwise claim attributes
-    of the policy behind it, such as an engine that samples past the proxy.
-    """
+    """Return an optional attribute of a policy or an engine (see above); `None` if it has none of that name."""
+    # Forwarded names do not count: a proxy would claim the engine of the policy behind it, which samples past the
+    # proxy.
     try:
         inspect.getattr_static(policy, name)
     except AttributeError:
@@ -218,7 +207,7 @@ def policy_attribute(policy: object, name: str) -> Any:
 
 
 def shared_engine(policy: Policy) -> Engine | None:
-    """Return the engine that samples a policy in one batch with others; `None` if it has none."""
+    """Return the engine that samples a policy in one batch with others; `None` without one."""
     engine: Engine | None = policy_attribute(policy, "engine")
     return engine
 

@@ -1,4 +1,4 @@
-"""Probe of the Hugging Face hub, bounded in time: nothing waits for a network that isn't there."""
+"""Probe of the Hugging Face hub with a time limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def hub_address() -> str:
 
 
 def hub_reachable(path: str = "") -> bool:
-    """Return True if the hub gives `path` in time; False when an environment variable says offline."""
+    """Check whether the hub returns `path` in time; False if an environment variable says offline."""
     if _offline("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         return False
     status = _status(hub_address() + path)
@@ -30,7 +30,7 @@ def hub_reachable(path: str = "") -> bool:
 
 
 def hub_answers() -> bool:
-    """Return True if the hub answers at all, asked once in a process; False as of `hub_reachable`."""
+    """Check once in a process whether the hub answers at all; False if an environment variable says offline."""
     return not _offline("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and _answers(f"{hub_address()}/")
 
 
@@ -45,7 +45,7 @@ def _answers(address: str) -> bool:
 
 
 def _status(address: str) -> int | None:
-    """Return the HTTP status that comes within `PROBE_SECONDS`, after redirections; None if nothing comes."""
+    """Return the HTTP status after redirections; `None` without an answer in `PROBE_SECONDS`."""
     statuses: list[int] = []
     finished = threading.Event()
 
@@ -60,7 +60,7 @@ def _status(address: str) -> int | None:
             logger.debug("no answer from %s", address)
         finished.set()
 
-    # A thread, because looking up a name outlasts any time limit of a request; `HfApi` looks it up twice.
+    # A thread, because name resolution takes longer than any time limit of a request; `HfApi` does it twice.
     threading.Thread(target=probe, daemon=True).start()
     finished.wait(PROBE_SECONDS)
     return next(iter(statuses), None)

@@ -32,10 +32,7 @@ class FolderInUse(RuntimeError):
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of an existing folder.
-
-    The kernel releases the lock when the process ends, also if it is killed. A file without a lock blocks nothing.
-    On a file system without locks, such as some network file systems, it logs a warning and holds no lock.
+    """Hold the lock of an existing folder; on a file system without locks it logs a warning and holds none.
 
     Raises:
         FolderInUse: If another process holds it.
@@ -55,14 +52,13 @@ def _acquire(path: Path) -> int | None:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
+            # The kernel releases it when the process ends, also if it is killed: an old file blocks nothing.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             content = os.pread(descriptor, 1 << 16, 0)
             os.close(descriptor)
-            raise FolderInUse(
-                f"{_owner(content)} is writing to {path.parent}: {_remedy(content)}"
-            ) from None
-        except OSError as error:
+            raise FolderInUse(_describe_owner(content, path.parent)) from None
+        except OSError as error:  # such as of a network file system
             os.close(descriptor)
             path.unlink(missing_ok=True)
             logger.warning(
@@ -71,65 +67,45 @@ def _acquire(path: Path) -> int | None:
                 error.strerror,
             )
             return None
-        if not _is_still_there(path, descriptor):  # its owner has just ended, and removed it
-            os.close(descriptor)
-            continue
-        with suppress(OSError):  # on a full disk the lock holds, and says less
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, _about_this_process().encode("utf-8", "replace"))
-        return descriptor
-
-
-def _is_still_there(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _about_this_process() -> str:
+        with suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                break
+        os.close(descriptor)  # the owner has just ended, and removed the file
     about = {
         "host": socket.gethostname(),
         "process": os.getpid(),
         "command": shlex.join(sys.orig_argv)[:LONGEST],
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
-    return json.dumps(about) + "\n"
+    with suppress(OSError):  # on a full disk the lock holds without a description
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{json.dumps(about)}\n".encode("utf-8", "replace"))
+    return descriptor
 
 
-def _remedy(content: bytes) -> str:
-    """Say what to do. A worker that runs the script of its parent from the beginning needs another remedy."""
-    with suppress(ValueError, AttributeError):
-        if json.loads(content).get("process") == os.getppid():
-            return (
+def _describe_owner(content: bytes, folder: Path) -> str:
+    owner, remedy = "another process", "wait until it ends, or choose another folder"
+    with suppress(ValueError, KeyError, TypeError):  # of an owner that has not written it yet
+        about = json.loads(content)
+        owner = f"process {about['process']} on {about['host']} ({about['command']}, since {about['started']})"
+        # A worker may run the script of its parent from the beginning.
+        if about["process"] == os.getppid():
+            remedy = (
                 "it has started this process. If this is one of its workers, put what the script does under "
                 "`if __name__ == '__main__':`, since workers import the script"
             )
-    return "wait until it ends, or choose another folder"
-
-
-def _owner(content: bytes) -> str:
-    try:
-        about = json.loads(content)
-        return f"process {about['process']} on {about['host']} ({about['command']}, since {about['started']})"
-    except (ValueError, KeyError, TypeError):  # it has not written who it is yet
-        return "another process"
+    return f"{owner} is writing to {folder}: {remedy}"
 
 
 # Run folder: the files of a run, from which a report can be made again
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet takes for a formula."""
+"""First characters of a formula in a spreadsheet."""
 
 
 class DamagedFile(ValueError):
-    """A file of a run that cannot be read.
-
-    Args:
-        where: The file, and the line if it has lines.
-        problem: What is wrong with it.
-    """
+    """A file of a run that cannot be read: `where` is the file, and the line if it has lines."""
 
     def __init__(self, where: str, problem: str) -> None:
         self.where = where
@@ -167,7 +143,7 @@ class RunFolder:
 
     @contextmanager
     def exclusive_access(self) -> Iterator[None]:
-        """Keep other processes from writing to the folder in this context; within another one it changes nothing.
+        """Keep other processes from writing to the folder in this context, which may be nested.
 
         Raises:
             FolderInUse: If another process writes to it.
@@ -210,21 +186,18 @@ def append_json_line(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def read_json_lines(path: Path, *, growing: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a JSON Lines file; none where there is no file.
-
-    Arguments and errors as of `numbered_rows`.
-    """
+    """Yield the rows of a JSON Lines file, with the arguments and errors of `numbered_rows`."""
     return (row for _, row in numbered_rows(path, growing=growing))
 
 
 def numbered_rows(path: Path, *, growing: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a JSON Lines file, each with its line, counted from 1; none where there is no file.
+    """Yield the rows of a JSON Lines file, each with its line, counted from 1; none without a file.
 
-    A last line that is incomplete is left out with a warning.
+    An incomplete last line is left out with a warning.
 
     Args:
         path: The file.
-        growing: True for a file that another process writes to, whose last line is often incomplete: no warning.
+        growing: True for a file that another process writes to: its last line is often incomplete, so no warning.
 
     Raises:
         DamagedFile: If another line is no row.
@@ -236,24 +209,22 @@ def numbered_rows(path: Path, *, growing: bool = False) -> Iterator[tuple[int, d
             yield number, row
         elif not growing and (path, number) not in _reported:
             _reported.add((path, number))
-            logger.warning("%s", incomplete(path, number))
-
-
-def incomplete(path: Path, line: int) -> str:
-    """Return the text of the warning about an incomplete last line."""
-    return (
-        f"{path}, line {line}: the last line is incomplete, because the process that wrote it was stopped or is "
-        "still writing; the line is ignored"
-    )
+            logger.warning(INCOMPLETE, path, number)
 
 
 def incomplete_line(path: Path) -> int | None:
-    """Return the number of a last line that is incomplete; `None` if there is none."""
+    """Return the number of an incomplete last line; `None` without one."""
     return next((number for number, row in _lines(path) if row is None), None)
 
 
-_reported: set[tuple[Path, int]] = set()
-"""Incomplete lines that a warning has named, so that a command which reads a file several times warns once."""
+INCOMPLETE = (
+    "%s, line %d: the last line is incomplete, because the process that wrote it was stopped or is still writing; "
+    "the line is ignored"
+)
+
+_reported: set[tuple[Path, int]] = (
+    set()
+)  # so that a command that reads a file several times warns once
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | DamagedFile | None]]:
@@ -264,24 +235,21 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | DamagedFile | Non
         for number, line in enumerate(file, 1):
             try:
                 row = json.loads(line)
-                problem = None if isinstance(row, dict) else f"a {type(row).__name__}"
-            except ValueError as error:
-                row, problem = None, str(error)
-            if problem is None:
+                if not isinstance(row, dict):
+                    raise ValueError(f"a {type(row).__name__}")
                 yield number, row
-            elif line.endswith(b"\n"):
-                yield number, DamagedFile(f"{path}, line {number}", f"no JSON object: {problem}")
-            else:
-                yield number, None
+            except ValueError as error:
+                damage = DamagedFile(f"{path}, line {number}", f"no JSON object: {error}")
+                yield number, damage if line.endswith(b"\n") else None
 
 
 def keep_json_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
     """Drop the rows for which `keep` is false, as when a run continues from an older checkpoint.
 
-    Damaged lines after the last row that is kept are dropped with a warning.
+    Damaged lines after the last kept row are dropped with a warning.
 
     Raises:
-        DamagedFile: If a damaged line stands before a row that is kept.
+        DamagedFile: If there is a damaged line before a kept row.
     """
     if not path.exists():
         return
@@ -291,7 +259,7 @@ def keep_json_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
         if isinstance(row, DamagedFile):
             damage = damage or row
         elif row is None:
-            logger.warning("%s", incomplete(path, number))
+            logger.warning(INCOMPLETE, path, number)
         elif keep(row):
             if damage is not None:
                 raise damage
@@ -311,9 +279,8 @@ def write_csv(path: Path, header: Sequence[str], lines: Iterable[Sequence[Any]])
 
 def _csv_line(cells: Iterable[Any]) -> str:
     text = io.StringIO(newline="")
-    csv.writer(text).writerow(
-        map(_cell, cells)
-    )  # with "\r\n", so that both are quoted within cells
+    # Written with "\r\n", so that both characters are quoted within cells.
+    csv.writer(text).writerow(map(_cell, cells))
     return text.getvalue().removesuffix("\r\n") + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Text for people: safe to print, numbers in words, files in UTF-8, warnings at the user's line."""
+"""Text for people: safe to print, readable numbers, files in UTF-8, warnings at the user's line."""
 
 from __future__ import annotations
 
@@ -19,34 +19,30 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str) -> str:
-    r"""Escape characters of a text that control a terminal, or that hide or reorder others.
+    r"""Escape characters that control a terminal, or hide or reorder others, as in Python's literals: `\x1b`.
 
-    They appear as in Python's literals, such as `\x1b` for the escape character. Newlines, tabs and the joiners of
-    emoji stay.
+    Newlines, tabs and the joiners of emoji stay.
     """
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def plain(text: str) -> Text:
-    """Escape a text for rich, in which no part of it is markup either."""
+    """Escape a text for rich, without markup."""
     from rich.text import Text
 
     return Text(visible(text))
 
 
 OMISSION = "\n...\n"
-"""Mark of the place where text was left out."""
+"""Mark of omitted text."""
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return a text, or beginning and end of one with more than `limit` characters."""
+    """Return a text of at most `limit` characters: beginning and end of a longer one."""
     if len(text) <= limit:
         return text
     half = (limit - len(OMISSION)) // 2
     return text[:half] + OMISSION + text[-half:]
-
-
-# Human-readable numbers and durations
 
 
 def duration(seconds: float) -> str:
@@ -63,9 +59,6 @@ def number(value: float, *, sign: bool = False) -> str:
     """Format a number with two decimals and a real minus sign."""
     text = f"{value:+.2f}" if sign else f"{value:.2f}"
     return text.replace("-0.00", "0.00").replace("+0.00", "0.00").replace("-", "\u2212")
-
-
-# Text files of users, which must be in UTF-8
 
 
 class WrongEncoding(UnicodeError):
@@ -94,11 +87,8 @@ def read_utf8(path: Path) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         raise WrongEncoding(
             f"{path}, line {line}: the byte 0x{data[error.start]:02x} is not UTF-8: write the file in UTF-8, as "
-            f"with iconv -f latin1 -t utf-8"
+            "with iconv -f latin1 -t utf-8"
         ) from None
-
-
-# Warnings that name the user's line, however deep in the package their cause is
 
 
 BETWEEN = ("llm_decpomdp", "pettingzoo", "gymnasium")
