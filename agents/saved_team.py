@@ -224,11 +224,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _names(team: Team) -> dict[str, str]:
     """Name each policy by its agents, joined, with '_' for characters that are not fit for a folder."""
-    joined = {
+    names = {
         agent: "+".join(mate for mate in team if team[mate] is policy)
         for agent, policy in team.items()
     }
-    return {agent: re.sub(r"[^A-Za-z0-9_+-]", "_", name) for agent, name in joined.items()}
+    return {agent: re.sub(r"[^A-Za-z0-9_+-]", "_", name) for agent, name in names.items()}
 
 
 def _policies_by_name(team: Team, agents: Mapping[str, str]) -> dict[str, Policy]:

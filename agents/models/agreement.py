@@ -148,12 +148,12 @@ def _sampling_difference(
     rows = engine.draw(method, probes, SAMPLES, dtype, NO_END)
     differences = []
     for index, prompt in enumerate(probes):
-        own, divisor = rows[index * SAMPLES : (index + 1) * SAMPLES], prompt.sampling.divisor
+        samples, divisor = rows[index * SAMPLES : (index + 1) * SAMPLES], prompt.sampling.divisor
         engine.activate(prompt.adapter)
         with computing(engine.model, dtype):
-            tokens = [row.tokens for row in own]
+            tokens = [row.tokens for row in samples]
             plain = plain_log_probs(engine.model, prompt.ids, tokens, divisor)
-        sampled = torch.tensor([value for row in own for value in row.log_probs])
+        sampled = torch.tensor([value for row in samples for value in row.log_probs])
         differences.append(divisor * mean_difference(plain.cpu(), sampled))
     return float(torch.tensor(differences).max())  # NaN if one of them is NaN, unlike max()
 

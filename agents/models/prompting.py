@@ -150,13 +150,13 @@ class PromptEncoder:
     def _render(self, messages: Sequence[Message]) -> str:
         """Render messages by the chat template, with `BREAK` in the control tokens that their texts spell."""
         pattern = self._pattern(self.tokenizer.chat_template)
-        broken = [
+        escaped = [
             {**message, "content": break_control_tokens(message["content"], pattern)}
             for message in messages
         ]
         return str(
             self.tokenizer.apply_chat_template(
-                broken, tokenize=False, add_generation_prompt=True, **self._variables
+                escaped, tokenize=False, add_generation_prompt=True, **self._variables
             )
         )
 
@@ -293,8 +293,8 @@ def end_of_turn(tokenizer: Any) -> int | None:
     """
     if not tokenizer.chat_template:
         return None
-    added = tokenizer.added_tokens_decoder.items()
-    controls = {index for index, token in added if not _is_text(token.content)}
+    tokens = tokenizer.added_tokens_decoder.items()
+    controls = {index for index, token in tokens if not _is_text(token.content)}
     for texts in ([QUESTION, ANSWER], [QUESTION, ANSWER, NEXT]):
         behind = _render_conversation(tokenizer, texts).partition(ANSWER)[2].partition(NEXT)[0]
         ids = tokenizer(behind, add_special_tokens=False).input_ids

@@ -266,19 +266,19 @@ class ServedWeights:
                 ]
                 begin = time.monotonic()
                 while not any(answer.ready() for answer in answers):
-                    seen = self.client.open_requests()
-                    if seen >= len(requests):
+                    count = self.client.open_requests()
+                    if count >= len(requests):
                         break
-                    self._check_wait(time.monotonic() - begin, seen)
+                    self._check_wait(time.monotonic() - begin, count)
                     time.sleep(POLL)
                 time.sleep(SETTLING)
             return [answer.get() for answer in answers]
 
-    def _check_wait(self, waited: float, seen: int) -> None:
+    def _check_wait(self, waited: float, count: int) -> None:
         url, timeout = self.client.url, self.client.timeout
         if waited > timeout:
             raise ServerLost(f"{url} has not taken in a batch for {timeout:g} s")
-        if waited > UNSEEN and not seen:
+        if waited > UNSEEN and not count:
             raise SamplerError(
                 f"{url} does not count its requests: start it with --enable-server-load-tracking, or set "
                 "exact=false"

@@ -180,7 +180,7 @@ class RemoteSampler:
 
     def _names(self) -> dict[str | None, str]:
         # All weights of a model have the same name in each version.
-        return {a: BASE if a is None else there.name for a, there in self._wanted.items()}
+        return {a: BASE if a is None else new.name for a, new in self._wanted.items()}
 
     def _require_published(self, adapters: set[str | None]) -> None:
         for name, policy in self.policies.items():
