@@ -28,12 +28,12 @@ class Conversation:
         session: The program's processes.
         plan: Encoded arguments of the calls that the test is expected to make, in order.
         first: Number of them that are answered before the program receives the rest.
-        pause: Let the test run on the first answers, before the rest is requested: it may end there.
-        strict: Discard the run at a call that differs from the plan, as calls were made that the test does not
+        strict: Discard the run at a call that differs from the plan: the program got calls that the test does not
             make.
         write_back: Show the test how calls changed their arguments.
         plain: See `pack_call`.
         methods: Methods that the task's text defines, see `proxies`.
+        pause: Let the test run on the first answers, before the rest is requested: it may end there.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class Conversation:
         strict: bool,
         write_back: bool,
         plain: bool,
-        methods: frozenset[str] = frozenset(),
-        pause: bool = False,
+        methods: frozenset[str],
+        pause: bool,
     ) -> None:
         self.session = session
         self.methods = methods

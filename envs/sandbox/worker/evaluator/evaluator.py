@@ -145,23 +145,17 @@ class Evaluator:
         if stages and session.needs_fresh_process:
             plan, first = [], 0  # a slow program makes no calls after the first failure
 
-        def run(
-            plan: list[bytes], first: int, **modes: bool
-        ) -> tuple[Conversation, reports.Findings]:
+        methods, pause = frozenset(job["methods"]), bool(stages)
+
+        def run(strict: bool, write_back: bool) -> tuple[Conversation, reports.Findings]:
             conversation = Conversation(
-                session,
-                plan,
-                first,
-                plain=plain,
-                methods=frozenset(job["methods"]),
-                pause=bool(stages),
-                **modes,
+                session, plan, first, strict, write_back, plain, methods, pause
             )
             findings = reports.Findings(job, expected)
             self._run(conversation, job, findings, skipped)
             return conversation, findings
 
-        conversation, findings = run(plan, first, strict=True, write_back=True)
+        conversation, findings = run(strict=True, write_back=True)
         # Calls were made that the test does not make, and may have changed the program: run it again without a
         # plan.
         if conversation.mismatch and findings.error is None:
@@ -172,10 +166,10 @@ class Evaluator:
                 if times >= MAX_MISMATCHES:
                     keep(self.plans, tests, NO_PLAN)
             plan, first = [], 0
-            conversation, findings = run(plan, first, strict=False, write_back=True)
+            conversation, findings = run(strict=False, write_back=True)
         # See `Conversation.call`: changed arguments are hidden from the test in a second run.
         if conversation.arguments_changed and findings.error is None and not findings.disappoint():
-            findings.add_veto(run(plan, first, strict=False, write_back=False)[1])
+            findings.add_veto(run(strict=False, write_back=False)[1])
         return findings
 
     def _run(
