@@ -46,10 +46,33 @@ USED, IGNORED, NOT_CALLED, LOADING = (True, True), (True, False), (False, False)
 # Called, used, ignored
 
 
-def test_a_helper_is_used_if_an_outcome_depends_on_it():
-    assert use(body("return aux(x) + 0")) == USED
-    assert use(body("aux(x)\nreturn x * x")) == IGNORED
-    assert use(body("return x * x")) == NOT_CALLED
+TABLE = "T = [aux(i) for i in range(9)]\n"
+FIRST = "import random\nFIRST, N = random.random(), 0\n"
+SAMPLE = "import random\naux(x)\nreturn x * x if random.random() == FIRST else x * x + N"
+COROUTINE = "async def aux(x):\n    return x * x"
+JUDGED = {
+    "a result": (body("return aux(x) + 0"), AUX, USED),
+    "no result": (body("aux(x)\nreturn x * x"), AUX, IGNORED),
+    "no call": (body("return x * x"), AUX, NOT_CALLED),
+    "a table of results": (TABLE + body("return T[x]"), AUX, LOADING),
+    "an unused table": (TABLE + body("return x * x"), AUX, NOT_CALLED),
+    "a printed result": ("print(aux(2))\n" + body("return x * x"), AUX, NOT_CALLED),
+    "equal results": (body("return x * x + aux(x) - aux(x)"), AUX, IGNORED),
+    "equal results of two arguments": (body("return x * x + aux(x) - aux(-x)"), AUX, IGNORED),
+    "an endless loop": (body("n = 0\nwhile n != aux(x):\n    n += 1\nreturn n"), AUX, USED),
+    "an end": (body("import os\nif aux(x) != x * x:\n    os._exit(1)\nreturn x * x"), AUX, USED),
+    "an exit": (body("if aux(x) != x * x:\n    raise SystemExit\nreturn x * x"), AUX, USED),
+    # Each run begins anew.
+    "a count": ("N = []\n" + body("N.append(aux(x))\nreturn x * x if len(N) < 3 else 0"), AUX, IGNORED),
+    "a random number": (FIRST + body(SAMPLE), AUX, IGNORED),
+    "a coroutine": (body("import asyncio\nreturn asyncio.run(aux(x)) + 0"), COROUTINE, USED),
+    "an unused coroutine": (body("import asyncio\nasyncio.run(aux(x))\nreturn x * x"), COROUTINE, IGNORED),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("main", "aux", "expected"), JUDGED.values(), ids=JUDGED)
+def test_a_helper_is_used_if_an_outcome_depends_on_it(main, aux, expected):
+    assert use(main, aux) == expected
 
 
 def test_only_calls_in_tests_that_pass_count():
@@ -59,13 +82,6 @@ def test_only_calls_in_tests_that_pass_count():
     assert (execution.helper_calls, execution.helpers_used) == ((0,), (False,))
     prepared = ("y = candidate(3)", "assert y == 9", "assert candidate(2) == 0")
     assert run(body("aux(x)\nreturn x * x"), check=prepared).helper_calls == (1,)
-
-
-def test_a_helper_that_is_called_while_loading_may_be_used():
-    table = "T = [aux(i) for i in range(9)]\n"
-    assert use(table + body("return T[x]")) == LOADING
-    assert use(table + body("return x * x")) == NOT_CALLED
-    assert use("print(aux(2))\n" + body("return x * x")) == NOT_CALLED
 
 
 @pytest.mark.parametrize(
@@ -106,17 +122,6 @@ def test_all_runs_of_a_program_share_one_limit_on_the_clock():
     assert execution.tests[-1].status == "not_run" and execution.wall_decided
 
 
-def test_equal_results_change_equally():
-    assert use(body("return x * x + aux(x) - aux(x)")) == IGNORED
-    assert use(body("return x * x + aux(x) - aux(-x)")) == IGNORED
-
-
-def test_a_change_that_ends_a_program_or_keeps_it_busy_is_one():
-    assert use(body("n = 0\nwhile n != aux(x):\n    n += 1\nreturn n")) == USED
-    assert use(body("import os\nif aux(x) != x * x:\n    os._exit(1)\nreturn x * x")) == USED
-    assert use(body("if aux(x) != x * x:\n    raise SystemExit\nreturn x * x")) == USED
-
-
 def test_a_test_that_never_ends_on_a_changed_value_costs_the_program_nothing():
     line = "assert sum(range(candidate(2))) == 6"
     assert use(body("return aux(x) if aux(x) == 4 else 10**12"), check=[line]) == USED
@@ -125,14 +130,6 @@ def test_a_test_that_never_ends_on_a_changed_value_costs_the_program_nothing():
 
 def test_what_a_program_prints_with_changed_results_is_for_nobody():
     assert run(body("print(aux(x))\nreturn aux(x)")).output == "4\n9\n"
-
-
-def test_each_run_begins_anew():
-    counter = "N = []\n" + body("N.append(aux(x))\nreturn x * x if len(N) < 3 else 0")
-    assert use(counter) == IGNORED
-    sample = body("import random\naux(x)\nreturn x * x if random.random() == FIRST else x * x + N")
-    first = "import random\nFIRST, N = random.random(), 0\n"
-    assert use(first + sample) == IGNORED
 
 
 RESULTS = {
@@ -153,16 +150,10 @@ RESULTS = {
     "a dict": ("return {'a': x}", "return aux(x)['a'] * x"),
     "keys": ("return {x: 0}", "return [*aux(x)][0] * x"),
     "a set": ("return {x}", "return x * x if x in aux(x) else 0"),
-    "an object": (
-        "class Box:\n    pass\nbox = Box()\nbox.v = x\nreturn box",
-        "return aux(x).v * x",
-    ),
-    "a pattern": (
-        "import re\nreturn re.compile(str(x))",
-        "return x * x if aux(x).match(str(x)) else 0",
-    ),
+    "an object": ("class Box:\n    pass\nbox = Box()\nbox.v = x\nreturn box", "return aux(x).v * x"),
+    "a pattern": ("import re\nreturn re.compile(str(x))", "return x * x if aux(x).match(str(x)) else 0"),
     "an array of arrays": ("return [[x]]", "return aux(x)[0][0] * x"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("aux", "main"), RESULTS.values(), ids=RESULTS)
@@ -170,12 +161,6 @@ def test_results_of_many_types_are_changed(aux, main):
     helper = body(aux).replace("sq", "aux")
     assert use(body(main), helper) == USED
     assert use(body("y = aux(x) if x > 2 else 0\nreturn x * x"), helper) == IGNORED
-
-
-def test_coroutines_are_awaited_with_changed_results():
-    helper = "async def aux(x):\n    return x * x"
-    assert use(body("import asyncio\nreturn asyncio.run(aux(x)) + 0"), helper) == USED
-    assert use(body("import asyncio\nasyncio.run(aux(x))\nreturn x * x"), helper) == IGNORED
 
 
 def test_a_helper_that_calls_itself_is_changed_from_outside_only():
@@ -187,27 +172,21 @@ def test_a_helper_that_calls_itself_is_changed_from_outside_only():
     assert use(body("return x * x if aux.cache_info() else aux(x)"), remembers) == NOT_CALLED
 
 
-def test_several_helpers_are_changed_one_by_one():
-    helpers = [(f"aux_{i}", f"def aux_{i}(x):\n    return x") for i in range(3)]
-    program = Program(
-        (*helpers, ("main_0", body("aux_0(x)\nreturn aux_1(x) * x"))),
-        "sq",
-        helpers=tuple((agent, agent) for agent, _ in helpers),
-    )
-    test = instrument(function_of("assert candidate(3) == 9"), "sq")
-    execution = SANDBOX.run(program, test)
-    assert execution.helper_calls == (1, 1, 0)
-    assert execution.helpers_used == (False, True, False)
-
-
-def test_what_helpers_give_each_other_is_not_changed():
-    first = ("aux_0", "def aux_0(x):\n    return x")
-    second = ("aux_1", "def aux_1(x):\n    return aux_0(x) * x")
-    main = ("main_0", body("aux_0(x)\nreturn aux_1(x) + 0"))
-    helpers = (("aux_0", "aux_0"), ("aux_1", "aux_1"))
-    test = instrument(function_of("assert candidate(3) == 9"), "sq")
-    execution = SANDBOX.run(Program((first, second, main), "sq", helpers=helpers), test)
-    assert execution.helpers_used == (False, True)
+@pytest.mark.parametrize(
+    ("second", "main", "calls"),
+    [
+        ("return x", "aux_0(x)\nreturn aux_1(x) * x", (1, 1, 0)),
+        ("return aux_0(x) * x", "aux_0(x)\nreturn aux_1(x) + 0", (1, 1, 0)),
+    ],
+    ids=["apart", "results among helpers are not changed"],
+)
+def test_several_helpers_are_changed_one_by_one(second, main, calls):
+    bodies = ("return x", second, "return x")
+    helpers = [(f"aux_{i}", f"def aux_{i}(x):\n    {code}") for i, code in enumerate(bodies)]
+    segments = (*helpers, ("main_0", body(main)))
+    program = Program(segments, "sq", helpers=tuple((agent, agent) for agent, _ in helpers))
+    execution = SANDBOX.run(program, instrument(function_of("assert candidate(3) == 9"), "sq"))
+    assert (execution.helper_calls, execution.helpers_used) == (calls, (False, True, False))
 
 
 # Ways of grading
