@@ -42,7 +42,7 @@ MESSAGES: dict[str, Any] = {
     "error of wrong types": ["error", [1, 2, 3, "x", 5, {}, 0], None, [], ""],
     "error with a long text": ["error", ["E", "x" * 10**5, "", 0, ""], None, [], ""],
     "error with a huge line": ["error", [*ERROR[:3], HUGE, *ERROR[4:]], None, [], ""],
-    "error with a verdict": ["error", [*ERROR[:4], "passed", *ERROR[5:]], None, [], ""],
+    "error with a status": ["error", [*ERROR[:4], "passed", *ERROR[5:]], None, [], ""],
     "error with a bad class": ["error", [*ERROR[:5], "__import__", ERROR[6]], None, [], ""],
     "error that ends loops": ["error", ["StopIteration", "", "", 0, "", "StopIteration", []], None, [], ""],
     "error with bad arguments": ["error", [*ERROR[:5], "ExceptionGroup", ["a", []]], None, [], ""],
@@ -67,11 +67,8 @@ def forged(*messages: bytes, at_load: bool, test: str = SQUARES) -> Execution:
 
 def is_bad_but_sound(execution: Execution) -> bool:
     """True if no test passes, and all texts about them can be kept in a file."""
-    json.dumps(
-        [[o.message, o.origin, o.line] for o in execution.tests],
-        allow_nan=False,
-        ensure_ascii=False,
-    ).encode()
+    texts = [[o.message, o.origin, o.line] for o in execution.tests]
+    json.dumps(texts, allow_nan=False, ensure_ascii=False).encode()
     return not any(outcome.passed for outcome in execution.tests)
 
 
@@ -177,9 +174,8 @@ def test_a_program_that_does_not_listen_ends_by_its_limits(line, body, monkeypat
 @pytest.mark.parametrize("at_load", [True, False], ids=["while loading", "in a test"])
 def test_closing_the_channel_ends_the_program(at_load):
     close = "os.closerange(3, 50)\n{0}time.sleep(100)"
-    code = "import os, time\n" + (
-        close.format("") if at_load else "def sq(x):\n    " + close.format("    ")
-    )
+    called = "def sq(x):\n    " + close.format("    ")
+    code = "import os, time\n" + (close.format("") if at_load else called)
     begin = time.monotonic()
     assert {outcome.status for outcome in run(code).tests} == {"crashed"}
     assert time.monotonic() - begin < 20

@@ -110,17 +110,9 @@ outcomes({{
 
 def test_the_interpreters_paths_hold_no_packages_and_no_home():
     paths = [os.path.realpath(path) + "/" for path in landlock.interpreter_paths()]
-    kept_out = [
-        os.path.expanduser("~"),
-        "/tmp",
-        "/root",
-        "/home",
-        "/usr/bin",
-        "/proc",
-        str(INSIDE),
-    ]
-    kept_out.append(str(Path(os.__file__).parent / "site-packages"))
-    for place in kept_out:
+    packages = str(Path(os.__file__).parent / "site-packages")
+    system = ("/tmp", "/root", "/home", "/usr/bin", "/proc")
+    for place in (*system, os.path.expanduser("~"), str(INSIDE), packages):
         assert not [path for path in paths if f"{os.path.realpath(place)}/".startswith(path)]
     assert os.path.realpath(json.__file__).startswith(tuple(paths))
 
@@ -128,10 +120,8 @@ def test_the_interpreters_paths_hold_no_packages_and_no_home():
 def test_a_folder_with_other_things_gives_its_libraries_only(tmp_path):
     for name in ("libffi.so.8", "libssl.so", "secret.txt", "liberty.txt", "module.so"):
         (tmp_path / name).touch()
-    assert {Path(path).name for path in landlock._libraries(str(tmp_path))} == {
-        "libffi.so.8",
-        "libssl.so",
-    }
+    names = {Path(path).name for path in landlock._libraries(str(tmp_path))}
+    assert names == {"libffi.so.8", "libssl.so"}
 
 
 # --- namespaces
@@ -198,31 +188,18 @@ outcomes({{
 print(json.dumps([folder, written, mode, os.listdir(folder)]), flush=True)
 os.read(0, 1)
 """
-    entering = AS_NOBODY if user == "nobody" else ""
-    command = [
-        sys.executable,
-        "-S",
-        "-s",
-        "-B",
-        "-c",
-        PRELUDE + entering + ENTERING + code,
-    ]
+    whole = PRELUDE + (AS_NOBODY if user == "nobody" else "") + ENTERING + code
+    command = [sys.executable, "-S", "-s", "-B", "-c", whole]
     namespaced("", user)
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
-    ) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd="/") as process:
         assert process.stdin and process.stdout
         answers = json.loads(process.stdout.readline())
         folder, text, mode, names = json.loads(process.stdout.readline())
         entries = {*os.listdir(folder)}
         process.stdin.close()
-    assert answers == {
-        "second": "ok",
-        "third": "ok",
-        "fourth": "ENOSPC",
-        "device": "EPERM",
-        "unmount": "EPERM",
-    }
+    assert answers.pop("fourth") == "ENOSPC"
+    assert answers == {"second": "ok", "third": "ok", "device": "EPERM", "unmount": "EPERM"}
     assert (text, mode, {*names}) == (1 << 16, 0o700, {"full", "second", "third"})
     assert not entries & {"full", "second", "third"}
     assert folder not in ("/tmp", "/var/tmp")

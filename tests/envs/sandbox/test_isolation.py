@@ -12,10 +12,11 @@ import socket
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.envs.sandbox import Outcome, Sandbox
 from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER
 from tests.envs.sandboxed import PASSED, run, statuses, statuses_in, value_of
@@ -25,8 +26,15 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="a layer of Linux")
 LEAVE_A_FILE = "import os\nos.makedirs('deep/er')\nopen('deep/er/left.txt', 'w').write('x')\n"
 
 
-def has_folder(without: tuple[str, ...] = ()) -> bool:
-    return not Sandbox(without=without).layers()["private folder"]
+def has_folder() -> bool:
+    return not Sandbox().layers()["private folder"]
+
+
+def refusal(code: str, **settings: Any) -> Outcome:
+    """Return why a program cannot be loaded."""
+    error = run(f"{code}\n{SQUARE}", **settings).error
+    assert error is not None
+    return error
 
 
 def test_the_environment_holds_no_secrets(monkeypatch):
@@ -54,33 +62,29 @@ def test_nothing_can_be_written_outside_the_working_folder(place):
     if not has_folder():
         pytest.skip("no private folder here")
     mark = os.path.join(place, f"mark-{os.getpid()}")
-    error = run(f"open({mark!r}, 'w')\n" + SQUARE).error
-    assert error is not None and (error.status, os.path.exists(mark)) == ("forbidden", False)
+    assert refusal(f"open({mark!r}, 'w')").status == "forbidden" and not os.path.exists(mark)
 
 
 @linux
 def test_without_a_private_folder_nothing_can_be_written():
     for place in ("left.txt", "/left.txt", "/tmp/left.txt"):
-        error = run(f"open({place!r}, 'w')\n" + SQUARE, without=("namespaces",)).error
-        assert error is not None and error.status == "forbidden", (place, error)
+        error = refusal(f"open({place!r}, 'w')", without=("namespaces",))
+        assert error.status == "forbidden", (place, error)
 
 
 def test_the_working_folder_is_limited():
     if not has_folder():
         pytest.skip("no private folder here")
-    write = "for i in range(9):\n    open(f'{i}', 'wb').write(bytes(4 << 20))\n"
-    error = run(write + SQUARE).error
-    assert error is not None and error.message.endswith("No space left on device")
-    many = "for i in range(9999):\n    open(f'{i}', 'wb').close()\n"
-    error = run(many + SQUARE).error
-    assert error is not None and error.message.startswith("OSError: [Errno 28]")
+    write = "for i in range(9):\n    open(f'{i}', 'wb').write(bytes(4 << 20))"
+    assert refusal(write).message.endswith("No space left on device")
+    many = "for i in range(9999):\n    open(f'{i}', 'wb').close()"
+    assert refusal(many).message.startswith("OSError: [Errno 28]")
 
 
 def test_only_the_standard_library_can_be_imported():
     for name in ("llm_decpomdp", "numpy", "worker", "sandbox"):
-        error = run(f"import {name}").error
-        assert error is not None
-        assert error.message == f"ModuleNotFoundError: No module named '{name}'"
+        message = f"ModuleNotFoundError: No module named '{name}'"
+        assert refusal(f"import {name}").message == message
 
 
 def test_standard_input_is_empty():

@@ -1,4 +1,4 @@
-"""Tests that users write give the verdicts of plain Python, or are warned of, or are known to differ."""
+"""Tests that users write have the results of plain Python, or are warned of, or are known to differ."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for name, (code, test) in idioms.items():
             os._exit(1)
         os._exit(0)
     passed[name] = os.waitpid(child, 0)[1] == 0
-print("verdicts", json.dumps(passed))
+print("results", json.dumps(passed))
 """
 """Runs each program and its test in one interpreter."""
 
@@ -59,22 +59,22 @@ def plain(group: str, folder: Path) -> dict[str, bool]:
     command = [sys.executable, "-W", "ignore", "-c", PLAIN, str(folder)]
     text = json.dumps(idioms(group))
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
-    verdicts: dict[str, bool] = json.loads(done.stdout.rpartition("verdicts ")[2])
-    return verdicts
+    results: dict[str, bool] = json.loads(done.stdout.rpartition("results ")[2])
+    return results
 
 
 def here(group: str) -> dict[str, bool]:
     """Return whether each program passes all tests, and there are some."""
     found = idioms(group)
-    verdicts = {}
+    results = {}
     for packages in ((), ("numpy",)):
         names = [name for name in found if name.startswith("numpy") == bool(packages)]
         jobs = [(program(found[name][0], "f"), instrument(found[name][1], "f")) for name in names]
         executions = Sandbox(Limits(), cache_size=0, packages=packages).run_batch(jobs)
         for name, execution in zip(names, executions, strict=True):
             tests = execution.tests
-            verdicts[name] = bool(tests) and all(test.passed for test in tests)
-    return verdicts
+            results[name] = bool(tests) and all(test.passed for test in tests)
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +82,13 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("plain")
 
 
-def test_common_idioms_give_the_verdicts_of_plain_python(folder):
+def test_common_idioms_have_the_results_of_plain_python(folder):
     found, expected = here("same"), plain("same", folder)
     assert {name: found[name] for name in found if found[name] != expected[name]} == {}
     assert len(found) >= 150
 
 
-def test_idioms_that_give_other_verdicts_are_warned_of(folder):
+def test_idioms_that_have_other_results_are_warned_of(folder):
     tests = {name: test for name, (_, test) in idioms("warned").items()}
     assert [name for name, test in tests.items() if not differences(test, "f")] == []
     found, expected = here("warned"), plain("warned", folder)
