@@ -97,7 +97,7 @@ def _be_evaluator(
 ) -> None:
     from llm_decpomdp.envs.sandbox.worker.confinement import kernel
     from llm_decpomdp.envs.sandbox.worker.evaluator.evaluator import Evaluator
-    from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
+    from llm_decpomdp.envs.sandbox.worker.evaluator.session import ZygoteClient
     from llm_decpomdp.envs.sandbox.worker.protocol.channel import (
         Closed,
         Reader,

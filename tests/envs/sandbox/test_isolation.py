@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.envs.sandbox import Outcome, Sandbox
-from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
+from llm_decpomdp.envs.sandbox.worker.evaluator.session import ZygoteClient
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER
 from tests.envs.sandboxed import PASSED, run, statuses, statuses_in, value_of
 from tests.support.programs import SQUARE

@@ -18,8 +18,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
-from llm_decpomdp.envs.sandbox.worker.candidate.candidate import READY, Candidate, prepare, serve
-from llm_decpomdp.envs.sandbox.worker.candidate.handles import opaque
+from llm_decpomdp.envs.sandbox.worker.candidate.candidate import (
+    READY,
+    Candidate,
+    opaque,
+    prepare,
+    serve,
+)
 from llm_decpomdp.envs.sandbox.worker.confinement import kernel
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER, DESCRIPTOR, Closed, write
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import pack_call

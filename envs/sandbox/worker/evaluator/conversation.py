@@ -186,7 +186,7 @@ class Conversation:
         return content
 
     def operate(self, reference: Reference, operation: str, *args: Any) -> Any:
-        """Perform an operation other than a call on an object of the program; see `handles.OPERATIONS`."""
+        """Perform an operation other than a call on an object of the program; see `candidate.OPERATIONS`."""
         with self.lock:
             self._leave_plan()
             self._check_alive(reference)

@@ -25,8 +25,7 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
     keep,
     limit_time,
 )
-from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
-from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
+from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession, ZygoteClient
 
 # A plan that is discarded costs a second run of the program.
 MAX_MISMATCHES = 3

@@ -1,17 +1,17 @@
-"""Session with the processes of one program: requests, answers and limits."""
+"""Session with the processes of one program: requests, answers, limits; client of the zygote that forks them."""
 
 from __future__ import annotations
 
+import _socket
 import os
 import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.evaluator import reports
-from llm_decpomdp.envs.sandbox.worker.evaluator.zygote_client import ZygoteClient
-from llm_decpomdp.envs.sandbox.worker.protocol import codec
-from llm_decpomdp.envs.sandbox.worker.protocol.channel import MAX_MESSAGE, Closed, Reader, pack_down
+from llm_decpomdp.envs.sandbox.worker.protocol import channel, codec
 
 START_SECONDS = 60.0
 """Time that a process may take until it is confined and ready, however busy the machine is."""
@@ -22,11 +22,117 @@ FIRST_CHECK_SECONDS = 0.04
 
 SIGKILL = 9
 
+# Rare: only a zygote that was stopped does not answer.
+CHECK_SECONDS = 1.0  # interval between checks of a zygote that does not answer
+
 # All answers stay in memory while the test runs.
 MAX_RECEIVED = 32 * 2**20  # maximum size of all messages of one program, in bytes
 
 MAX_OPERATIONS = 5000
 """Maximum number of single calls and callbacks of one program; ten items of an iterator count as one."""
+
+
+class Broken(BaseException):
+    """The zygote or the caller has ended: there can be no result."""
+
+
+class ZygoteClient:
+    """Takes processes from the zygote over its socket `control`, and has them killed.
+
+    This process works in that of the zygote's `folders` which belongs to the current child.
+    """
+
+    def __init__(self, control: _socket.socket, folders: list[int]) -> None:
+        self.folders = folders
+        if folders:
+            os.fchdir(folders[0])
+        self.control = control
+        self.control.settimeout(CHECK_SECONDS)
+        self.ready: list[int] = []  # sockets of the current child and of the spare
+        self.dying: list[int] = []  # sockets of children that are being killed
+        self.status = 0
+        self.failure: Broken | None = None
+
+    def take(self) -> int:
+        """Return the socket of a child that has run no program, once all children before it are reaped.
+
+        The kernel counts the threads of a worker's programs together: those of one that is still being killed
+        would leave the next program none.
+        """
+        while self.dying or not self.ready:
+            self._receive()
+        return self.ready[0]
+
+    def discard(self) -> None:
+        """Have the current child killed, without waiting for it."""
+        # Not waited for: the spare takes the next program meanwhile.
+        self._ask(b"n")
+        self.dying.append(self.ready.pop(0))
+        self.folders = [*self.folders[1:], *self.folders[:1]]  # as the zygote does
+        if self.folders:
+            os.fchdir(self.folders[0])
+
+    def folder_is_used(self) -> bool:
+        """Check whether the current child's folder holds anything."""
+        return bool(self.folders and os.listdir())
+
+    def discard_used_folder(self) -> None:
+        """Discard the current child if a test has left files in its folder."""
+        if self.folder_is_used():
+            self.take()
+            self.discard()
+
+    def exit_status(self) -> int:
+        """Return the exit status of the last discarded child, as of `os.waitpid`."""
+        while self.dying:
+            self._receive()
+        return self.status
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of the current child; negative if unknown."""
+        self._ask(b"c")
+        while True:
+            kind, seconds = self._receive()
+            if kind == b"c":
+                return seconds
+
+    def broken(self, reason: str) -> Broken:
+        """Build the exception for failures that are not the program's; it stays set if a test swallows it."""
+        self.failure = Broken(reason)
+        return self.failure
+
+    def _ask(self, request: bytes) -> None:
+        try:
+            self.control.sendall(request)
+        except ConnectionError:
+            raise self.broken("the zygote has ended") from None
+
+    def _receive(self) -> tuple[bytes, float]:
+        space = _socket.CMSG_LEN(channel.DESCRIPTOR.size)
+        while True:
+            try:
+                data, rights, _, _ = self.control.recvmsg(channel.ANSWER.size, space)
+                break
+            except TimeoutError:
+                # A program can stop the zygote where neither filter nor namespace prevents it.
+                with suppress(ChildProcessError):
+                    process, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+                    if process and os.WIFSTOPPED(status):
+                        raise self.broken("the zygote was stopped") from None
+            except ConnectionError:
+                raise self.broken("the zygote has ended") from None
+        if len(data) < channel.ANSWER.size:
+            raise self.broken("the zygote has ended")
+        kind, status, seconds = channel.ANSWER.unpack(data)
+        if kind == b"s" and not rights:
+            raise self.broken("there is no room for the descriptors of a new process")
+        for _, _, content in rights:
+            self.ready += channel.DESCRIPTOR.unpack(content)
+            os.set_blocking(self.ready[-1], False)
+        if kind == b"k":
+            os.close(self.dying.pop(0))  # not before: the child would wake up to see it
+            self.status = status
+        return kind, seconds
 
 
 class ProgramSession:
@@ -48,7 +154,7 @@ class ProgramSession:
         self.caller = caller
         self.request = request
         self.limits = limits
-        self.reader: Reader | None = None
+        self.reader: channel.Reader | None = None
         self.failures = 0
         self.ready = False
         self.generation = 0  # number of processes so far
@@ -100,7 +206,7 @@ class ProgramSession:
         self.last_counts = [0] * len(self.last_counts)
         self.generation += 1
         if self.reader is None:
-            self.reader = Reader(self.zygote.take(), MAX_MESSAGE)
+            self.reader = channel.Reader(self.zygote.take(), channel.MAX_MESSAGE)
             self.ready = False
             self.send({**self.request, "calls": calls})
             self.expect(self.receive(START_SECONDS)[0] == "ready")
@@ -150,7 +256,7 @@ class ProgramSession:
     def send(self, message: Any) -> None:
         """Send the current process a message, waiting up to `test_seconds` for it to read."""
         assert self.reader is not None
-        data = memoryview(pack_down(message))
+        data = memoryview(channel.pack_down(message))
         deadline = Deadline(self, self.limits["test_seconds"])
         while data:
             try:
@@ -163,7 +269,7 @@ class ProgramSession:
                     self._time_out(deadline.seconds)
                 if events & select.POLLIN and not self.reader.fill():
                     self._handle_exit()
-                self.expect(len(self.reader.pending) <= 2 * MAX_MESSAGE)
+                self.expect(len(self.reader.pending) <= 2 * channel.MAX_MESSAGE)
             except OSError:
                 self._handle_exit()
 
@@ -237,7 +343,7 @@ class ProgramSession:
                     self._time_out(deadline.seconds)
                 if not reader.fill():
                     self._handle_exit()
-        except (Closed, MemoryError):
+        except (channel.Closed, MemoryError):
             self.expect(False)
         assert message is not None
         self.received += len(message)
@@ -248,7 +354,7 @@ class ProgramSession:
             raise reports.NoAnswer("error", "", f"answers of more than {MAX_RECEIVED} bytes")
         return message
 
-    def _events(self, reader: Reader, deadline: Deadline, mask: int) -> int:
+    def _events(self, reader: channel.Reader, deadline: Deadline, mask: int) -> int:
         """Wait for one of the events `mask` of the process's socket; 0 if the time is over."""
         poll = select.poll()
         poll.register(reader.descriptor, mask)
