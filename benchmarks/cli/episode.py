@@ -36,18 +36,7 @@ def load_run_team(
     arguments: Mapping[str, Any],
     allow_endpoints: Sequence[str] = (),
 ) -> tuple[DecPOMDPEnv, Team]:
-    """Load a saved team, and the environment that it was trained in, on its held-out problems.
-
-    Args:
-        folder: The folder of the team, or of a run.
-        env_id: An environment instead of the run's.
-        arguments: Arguments of the environment.
-        allow_endpoints: Servers that the team may ask, as in `load_saved_team`.
-
-    Raises:
-        ConfigError: If there is no such team, or it does not fit the environment.
-        RunError: If a model cannot be loaded.
-    """
+    """Load a saved team, and the environment that it was trained in, on its held-out problems."""
     setting = resolve_request(EvalRequest(team=folder, env=env_id, allow_endpoints=allow_endpoints))
     overridden = replace(setting, env_options={**setting.env_options, **arguments})
     path = kept_teams.locate(folder, None, setting.config)
@@ -57,17 +46,7 @@ def load_run_team(
 
 
 def make_policy(name: str, base_url: str | None, key_variable: str | None) -> Policy:
-    """Make a policy by its name: `gold`, `random`, or a model as `load_policy` takes it.
-
-    Args:
-        name: The name.
-        base_url: The server of the model, where it is behind one.
-        key_variable: The environment variable that holds the server's key.
-
-    Raises:
-        ConfigError: If a policy that asks no server has one.
-        RunError: If the model cannot be loaded.
-    """
+    """Make a policy by its name: `gold`, `random`, or a model as `load_policy` takes it."""
     behind_server = base_url is not None or key_variable is not None
     if name in SCRIPTED:
         if behind_server:
@@ -101,21 +80,7 @@ def play_episode(
     seed: int | None = None,
     show_all: bool = False,
 ) -> None:
-    """Play an episode in the terminal.
-
-    Args:
-        env: The environment.
-        team: A policy for each agent.
-        person: The agent whose answers are read from `files`, then typed, in place of its policy's.
-        files: Answers of the first turns.
-        task_id: The problem; `None` draws one.
-        seed: Seed of the drawn problem and of what models sample.
-        show_all: Whether a person sees all observations and answers, and the tests, instead of its own.
-
-    Raises:
-        ConfigError: If an argument is wrong.
-        RunError: If the data cannot be loaded, or a policy or the sandbox fails.
-    """
+    """Play an episode in the terminal."""
     if person is not None and person not in env.possible_agents:
         raise ConfigError(unknown("agent", person, env.possible_agents))
     team = {agent: policy for agent, policy in team.items() if agent != person}

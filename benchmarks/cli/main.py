@@ -195,11 +195,7 @@ def spread(arguments: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command.
-
-    Args:
-        arguments: The command line; by default that of the process, which may be started anew.
-    """
+    """Run a command."""
     if arguments is None and WITH_MODELS & {" ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])}:
         # The settings of memory allocators are read once, when a process starts.
         from llm_decpomdp.benchmarks.runs import restart_with_settings

@@ -57,17 +57,7 @@ def plan(
 
 
 def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[str]:
-    """Return the plan of a run on given devices, as lines.
-
-    Args:
-        config: The configuration.
-        gpus: Devices, such as `8xh100` or `cpu`.
-        numbers: Assumptions to replace, as `read_assumptions` returns them.
-
-    Raises:
-        ConfigError: If the run does not fit; says what is missing and what would fit. Or if it cuts weights over
-            devices, or places policies on devices that are not there.
-    """
+    """Return the plan of a run on given devices, as lines."""
     count, kind = _read_devices(gpus)
     if config.learner.shards > 1:
         raise ConfigError(

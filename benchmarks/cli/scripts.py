@@ -33,13 +33,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) -> None:
-    """Run a script.
-
-    Args:
-        algorithm: Algorithm of the script; a configuration for another one is refused.
-        config: Name of the configuration that is used without `--config`.
-        arguments: The command line; by default that of the process, which may be started anew.
-    """
+    """Run a script."""
     if arguments is None:
         with exit_codes():
             restart_with_settings()
@@ -78,11 +72,7 @@ def parser(config: str) -> argparse.ArgumentParser:
 
 
 def read(algorithm: str, config: str, options: argparse.Namespace) -> tuple[Config, str]:
-    """Return the configuration that a parsed command line means, and its name.
-
-    Raises:
-        ConfigError: If it is wrong, or trains with another algorithm.
-    """
+    """Return the configuration that a parsed command line means, and its name."""
     path = find_config(options.config or config)
     settings = read_config(path, options.override, _flags(options), DEFAULTS[algorithm])
     if settings.algorithm.name != algorithm:

@@ -65,11 +65,7 @@ def main() -> None:
 
 
 def work(job: Job) -> None:
-    """Train the team of a job if its arm asks for it, and evaluate it; results that exist are kept.
-
-    Raises:
-        Exception: Whatever goes wrong.
-    """
+    """Train the team of a job if its arm asks for it, and evaluate it; results that exist are kept."""
     arm = job.arm
     if arm.trains:
         train(job)

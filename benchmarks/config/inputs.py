@@ -39,32 +39,18 @@ from llm_decpomdp.validation import unknown
 
 FOLDER = Path(__file__).parents[1] / "configs"
 
-ALGORITHMS = ("grpo", "magrpo")
 DATA = ("he", "che", "mbpp", "classeval", "bugfix", "tldr", "arxiv")
-SEVERAL_TURNS = ("classeval", "bugfix")
-"""Data sets whose plain configurations play several turns already."""
 
-OTHER_NAMES = {
-    **{
-        f"{name}_mt_{data}_config": f"mt_{name}_{data}_config"
-        for name in ALGORITHMS
-        for data in DATA
-    },
-    **{
-        f"mt_{name}_{data}_config": f"{name}_{data}_config"
-        for name in ALGORITHMS
-        for data in SEVERAL_TURNS
-    },
-    "magrpo_mbpp_config.2026-01": "mt_magrpo_mbpp_config",
-    "grpo_mbpp_config.2026-01": "mt_grpo_mbpp_config",
-}
+OTHER_NAMES: dict[str, str] = {}
 """Aliases of files, and the names that they stand for."""
+for _name in ("grpo", "magrpo"):
+    OTHER_NAMES |= {f"{_name}_mt_{data}_config": f"mt_{_name}_{data}_config" for data in DATA}
+    OTHER_NAMES[f"{_name}_mbpp_config.2026-01"] = f"mt_{_name}_mbpp_config"
+    for _data in ("classeval", "bugfix"):  # their plain configurations play several turns already
+        OTHER_NAMES[f"mt_{_name}_{_data}_config"] = f"{_name}_{_data}_config"
 
 ERAS = {"LLM_Collaboration_with_MARL/configs": "", "experiments/configs": ".2025-08"}
 """Folders of configurations elsewhere, and the ending of the names of those that differed at that time."""
-
-LISTING = "`llm-decpomdp list` shows all"
-"""Where all names are listed, for errors."""
 
 logger = logging.getLogger(__name__)
 
@@ -80,16 +66,14 @@ def description(path: Path) -> str:
 
 
 def find_config(name: str) -> Path:
-    """Find the file of a name (with or without `.yaml`) or a path.
-
-    Raises:
-        ConfigError: If there is none; the text names the nearest one.
-    """
+    """Find the file of a name (with or without `.yaml`) or a path."""
     path = Path(name)
     if path.is_file():
         return path
     files = shipped()
-    stem = _name_of_file(path.name.removesuffix(".yaml"))
+    stem = path.name.removesuffix(".yaml")
+    while stem in OTHER_NAMES:  # an alias may stand for another one
+        stem = OTHER_NAMES[stem]
     in_package = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
     is_path = name != path.name or path.suffix in (".yaml", ".yml")
     where = f"there is no file {path.absolute()}; " if is_path else ""
@@ -98,8 +82,8 @@ def find_config(name: str) -> Path:
         example = f", such as {path / inside[0]}" if inside else "; it holds none"
         raise ConfigError(f"{path} is a folder: name a YAML file in it{example}")
     if stem not in files:
-        names = [*files, *OTHER_NAMES]
-        raise ConfigError(where + unknown("configuration", stem, names, LISTING))
+        names, listing = [*files, *OTHER_NAMES], "`llm-decpomdp list` shows all"
+        raise ConfigError(where + unknown("configuration", stem, names, listing))
     if in_package:
         return files[stem]
     ending = ERAS.get("/".join(path.parts[-3:-1]))
@@ -108,12 +92,6 @@ def find_config(name: str) -> Path:
     file = files.get(stem + ending, files[stem])
     logger.info("there is no file %r: the package's own %s is used", name, file.stem)
     return file
-
-
-def _name_of_file(name: str) -> str:
-    while name in OTHER_NAMES:
-        name = OTHER_NAMES[name]
-    return name
 
 
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -126,12 +104,7 @@ TAB = "found character '\\t'"
 
 
 def load_yaml(path: Path) -> Any:
-    """Read a YAML file.
-
-    Raises:
-        ConfigError: If it cannot be read, is not in UTF-8, is no YAML, or has a number of YAML 1.1 that seems to
-            be another one, such as `014`, which is 12.
-    """
+    """Read a YAML file."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder: name a YAML file")
     try:
@@ -152,11 +125,7 @@ def load_yaml(path: Path) -> Any:
 
 
 def resolve_references(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace references such as `${model.name}` in a tree by values of it, or of the defaults.
-
-    Raises:
-        ValueError: If one leads nowhere.
-    """
+    """Replace references such as `${model.name}` in a tree by values of it, or of the defaults."""
     if "${" not in str(tree):
         return tree
     try:
@@ -178,9 +147,6 @@ def misleading_numbers(text: str) -> Iterator[tuple[int, str]]:
     """Yield the numbers that YAML 1.1 reads in another way than they seem to mean, each with its line, from 1.
 
     These are octal, hexadecimal, binary and sexagesimal ones, and those with underscores.
-
-    Raises:
-        YAMLError: If the text is no YAML.
     """
     for key, node in _scalars(yaml.compose(text, Loader=yaml.SafeLoader)):
         is_plain = node.style is None and node.tag in NUMBERS
@@ -228,7 +194,7 @@ _NOTHING = re.compile(_WORDS["null"])
 
 
 class Whole(dict[str, Any]):
-    """A mapping that an item sets as a whole: it replaces what stood there, while items of its parts add to it."""
+    """A mapping that an item sets as a whole: it replaces the one below; items of its parts add to it."""
 
 
 def merged(below: Any, value: Any) -> Any:
@@ -260,42 +226,24 @@ def parse_overrides(
         key, separator, text = item.partition("=")
         if not separator or not all(key.split(".")):
             raise ConfigError(f"{wanted}, got {item!r}")
-        value = parse_value(text, item)
-        if holds_text(key) and not isinstance(value, list | dict) and _is_plain(text):
+        # A tuple of Python is a list of YAML.
+        as_yaml = f"[{text[1:-1]}]" if text[:1] == "(" and text[-1:] == ")" else text
+        try:
+            value = yaml.load(as_yaml, Loader=_Loader)  # a safe loader
+        except yaml.YAMLError as error:
+            raise ConfigError(
+                f"cannot read the value of {item!r} ({str(error).splitlines()[0]}): for the shell, put what has "
+                f"spaces or brackets into quotes, as in '{key}={{...}}'"
+            ) from None
+        is_plain = text[:1] not in ("'", '"') and not _NOTHING.fullmatch(text)
+        if holds_text(key) and not isinstance(value, list | dict) and is_plain:
             value = text
         else:
-            for _, message in misleading_numbers(_as_yaml(text)):
+            for _, message in misleading_numbers(as_yaml):
                 raise ConfigError(f"{item}: {message}")
         _put(tree, key, Whole(value) if isinstance(value, dict) else value, whole)
         whole.add(key)
     return tree
-
-
-def _is_plain(text: str) -> bool:
-    """Check whether text means itself: it has no quotes around it, and is no word for nothing."""
-    return text[:1] not in ("'", '"') and not _NOTHING.fullmatch(text)
-
-
-def parse_value(text: str, item: str) -> Any:
-    """Parse the value that `text` spells.
-
-    Raises:
-        ConfigError: If `text` is no YAML; names the whole `item`.
-    """
-    try:
-        return yaml.load(_as_yaml(text), Loader=_Loader)  # a safe loader
-    except yaml.YAMLError as error:
-        reason = str(error).splitlines()[0]
-        key = item.partition("=")[0]
-        raise ConfigError(
-            f"cannot read the value of {item!r} ({reason}): for the shell, put what has spaces or brackets "
-            f"into quotes, as in '{key}={{...}}'"
-        ) from None
-
-
-def _as_yaml(text: str) -> str:
-    """Return the text with a tuple of Python as a list."""
-    return f"[{text[1:-1]}]" if text.startswith("(") and text.endswith(")") else text
 
 
 def _put(tree: dict[str, Any], key: str, value: Any, whole: Container[str]) -> None:
@@ -313,14 +261,9 @@ def _put(tree: dict[str, Any], key: str, value: Any, whole: Container[str]) -> N
 
 
 DATA_KEYS = (
-    "dataset.source",
-    "dataset.train_source",
-    "dataset.eval_source",
-    "warm_start.source",
-    "algorithm.preferences.source",
-    "algorithm.reward_model.path",
+    *("dataset.source", "dataset.train_source", "dataset.eval_source", "warm_start.source"),
+    *("algorithm.preferences.source", "algorithm.reward_model.path"),
 )
-
 OPPONENT = "algorithm.preferences.opponent"
 
 PREFIXES = ("./", "../", "~/", "/")
@@ -328,45 +271,39 @@ PREFIXES = ("./", "../", "~/", "/")
 
 
 def make_paths_absolute(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the dotted keys of a layer, with absolute paths.
-
-    Args:
-        layer: Keys and values of a configuration.
-        folder: The start of relative paths.
-    """
+    """Return the dotted keys of a layer with absolute paths; relative ones start at `folder`."""
+    # A stored run is found from anywhere only if its paths are absolute.
     values = dict(layer)
     for key in DATA_KEYS:
         if key in values:
-            values[key] = data_place(values[key], folder)
+            values[key] = absolute_data_path(values[key], folder)
     opponent = values.get(OPPONENT, "current")
     if opponent not in ("current", "history"):
-        values[OPPONENT] = _place(opponent, folder, Path.is_dir)
+        values[OPPONENT] = _absolute(opponent, folder, Path.is_dir)
     if "model.name" in values:
-        values["model.name"] = model_place(values["model.name"], folder)
+        values["model.name"] = _absolute_model_path(values["model.name"], folder)
     if isinstance(policies := values.get("policies"), dict):
-        values["policies"] = type(policies)(
-            {name: _policy(spec, folder) for name, spec in policies.items()}
-        )
+        changed = {name: _with_path(spec, folder) for name, spec in policies.items()}
+        values["policies"] = type(policies)(changed)  # which may be a `Whole`
     return values
 
 
-def _policy(spec: Any, folder: Path) -> Any:
+def _with_path(spec: Any, folder: Path) -> Any:
     if not isinstance(spec, dict) or "name" not in spec or spec.get("kind", "model") != "model":
         return spec
-    return type(spec)({**spec, "name": model_place(spec["name"], folder)})
+    return type(spec)({**spec, "name": _absolute_model_path(spec["name"], folder)})
 
 
-def data_place(source: Any, folder: Path) -> Any:
-    """Return a source of problems: the absolute path of a file, or any other as it is."""
-    return _place(source, folder, lambda path: path.suffix in ENDINGS or path.is_file())
+def absolute_data_path(source: Any, folder: Path) -> Any:
+    """Return a source of problems: the absolute path of a file, and any other source as it is."""
+    return _absolute(source, folder, lambda path: path.suffix in ENDINGS or path.is_file())
 
 
-def model_place(name: Any, folder: Path) -> Any:
-    """Return a model's name: the absolute path of a folder, or any other as it is."""
-    return name if str(name).lower() in LOCAL_MODELS else _place(name, folder, Path.is_dir)
+def _absolute_model_path(name: Any, folder: Path) -> Any:
+    return name if str(name).lower() in LOCAL_MODELS else _absolute(name, folder, Path.is_dir)
 
 
-def _place(value: Any, folder: Path, is_path: Callable[[Path], bool]) -> Any:
+def _absolute(value: Any, folder: Path, is_path: Callable[[Path], bool]) -> Any:
     if not isinstance(value, str) or "://" in value or "${" in value:
         return value
     path = Path(os.path.abspath(folder / Path(value).expanduser()))

@@ -158,16 +158,7 @@ GONE = {
 
 
 def canonical(tree: Mapping[str, Any], current: str | None = None) -> dict[str, Any]:
-    """Translate a tree in any spelling to dotted keys of the schema and their values.
-
-    Args:
-        tree: A nested mapping in any spelling.
-        current: The algorithm that is set already, where `tree` holds overrides.
-
-    Raises:
-        ConfigError: If keys are unknown (the text names all of them, each with the nearest), a data set has
-            no environment, or an algorithm's section does not belong to the algorithm.
-    """
+    """Translate a tree in any spelling to dotted keys; `current` is the algorithm that overrides are put above."""
     flat = dict(_flatten({k: v for k, v in tree.items() if k != "wandb"}))
     values: dict[str, Any] = {}
     problems: dict[str, None] = {}  # a set in order
@@ -193,11 +184,7 @@ def canonical(tree: Mapping[str, Any], current: str | None = None) -> dict[str, 
 
 
 def environment_of(dataset: str) -> str:
-    """Return the environment that a data set's name or type means.
-
-    Raises:
-        ConfigError: If there is none.
-    """
+    """Return the environment that a data set's name or type means."""
     for part, env_id in ENVIRONMENTS.items():
         if part in dataset.lower():
             logger.info(

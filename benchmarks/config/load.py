@@ -141,11 +141,7 @@ def _start_of_paths(path: Path) -> Path:
 
 
 def load_stored_config(path: Path) -> Config:
-    """Load the configuration of a run to look at its episodes: no expert is asked, and no key needed for one.
-
-    Raises:
-        ConfigError: As `load_config`.
-    """
+    """Load the configuration of a run to look at its episodes: no expert is asked, and no key needed for one."""
     return load_config(path, flags=NOBODY_ASKED if asks_outside(path) else None)
 
 
@@ -181,14 +177,7 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def validate(config: Config) -> Config:
-    """Check that sections fit together, and names, without loading data or models.
-
-    Returns:
-        The same, with as many agents and turns as its environment has where these are no arguments of it.
-
-    Raises:
-        ConfigError: If two values don't fit together.
-    """
+    """Check how sections fit together, loading nothing; return the configuration with its environment's sizes."""
     build_env(config.make_train_env)
     return fit(config, build_env(config.make_eval_env)).config
 
@@ -211,11 +200,7 @@ class Fitted(NamedTuple):
 
 
 def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
-    """Check a configuration against its environment, and set the sizes that only the environment knows.
-
-    Raises:
-        ConfigError: If two values, or a value and the environment, don't fit together.
-    """
+    """Check a configuration against its environment, and set the sizes that only the environment knows."""
     sizes: dict[str, Any] = {
         key: of(env) for key, of in SIZES.items() if not accepts_argument(config.env.id, key)
     }
@@ -270,16 +255,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
 def learner_options(
     config: Config, total_updates: int, policies: Iterable[PolicySpec]
 ) -> LearnerOptions:
-    """Build the options of the learner.
-
-    Args:
-        config: The configuration.
-        total_updates: Number of updates of the run.
-        policies: Declarations of the team's policies.
-
-    Raises:
-        ValueError: If values do not fit together.
-    """
+    """Build the options of the learner."""
     lengths = [spec.max_new_tokens for spec in policies if spec.can_be_trained]
     weights = config.algorithm.turn_gradient_weights
     return pick(
@@ -293,11 +269,7 @@ def learner_options(
 
 
 def start_cost(config: Config) -> Cost:
-    """Return the largest cost of the rollout from one start.
-
-    Raises:
-        ValueError: If it is absurd.
-    """
+    """Return the largest cost of the rollout from one start."""
     algorithm, env = config.algorithm, config.env
     agents = 1 if env.centralised else env.num_agents
     comparator = algorithm.named_comparator is not None
@@ -320,12 +292,6 @@ def add_env_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
     Values for another environment or another source are dropped: sizes below that layer, where the environment
     lacks these arguments; and a split below the layer that gives it a source of its own, of which it then is the
     whole.
-
-    Args:
-        layers: Dotted keys and values; later layers win.
-
-    Raises:
-        ConfigError: If there is no such environment.
     """
     env_id = next((x["env.id"] for x in reversed(layers) if "env.id" in x), EnvConfig.id)
     if not isinstance(env_id, str):

@@ -43,12 +43,7 @@ def gpu_count() -> int:
 
 
 def check_placement(config: Config, policies: Mapping[str, PolicySpec]) -> None:
-    """Check the section `inference` and `sample_on` against the other sections, on any machine.
-
-    Raises:
-        ConfigError: If a key is missing or cannot be combined with another one, or policies of one server
-            contradict each other.
-    """
+    """Check the section `inference` and `sample_on` against the other sections, on any machine."""
     if config.sampler.engine == "vllm":
         _check_servers_of_run(config, policies)
     for name, spec in policies.items():
@@ -111,16 +106,7 @@ def _check_servers(config: Config, policies: Mapping[str, PolicySpec]) -> None:
 
 
 def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | None = None) -> None:
-    """Check that the GPUs which `sample_on` names are there, and are not promised twice.
-
-    Args:
-        config: The configuration, after `check_placement`.
-        policies: Declarations of its policies.
-        gpus: Number of GPUs; `None` for those that this process sees. Nothing is known of the nodes of a cluster.
-
-    Raises:
-        ConfigError: If there are too few, or one is to hold more than it can.
-    """
+    """Check that the GPUs which `sample_on` names are there, and are not promised twice."""
     placed = {name: spec for name, spec in policies.items() if spec.sample_on}
     if not placed or (config.cluster.engine == "ray" and config.sampler.engine == "transformers"):
         return
@@ -160,11 +146,7 @@ def _add_up(config: Config, policies: Mapping[str, PolicySpec], gpu: int) -> Non
 
 
 def served(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
-    """Group the policies that servers sample by server: those of one base with at least one that learns.
-
-    Raises:
-        ConfigError: If a model is not found.
-    """
+    """Group the policies that servers sample by server: those of one base with at least one that learns."""
     try:
         groups = bases(policies)
     except (OSError, ValueError) as error:
@@ -186,11 +168,7 @@ def in_worker(config: Config, policies: Mapping[str, PolicySpec]) -> dict[str, P
 
 
 def parts(flags: Mapping[str, Any]) -> int | None:
-    """Return the number of GPUs that flags spread a server over, if they say one.
-
-    Raises:
-        ConfigError: If it is no number.
-    """
+    """Return the number of GPUs that flags spread a server over, if they say one."""
     sizes = {name: value for name, value in flags.items() if name.replace("-", "_") in PARTS}
     for name, value in sizes.items():
         if not isinstance(value, int) or value < 1:
@@ -271,11 +249,7 @@ def _check_workers(config: Config) -> None:
 
 
 def _check_urls(urls: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
-    """Check that there is an address of a server for each group of policies, and no other.
-
-    Raises:
-        ConfigError: If one is no address, stands there twice, is missing, or is one too many.
-    """
+    """Check that there is an address of a server for each group of policies, and no other."""
     for url in urls:
         if not _is_address(url):
             raise ConfigError(
@@ -316,17 +290,7 @@ def check_shards(
     algorithm: Algorithm,
     learner: LearnerOptions,
 ) -> None:
-    """Check that a run can have its weights in shards, whether it wants to or not.
-
-    Args:
-        config: The configuration.
-        policies: Declarations of the team's policies.
-        algorithm: Which algorithm learns.
-        learner: Its options.
-
-    Raises:
-        ConfigError: If it cannot; names the key.
-    """
+    """Check that a run can have its weights in shards, whether it wants to or not."""
     scores = config.algorithm.reward_model
     completed, warm = algorithm.complete_options(learner), config.warm_start.source is not None
     try:

@@ -58,14 +58,7 @@ def _names(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def require_origins(manifest: Path) -> None:
-    """Check that the packages are installed whose names a stored run uses; warn of other versions.
-
-    Args:
-        manifest: The run's `manifest.json`, if it has been written.
-
-    Raises:
-        ConfigError: If one is missing; names it.
-    """
+    """Check that the packages are installed whose names a stored run uses; warn of other versions."""
     if not manifest.is_file():
         return
     try:

@@ -69,11 +69,7 @@ def endpoints_of(config: Config) -> list[str]:
 
 
 def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
-    """Return the name of each agent's policy, in the order of the agents.
-
-    Raises:
-        ConfigError: If `team` does not fit the environment's agents.
-    """
+    """Return the name of each agent's policy, in the order of the agents."""
     if not config.team:
         return {agent: SHARED if config.model.shared else agent for agent in possible_agents}
     if config.model.shared:
@@ -88,15 +84,7 @@ def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
 
 
 def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySpec]:
-    """Return the declarations of the policies, by name.
-
-    Args:
-        config: The configuration.
-        agents: The name of each agent's policy.
-
-    Raises:
-        ConfigError: If a declaration is wrong, or nobody plays a policy.
-    """
+    """Return the declarations of the policies, by name."""
     names = [*dict.fromkeys([*agents.values(), *config.policies])]
     for name in names:
         if config.team and name not in config.policies:
@@ -153,11 +141,7 @@ def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> boo
 
 
 def check_trainable(specs: Mapping[str, PolicySpec]) -> None:
-    """Refuse to train a team that has nothing to learn with; it may be evaluated.
-
-    Raises:
-        ConfigError: If no policy can be trained.
-    """
+    """Refuse to train a team that has nothing to learn with; it may be evaluated."""
     if not any(spec.can_be_trained for spec in specs.values()):
         kinds = ", ".join(f"{name}: {spec.kind}" for name, spec in specs.items())
         raise ConfigError(
@@ -197,18 +181,7 @@ def _spec(config: Config, name: str) -> PolicySpec:
 def load(
     config: Config, envs: Sequence[DecPOMDPEnv], team: TeamSpec | None = None
 ) -> dict[str, Policy]:
-    """Load a policy for each agent.
-
-    Args:
-        config: The configuration.
-        envs: The environments that the team will play, all with the same agents.
-        team: Its declaration, where it has been read.
-
-    Raises:
-        ConfigError: If an adapter's arguments are ones that peft does not know, this machine lacks a device,
-            or the data has no answers for a gold policy.
-        RunError: If a package is missing, or a model cannot be loaded.
-    """
+    """Load a policy for each agent."""
     team = team or team_spec(config, envs[0].possible_agents)
     names, policies = team.agents, team.policies
     if any(spec.kind == "model" for spec in policies.values()):

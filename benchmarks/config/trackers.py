@@ -70,11 +70,7 @@ def options_of(wanted: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def tracker_class(name: str) -> Any:
-    """Return the class of somebody else's tracker, called with the run's folder, its configuration and options.
-
-    Raises:
-        ConfigError: If it cannot be imported.
-    """
+    """Return the class of somebody else's tracker, called with the run's folder, its configuration and options."""
     try:
         return find("tracker", name, TRACKERS)
     except (KeyError, ImportError) as error:
@@ -205,19 +201,7 @@ CLASSES: Mapping[str, Callable[..., Tracker]] = dict(
 
 @contextmanager
 def tracking(wanted: Mapping[str, Any], run: RunFolder, config: Row) -> Iterator[list[Feed]]:
-    """Open trackers, and close them at the end.
-
-    Args:
-        wanted: As in `output.trackers`.
-        run: The folder of the run.
-        config: Its configuration, for those who keep it.
-
-    Yields:
-        Callbacks of the trainer, which pass each row on.
-
-    Raises:
-        RunError: If one cannot begin.
-    """
+    """Open trackers, and close them at the end."""
     with ExitStack() as stack:
         feeds: list[Feed] = []
         for name, options in options_of(wanted).items():

@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks.config.errors import (
     open_folder,
     raise_run_errors,
 )
-from llm_decpomdp.benchmarks.config.inputs import data_place, find_config, parse_overrides
+from llm_decpomdp.benchmarks.config.inputs import absolute_data_path, find_config, parse_overrides
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
@@ -171,7 +171,7 @@ def resolve_request(request: EvalRequest) -> EvalConfig:
     options = env_arguments(request.env_options)
     # A path of the command line is relative to the working folder, not to the configuration.
     if "source" in options:
-        options["source"] = data_place(options["source"], Path.cwd())
+        options["source"] = absolute_data_path(options["source"], Path.cwd())
     if request.split is not None:
         options["split"] = request.split
     if request.env is not None:
