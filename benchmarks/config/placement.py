@@ -9,6 +9,7 @@ A policy learns on its `device`. Where it is sampled is said by `policies.<name>
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -34,12 +35,8 @@ SHARE = "gpu_memory_utilization"
 DEFAULT_SHARE = 0.92
 """Its default, in vLLM 0.32."""
 
-
-def gpu_count() -> int:
-    """Return the number of GPUs that this process sees."""
-    import torch
-
-    return torch.cuda.device_count()
+THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+"""Addresses that each machine takes for itself."""
 
 
 def check_placement(config: Config, policies: Mapping[str, PolicySpec]) -> None:
@@ -59,25 +56,22 @@ def check_placement(config: Config, policies: Mapping[str, PolicySpec]) -> None:
                 f"{key} means nothing where the process that learns samples: set policies.{name}.device to "
                 f"cuda:{spec.sample_on[0]}, or inference.engine=vllm, or cluster.rollout_workers"
             )
-        if config.cluster.rollout_workers and config.sampler.engine == "transformers":
-            _check_worker(config, key, spec.sample_on)
+        if config.sampler.engine == "transformers":
+            if len(spec.sample_on) > 1:
+                raise ConfigError(f"{key}: a rollout worker samples a policy on one GPU; name one")
+            gpus, gpu = config.cluster.worker_gpus, spec.sample_on[0]
+            if config.cluster.engine == "ray" and gpu >= gpus:
+                raise ConfigError(
+                    f"{key}: a rollout worker sees the cluster.worker_gpus={gpus:g} that Ray keeps for it, "
+                    f"counted from 0: raise that to {gpu + 1}, or name another"
+                )
     if config.sampler.engine == "vllm" and any(spec.sample_on for spec in policies.values()):
         _check_servers(config, policies)
 
 
-def _check_worker(config: Config, key: str, gpus: Sequence[int]) -> None:
-    if len(gpus) > 1:
-        raise ConfigError(f"{key}: a rollout worker samples a policy on one GPU; name one")
-    cluster = config.cluster
-    if cluster.engine == "ray" and gpus[0] >= cluster.worker_gpus:
-        raise ConfigError(
-            f"{key}: a rollout worker sees the cluster.worker_gpus={cluster.worker_gpus:g} that Ray keeps for it, "
-            f"counted from 0: raise that to {gpus[0] + 1}, or name another"
-        )
-
-
 def _check_servers(config: Config, policies: Mapping[str, PolicySpec]) -> None:
-    groups = served(policies)
+    """Check that `sample_on` names the GPUs of each server once, as many as its flags spread it over."""
+    groups, number = served(policies), parts(config.sampler.flags)
     for name, spec in policies.items():
         if spec.sample_on and not any(name in group for group in groups):
             raise ConfigError(
@@ -97,7 +91,6 @@ def _check_servers(config: Config, policies: Mapping[str, PolicySpec]) -> None:
             )
     for group in groups:
         gpus = policies[group[0]].sample_on or []
-        number = parts(config.sampler.flags)
         if number not in (None, len(gpus)):
             raise ConfigError(
                 f"{_key(group[0], policies[group[0]])} names {len(gpus)} GPUs, and inference.flags spread each "
@@ -106,11 +99,14 @@ def _check_servers(config: Config, policies: Mapping[str, PolicySpec]) -> None:
 
 
 def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | None = None) -> None:
-    """Check that the GPUs which `sample_on` names are there, and are not promised twice."""
+    """Check that the GPUs which `sample_on` names are there and not promised twice; `gpus` are those of a plan."""
     placed = {name: spec for name, spec in policies.items() if spec.sample_on}
     if not placed or (config.cluster.engine == "ray" and config.sampler.engine == "transformers"):
         return
-    gpus = gpu_count() if gpus is None else gpus
+    if gpus is None:
+        import torch
+
+        gpus = torch.cuda.device_count()
     for name, spec in placed.items():
         if max(spec.sample_on or ()) >= gpus:
             raise ConfigError(
@@ -151,6 +147,7 @@ def served(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
         groups = bases(policies)
     except (OSError, ValueError) as error:
         raise ConfigError(f"policies: {error}") from None
+    # Frozen models alone on their base are sampled in this process: nothing has to be sent to a server.
     return [group for group in groups if any(policies[name].can_be_trained for name in group)]
 
 
@@ -239,7 +236,9 @@ def _check_workers(config: Config) -> None:
             "cluster.rollout_workers ask at the same time, each for a batch of its own: set "
             "inference.exact=false, or cluster.rollout_workers=0"
         )
-    if cluster.address and not (sampler.urls and all(map(_reaches_further, sampler.urls))):
+    if cluster.address and not (
+        sampler.urls and all(urlsplit(url).hostname not in THIS_MACHINE for url in sampler.urls)
+    ):
         where = ", ".join(sampler.urls) or "those that a run starts"
         raise ConfigError(
             f"servers that listen on this machine alone ({where}) are out of reach for workers of "
@@ -250,13 +249,11 @@ def _check_workers(config: Config) -> None:
 
 def _check_urls(urls: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
     """Check that there is an address of a server for each group of policies, and no other."""
-    for url in urls:
-        if not _is_address(url):
-            raise ConfigError(
-                f"inference.urls needs addresses such as http://127.0.0.1:8000, without a path, got {url!r}"
-            )
-    places = [url.rstrip("/") for url in urls]
-    if len(set(places)) < len(places):
+    for url in itertools.filterfalse(_is_address, urls):
+        raise ConfigError(
+            f"inference.urls needs addresses such as http://127.0.0.1:8000, without a path, got {url!r}"
+        )
+    if len({url.rstrip("/") for url in urls}) < len(urls):
         raise ConfigError(
             f"inference.urls names a server twice ({', '.join(urls)}): each serves one base of policies, so name "
             "different ones"
@@ -267,11 +264,6 @@ def _check_urls(urls: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
             f"inference.urls names {len(urls)} servers, and the policies that learn have {len(groups)} bases "
             f"({bases}): name one for each, or give policies adapters on one base (model.lora)"
         )
-
-
-def _reaches_further(url: str) -> bool:
-    """Check that an address is not one that each machine takes for itself."""
-    return urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1")
 
 
 def _is_address(url: str) -> bool:

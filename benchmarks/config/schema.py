@@ -154,7 +154,6 @@ class ScheduleConfig(Options):
 CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "comparator")
 """Options by which pairs are chosen among those of a group; stored pairs were chosen before."""
 
-
 STORED = ("pairs_source, as nothing is sampled", "drop one of them")
 """What options of samples do nothing with, and the remedy."""
 
@@ -213,13 +212,8 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
     @property
     def own_options(self) -> dict[str, Any]:
         """The options that only this algorithm has, as `Algorithm.configure` takes them."""
-        pairs = self.preferences
-        changed = (
-            {}
-            if pairs is None
-            else {name: getattr(pairs, name) for name in names(PreferenceOptions)}
-        )
-        return {**changed, **self.options}
+        of_pairs = names(PreferenceOptions) if self.preferences else ()
+        return {**{name: getattr(self.preferences, name) for name in of_pairs}, **self.options}
 
     @property
     def update_options(self) -> UpdateOptions:

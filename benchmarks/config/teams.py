@@ -152,8 +152,7 @@ def check_trainable(specs: Mapping[str, PolicySpec]) -> None:
 def _spec(config: Config, name: str) -> PolicySpec:
     """Build the declaration of a policy: its own fields above those of `model`."""
     where, settings = f"policies.{name}", config.policies.get(name)
-    if settings is None:
-        settings = {}
+    settings = {} if settings is None else settings  # `helper:` in YAML is as `model:` says
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {settings!r}")
     kind = settings.get("kind", "model")
@@ -184,32 +183,26 @@ def load(
     """Load a policy for each agent."""
     team = team or team_spec(config, envs[0].possible_agents)
     names, policies = team.agents, team.policies
-    if any(spec.kind == "model" for spec in policies.values()):
-        _prepare_models()
+    models = dict.fromkeys(str(spec.name) for spec in policies.values() if spec.kind == "model")
+    if models:
+        if reason := missing_models():
+            raise RunError(reason)
+        from transformers.utils import logging as transformers_logging
+
+        if not sys.stderr.isatty():  # a bar would fill a log file with lines
+            transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     check_devices(config, policies)
     check_lengths(config, policies)
     for spec in policies.values():
         if spec.lora:
             check_lora(spec.lora)
     check_references({agent: policies[name] for agent, name in names.items()}, envs)
-    models = dict.fromkeys(str(spec.name) for spec in policies.values() if spec.kind == "model")
     if models:
         logger.info("loading %s", ", ".join(models))
     try:
         return load_team(names, policies, seed=config.seed)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise RunError(f"cannot load the team: {error}") from error
-
-
-def _prepare_models() -> None:
-    """Raise a `RunError` where packages of language models are missing, and quiet their bars in files."""
-    reason = missing_models()
-    if reason:
-        raise RunError(reason)
-    from transformers.utils import logging as transformers_logging
-
-    if not sys.stderr.isatty():
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def check_devices(config: Config, specs: Mapping[str, PolicySpec]) -> None:
@@ -259,7 +252,5 @@ def check_references(specs: Mapping[str, PolicySpec], envs: Iterable[DecPOMDPEnv
                 continue
             for task in env.tasks.tasks:
                 if role.reference(task) is None:
-                    raise ConfigError(
-                        f"{role.agent!r} cannot play gold: the data has no reference for it in task "
-                        f"{task.task_id!r}"
-                    )
+                    reason = f"the data has no reference for it in task {task.task_id!r}"
+                    raise ConfigError(f"{role.agent!r} cannot play gold: {reason}")

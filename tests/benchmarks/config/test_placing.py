@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.agents.loading import bases
-from llm_decpomdp.benchmarks.config import placement as placing
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.placement import check_room, in_worker, served
@@ -117,7 +116,7 @@ def test_a_run_counts_gpus_before_it_loads_or_writes(
     quick: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     config = load_config(None, [*quick, *SERVED, *APART[:2]])
-    monkeypatch.setattr(placing, "gpu_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     with pytest.raises(ConfigError, match="there are 2 GPUs"):
         train(config, "placed")
 
