@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from llm_decpomdp.benchmarks.cli.console import PROGRAM
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 
 Engine = Literal["local", "ray"]
 
@@ -53,7 +54,6 @@ def bench(
 
     The exit code is 1 if an arm has failed; the others are not harmed by that.
     """
-    from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
     from llm_decpomdp.benchmarks.suites.cost import show_costs
     from llm_decpomdp.benchmarks.suites.job import make_jobs
     from llm_decpomdp.benchmarks.suites.run import lock_folder, refuse_runs, run_suite

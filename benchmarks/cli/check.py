@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_decpomdp.benchmarks.cli.console import EnvOptions, Folder, Seed
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors
+from llm_decpomdp.utils.text import plain, visible
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.audit.run import Audit
@@ -59,7 +61,6 @@ def doctor(
     The exit code is 1 if something requested will not run: the sandbox, the bundled problems, what --need names,
     the folder of LLM_DECPOMDP_DATA, the Python of vLLM. Missing extras that nothing requests are no failure.
     """
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.doctor.examine import examine, show
 
     if cluster is None:
@@ -68,7 +69,6 @@ def doctor(
         raise ConfigError(
             "--need is about this machine, and --cluster about others: give one of them"
         )
-    from llm_decpomdp.benchmarks.config.errors import raise_run_errors
     from llm_decpomdp.benchmarks.doctor.cluster import examine_cluster
 
     with raise_run_errors():
@@ -91,7 +91,6 @@ def env(
 
     The exit code is 1 if it breaks a rule.
     """
-    from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
     from llm_decpomdp.testing.checker import ConformanceError, check_env
 
@@ -147,7 +146,6 @@ def rewards(
     The exit code is 1 if anything does, or if the last line is incomplete.
     """
     from llm_decpomdp.benchmarks.analysis.replay import regrade
-    from llm_decpomdp.utils.text import visible
 
     result = regrade(folder, output)
     print(visible("\n".join(result.lines())))
@@ -158,8 +156,6 @@ def show_audit(result: Audit) -> None:
     """Print the result of an audit as a table and one line."""
     from rich.console import Console
     from rich.table import Table
-
-    from llm_decpomdp.utils.text import plain
 
     console = Console()
     if result.remarks:

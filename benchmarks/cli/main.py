@@ -90,12 +90,22 @@ WITH_MODELS = {
 """Commands in whose process models compute."""
 
 
-class Command(TyperCommand):
+class WithoutTypes:
     """A command whose help shows metavars, and types only for options that take a value and have none."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return arguments and options, without types that help would show."""
-        return hide_types(super().get_params(ctx))
+        """Return the parameters; flags take no value, and the metavars of arguments describe them."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if isinstance(parameter, TyperOption) and parameter.is_flag:
+                parameter.metavar = ""
+            elif isinstance(parameter, TyperArgument):
+                parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
+        return parameters
+
+
+class Command(WithoutTypes, TyperCommand):
+    """A command of one or two words."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line, required arguments without braces."""
@@ -104,36 +114,18 @@ class Command(TyperCommand):
         ]
 
 
-class CommandLine(TyperGroup):
-    """All commands, each run with log lines and with exit codes for expected failures."""
+class CommandGroup(WithoutTypes, TyperGroup):
+    """The commands that share a first word."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options, without types that help would show."""
-        return hide_types(super().get_params(ctx))
+
+class CommandLine(CommandGroup):
+    """All commands, each run with log lines and with exit codes for expected failures."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
         prepare_process()
         with exit_codes():
             return super().invoke(ctx)
-
-
-class CommandGroup(TyperGroup):
-    """The commands that share a first word."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options, without types that help would show."""
-        return hide_types(super().get_params(ctx))
-
-
-def hide_types(parameters: list[Any]) -> list[Any]:
-    """Hide the types of flags, which take no value, and of arguments, which their metavars describe."""
-    for parameter in parameters:
-        if isinstance(parameter, TyperOption) and parameter.is_flag:
-            parameter.metavar = ""
-        elif isinstance(parameter, TyperArgument):
-            parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
-    return parameters
 
 
 app = typer.Typer(cls=CommandLine, no_args_is_help=True, pretty_exceptions_enable=False)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from llm_decpomdp.benchmarks.cli.console import AllowEndpoint, EnvOptions
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 
 
 def play(
@@ -80,7 +81,6 @@ def play(
     Type an answer, and end it with a line that is a single dot.
     """
     from llm_decpomdp.benchmarks.cli.episode import load_run_team, make_policy, play_episode
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.config.load import build_env
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
     from llm_decpomdp.registry import make

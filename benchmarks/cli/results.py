@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,10 +21,10 @@ from llm_decpomdp.benchmarks.cli.console import (
     Split,
     Tasks,
 )
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 
 if TYPE_CHECKING:
-    from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
-    from llm_decpomdp.policy import Team
+    pass
 
 
 def report(
@@ -137,13 +136,17 @@ def crossplay(
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, table
-    from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
     from llm_decpomdp.benchmarks.evaluation.request import (
         EvalRequest,
         default_folder,
         resolve_request,
     )
-    from llm_decpomdp.benchmarks.evaluation.teams import locate_team, run_names
+    from llm_decpomdp.benchmarks.evaluation.teams import (
+        load_teams,
+        locate_team,
+        make_greedy,
+        run_names,
+    )
     from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
     from llm_decpomdp.benchmarks.runs.manifest import warn_of_other_data
 
@@ -168,9 +171,12 @@ def crossplay(
         paths = {name: locate_team(run, checkpoint) for name, run in zip(names, runs, strict=True)}
         for run in runs:
             warn_of_other_data(run, setting.env)
+        teams = load_teams(paths, setting)
+        for team in teams.values() if greedy else ():
+            make_greedy(team)
         result = cross_play(
             setting.env,
-            _teams(paths, setting, greedy),
+            teams,
             starts,
             folder=folder,
             agent=agent,
@@ -185,16 +191,6 @@ def crossplay(
     for measure in result.matrices:
         console.print(table(result, measure))
     console.print(f"cross-play: {folder}", soft_wrap=True)
-
-
-def _teams(paths: Mapping[str, Path], setting: EvalConfig, greedy: bool) -> dict[str, Team]:
-    """Load the teams by name, whose models take their most likely token if `greedy`."""
-    from llm_decpomdp.benchmarks.evaluation.teams import load_teams, make_greedy
-
-    teams = load_teams(paths, setting)
-    for team in teams.values() if greedy else ():
-        make_greedy(team)
-    return teams
 
 
 def partners(
@@ -220,7 +216,6 @@ def partners(
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.analysis.partners import FOLDER, exchange_in_turn, table
-    from llm_decpomdp.benchmarks.config.errors import raise_run_errors
     from llm_decpomdp.benchmarks.report import write_report
     from llm_decpomdp.utils.storage import RunFolder
 

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from llm_decpomdp.benchmarks.cli.console import EnvOptions
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.utils.extras import how_to_get, installed
 
 
 def serve(
@@ -44,9 +46,7 @@ def serve(
 ) -> None:
     """Serve an environment to clients of OpenEnv, which need nothing of this package."""
     from llm_decpomdp.benchmarks.cli.episode import make_policy
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
-    from llm_decpomdp.utils.extras import how_to_get, installed
 
     names = _names(partner or ())
     if names and seat is None:
@@ -76,8 +76,6 @@ def serve(
 
 def _listener(host: str, port: int) -> socket.socket:
     """Open the port before anything is loaded; raise a `ConfigError` if it cannot be had."""
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -90,8 +88,6 @@ def _listener(host: str, port: int) -> socket.socket:
 
 def _names(items: Sequence[str]) -> dict[str, str]:
     """Read who plays beside the seat, by agent; raise a `ConfigError` for another form, or an agent twice."""
-    from llm_decpomdp.benchmarks.config.errors import ConfigError
-
     names: dict[str, str] = {}
     for item in items:
         agent, _, policy = item.partition("=")

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, Overrides, first_process
+from llm_decpomdp.benchmarks.config.errors import (
+    ALONE,
+    ConfigError,
+    RunError,
+    raise_run_errors,
+    writing,
+)
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.config.schema import Config
-    from llm_decpomdp.benchmarks.runs.train import Result
+    from llm_decpomdp.benchmarks.runs import train as run
 
 NEXT = {
     "play --team {run}": "watch the team that you trained; with --agent NAME, be one of it",
@@ -37,21 +44,20 @@ def demo(override: Overrides = None) -> None:
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.analysis.partners import exchange_in_turn, table
-    from llm_decpomdp.benchmarks.config.errors import raise_run_errors
     from llm_decpomdp.benchmarks.config.inputs import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
     from llm_decpomdp.benchmarks.doctor.memory import give_back, require_for_demo
-    from llm_decpomdp.benchmarks.runs.train import train
+    from llm_decpomdp.benchmarks.runs import train as run
 
     if not override:  # else it may need less
         require_for_demo()
     settings = read_config(find_config(DEMO), override or (), {"output.save_final_model": True})
-    pair = train(settings, DEMO)
+    pair = run.train(settings, DEMO)
     give_back()
     name = f"{pair.folder.path.name}-other-seed"
     output = replace(settings.output, name=name, report=False, save_path=None, keep_best=False)
     evaluation = replace(settings.evaluation, num_tasks=0)
-    second = train(
+    second = run.train(
         replace(settings, seed=settings.seed + 1, output=output, evaluation=evaluation), DEMO
     )
     give_back()
@@ -110,7 +116,6 @@ def train_(
     ] = False,
 ) -> None:
     """Train a team of language models, and write a report."""
-    from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
     from llm_decpomdp.benchmarks.config.inputs import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
     from llm_decpomdp.benchmarks.runs import checkpoints as from_run
@@ -171,7 +176,6 @@ def reward_model(
     from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
     from llm_decpomdp.algorithms.rewards.scorer import readers
     from llm_decpomdp.benchmarks.config import teams
-    from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
     from llm_decpomdp.benchmarks.config.inputs import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
     from llm_decpomdp.benchmarks.runs.setup import resolve
@@ -215,25 +219,15 @@ def reward_model(
 
 
 def describe_cost(config: Config, name: str) -> Iterator[str]:
-    """Check a configuration, and yield lines about the cost of its run; no model is loaded.
-
-    Args:
-        config: The configuration.
-        name: Its name.
-
-    Raises:
-        ConfigError: If the folder holds another run, no policy can be trained, or this machine lacks a device;
-            and as `resolve`.
-        RunError: If the data cannot be loaded.
-    """
+    """Check a configuration, its folder and this machine, and yield lines about the cost of its run."""
     from llm_decpomdp.benchmarks.config.load import start_cost
+    from llm_decpomdp.benchmarks.runs import train as folders
     from llm_decpomdp.benchmarks.runs.setup import resolve
-    from llm_decpomdp.benchmarks.runs.train import check_machine, new_folder
 
     run = resolve(config)
     config = run.config
-    check_machine(run)
-    folder = new_folder(config, name)
+    folders.check_machine(run)
+    folder = folders.new_folder(config, name)
     updates, demonstrations = len(run.batches), run.demonstrations()
     starts = (1 + config.algorithm.rollout.refill) * sum(map(len, run.batches))
     training = start_cost(config).times(0 if run.pairs else starts)
@@ -270,7 +264,7 @@ def describe_cost(config: Config, name: str) -> Iterator[str]:
     yield "Models were not loaded, and nothing was written."
 
 
-def conclude(result: Result) -> None:
+def conclude(result: run.Result) -> None:
     """Write the report of a training, unless its configuration declines one, and print `outcome`."""
     from llm_decpomdp.benchmarks.report import write_report
 
@@ -279,28 +273,36 @@ def conclude(result: Result) -> None:
         print("\n".join(outcome(result, report)))
 
 
-def outcome(result: Result, report: Path | None) -> list[str]:
-    """Return first and last mean rewards, paths, and commands to go on with, as lines."""
-    summary = result.summary
-    lines = [f"updates: {summary['updates']}"]
-    first, last = summary["first_eval"], summary["last_eval"]
-    lines += _warm_start(summary)
+def outcome(result: run.Result, report: Path | None) -> Iterator[str]:
+    """Yield first and last mean rewards, paths, and commands to go on with, as lines."""
+    summary, first = result.summary, result.summary["first_eval"]
+    yield f"updates: {summary['updates']}"
+    yield from _warm_start(summary)
     if first is not None:
-        warm = "last_warm_start" in summary
-        before, after = _evaluation(first), _evaluation(last)
-        lines.append(
-            f"evaluation {'after the warm start' if warm else 'before training'}: {before}"
+        before = "after the warm start" if "last_warm_start" in summary else "before training"
+        yield f"evaluation {before}: {_evaluation(first)}"
+        yield f"evaluation after training:  {_evaluation(summary['last_eval'])}"
+    for label in ("first", "last"):
+        mean = summary[f"{label}_train"]["reward_mean"]
+        yield f"{label} update: mean reward {mean:.3f} (training problems)"
+    if silent := summary["groups_without_signal"]:
+        yield (
+            f"without signal, as all their rewards were equal: {silent:.0f} of {summary['groups']:.0f} groups; "
+            f"{summary['silent_updates']} of {summary['updates']} updates taught nothing"
         )
-        lines.append(f"evaluation after training:  {after}")
-    for label, row in (("first", summary["first_train"]), ("last", summary["last_train"])):
-        lines.append(f"{label} update: mean reward {row['reward_mean']:.3f} (training problems)")
-    lines += _doubts(summary)
-    lines.append(f"run folder: {result.folder.path}")
+    if summary["cut_off"]:
+        yield f"cut off at the token limit: {summary['cut_off']:.0%} of the completions"
+    yield f"run folder: {result.folder.path}"
     if report is not None:
-        lines.append(f"report: {report}")
+        yield f"report: {report}"
     if result.team.is_dir():
-        lines += _next(result)
-    return lines
+        size = sum(path.stat().st_size for path in result.team.rglob("*") if path.is_file())
+        yield f"trained team: {result.team} ({size / 10**6:,.0f} MB)"
+        yield "next:"
+        # As the user called it: the program may not be on the path.
+        program = sys.argv[0] if Path(sys.argv[0]).name == PROGRAM else PROGRAM
+        for options, purpose in NEXT.items():
+            yield f"  {program} {options.format(run=result.folder.path)}  # {purpose}"
 
 
 def _warm_start(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -323,29 +325,6 @@ def _warm_start(summary: Mapping[str, Any]) -> Iterator[str]:
             f"own passes: {last['round']} rounds of {last['sampled_episodes']} sampled episodes; passed, first to "
             f"last round: {rates}"
         )
-
-
-def _next(result: Result) -> Iterator[str]:
-    """Yield the trained team with its size, and commands that take it."""
-    size = sum(path.stat().st_size for path in result.team.rglob("*") if path.is_file())
-    yield f"trained team: {result.team} ({size / 10**6:,.0f} MB)"
-    yield "next:"
-    program = sys.argv[0] if Path(sys.argv[0]).name == PROGRAM else PROGRAM
-    for options, purpose in NEXT.items():
-        yield f"  {program} {options.format(run=result.folder.path)}  # {purpose}"
-
-
-def _doubts(summary: Mapping[str, Any]) -> list[str]:
-    """Return signs that little was learned, as lines."""
-    silent, lines = summary["groups_without_signal"], []
-    if silent:
-        lines.append(
-            f"without signal, as all their rewards were equal: {silent:.0f} of {summary['groups']:.0f} groups; "
-            f"{summary['silent_updates']} of {summary['updates']} updates taught nothing"
-        )
-    if summary["cut_off"]:
-        lines.append(f"cut off at the token limit: {summary['cut_off']:.0%} of the completions")
-    return lines
 
 
 def _evaluation(row: Mapping[str, Any]) -> str:

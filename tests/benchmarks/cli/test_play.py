@@ -89,7 +89,7 @@ def test_a_trained_team_can_be_watched_and_joined(
 ) -> None:
     result = train(load_config(find_config("demo"), [*quick, "output.report=false"]), "demo")
     monkeypatch.setattr(sys, "argv", [".venv/bin/llm-decpomdp", "demo"])
-    team, *told = outcome(result, None)[-5:]
+    team, *told = [*outcome(result, None)][-5:]
     run = tmp_path / "run"
     assert team.startswith(f"trained team: {run / 'final_model'} (")
     assert told[0] == "next:" and told[1].startswith(f"  .venv/bin/llm-decpomdp play --team {run} ")
