@@ -8,7 +8,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import (
-    ALGORITHMS,
+
     DATA,
     FOLDER,
     OTHER_NAMES,
@@ -42,7 +42,7 @@ NAMED = [
 ]  # fmt: skip
 GRID = [
     f"{family}_{data}_config"
-    for name in ALGORITHMS
+    for name in ("grpo", "magrpo")
     for family in (name, f"mt_{name}", f"{name}_mt")
     for data in DATA
 ]
