@@ -173,13 +173,13 @@ def test_faults_of_rows_are_told(tmp_path: Path) -> None:
 
 def test_the_command_audits_texts_and_names_refused_rows(tmp_path: Path) -> None:
     assert audit("tldr-v1", "bundled", "all").summary.startswith(
-        "tldr-v1, all of bundled: 60 rows, 60 checked, 0 left"
+        "tldr-v1, all of bundled: 60 rows, 60 checked, 0 excluded"
     )
     path = tmp_path / "rows.jsonl"
     path.write_text(
         json.dumps({"prompt": ""}) + "\n" + json.dumps({"prompt": "My cat sleeps."}) + "\n"
     )
     found = audit("tldr-v1", str(path))
-    assert [remark.kind for remark in found.remarks] == ["reference", "left out"]
-    with pytest.raises(ConfigError, match="no programs to grade again"):
+    assert [remark.kind for remark in found.remarks] == ["reference", "excluded"]
+    with pytest.raises(ConfigError, match="no programs to grade:"):
         audit("tldr-v1", "bundled", episodes=path)
