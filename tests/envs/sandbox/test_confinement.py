@@ -108,6 +108,23 @@ outcomes({{
     assert answers == dict.fromkeys(answers, "EACCES")
 
 
+@needs_landlock
+def test_modules_are_found_though_their_folder_changes(tmp_path):
+    (tmp_path / "own.py").write_text("FOUND = 'found'")
+    code = f"""
+import importlib
+sys.path.append({str(tmp_path)!r})
+kernel.no_new_privileges()
+landlock.restrict([*landlock.interpreter_paths(), {str(tmp_path / "own.py")!r}], [])
+os.utime({str(tmp_path)!r}, (1, 1))  # as if a package had been installed
+import own
+importlib.invalidate_caches()
+import zipapp
+print(own.FOUND)
+"""
+    assert child(code) == "found\n"
+
+
 def test_the_interpreters_paths_hold_no_packages_and_no_home():
     paths = [os.path.realpath(path) + "/" for path in landlock.interpreter_paths()]
     packages = str(Path(os.__file__).parent / "site-packages")

@@ -72,6 +72,10 @@ def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
     # Lets the import system list the folders of sys.path while it still may: rules for the entries of the
     # standard library's folder do not cover the folder itself.
     PathFinder.find_spec("no module has this name")
+    for finder in sys.path_importer_cache.values():
+        # If a folder changes, as by an installation, its finder would list it again, and then find nothing.
+        if hasattr(finder, "_fill_cache"):
+            vars(finder)["_fill_cache"] = _keep_listing
     every = (1 << FILE_RIGHTS.get(version, FILE_RIGHTS[5])) - 1
     # A kernel refuses rights that it does not know.
     fields = (every, TCP if version >= 4 else 0, SCOPES if version >= 6 else 0)
@@ -88,6 +92,10 @@ def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
     finally:
         os.close(ruleset)
     return version
+
+
+def _keep_listing() -> None:
+    """Do nothing, in place of listing a folder."""
 
 
 def interpreter_paths() -> list[str]:
