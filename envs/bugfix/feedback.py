@@ -47,8 +47,8 @@ class RepairAnalysis:
 def level_feedback(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
     """Write diagnostics of every level."""
     missing = ", ".join(f"`{name}`" for name in analysis.missing(role))
-    found = f"{missing} MISSING (what was there stays)" if missing else "all of yours FOUND"
-    lines = ["Static and execution diagnostics:", f"- Functions: {found}"]
+    state = f"{missing} MISSING (what was there stays)" if missing else "all of yours FOUND"
+    lines = ["Static and execution diagnostics:", f"- Functions: {state}"]
     lines += [
         f"- Functions of {mate.agent}: {'some MISSING' if analysis.missing(mate) else 'all FOUND'}"
         for mate in analysis.roles

@@ -92,8 +92,8 @@ class RepairReward:
         pairs = list(zip(before, execution.tests, strict=True))
         fixed = _share([new.passed for old, new in pairs if not old.passed])
         points["fixed"] = FIXED * fixed
-        lost = _share([not new.passed for old, new in pairs if old.passed])
-        points["regressed"] = 0.0 - REGRESSED * lost  # no negative zero
+        regressions = _share([not new.passed for old, new in pairs if old.passed])
+        points["regressed"] = 0.0 - REGRESSED * regressions  # no negative zero
         excess = max(0, change(task, work, submitted) - task.need)
         points["minimal"] = MINIMAL * fixed * max(0.0, 1 - excess / task.size)
         passes = all(test.passed for test in execution.tests)

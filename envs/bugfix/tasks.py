@@ -52,18 +52,18 @@ PROGRAM = "program"
 
 def pieces(code: str, entry_point: str) -> Mapping[str, str]:
     """Return the text of each piece, in order."""
-    if known := known_class(code, entry_point):
-        return known.methods
+    if class_ := known_class(code, entry_point):
+        return class_.methods
     return {name: function_text(code, name) for name in functions(code)}
 
 
 def repairable(code: str, test: str, entry_point: str) -> tuple[str, ...]:
     """Return the names of the pieces, in order, but for functions that the tests rely on."""
-    if known := known_class(code, entry_point):
-        return tuple(known.methods)
+    if class_ := known_class(code, entry_point):
+        return tuple(class_.methods)
     # The tests of HumanEval/32, for one, call the `poly` that the prompt gives.
-    named = names(parse_or_none(test) or ast.Module([], [])) - {entry_point}
-    return tuple(name for name in functions(code) if name not in named)
+    test_names = names(parse_or_none(test) or ast.Module([], [])) - {entry_point}
+    return tuple(name for name in functions(code) if name not in test_names)
 
 
 def test_cases_of_program(code: str, test: str, entry_point: str) -> Tests:
@@ -73,9 +73,9 @@ def test_cases_of_program(code: str, test: str, entry_point: str) -> Tests:
         BadRow: If they do not parse.
     """
     try:
-        if known := known_class(code, entry_point):
+        if class_ := known_class(code, entry_point):
             imports = "\n".join(import_statements(code))
-            return class_tests(test, entry_point, imports, own=known.shape.taken)
+            return class_tests(test, entry_point, imports, own=class_.shape.taken)
         return instrument(test, entry_point)
     except ValueError as error:
         raise BadRow(f"field 'test': {error}") from None
@@ -350,10 +350,10 @@ def limit_steps(code: str, names: Collection[str]) -> str:
     """
     module = parse(code)
     step = ast.Call(ast.Name("__step__", ast.Load()), [], [])
-    named = (
+    targets = (
         s for s in module.body if isinstance(s, (*FUNCTIONS, ast.ClassDef)) and s.name in names
     )
-    for node in (node for statement in named for node in ast.walk(statement)):
+    for node in (node for statement in targets for node in ast.walk(statement)):
         if isinstance(node, (*FUNCTIONS, ast.For, ast.AsyncFor, ast.While)):
             node.body.insert(has_docstring(node), ast.Expr(step))
         elif isinstance(node, ast.comprehension):

@@ -64,8 +64,8 @@ def level_feedback(analysis: ClassAnalysis, role: ClassRole) -> list[str]:
     lines = ["Static and execution diagnostics:"]
     lines += [_definition(analysis, role, name) for name in part.assigned]
     if part.foreign:
-        named = ", ".join(sorted({f"`{piece.name}`" for piece in part.foreign}))
-        lines.append(f"- Not yours to write: {named}")
+        names = ", ".join(sorted({f"`{piece.name}`" for piece in part.foreign}))
+        lines.append(f"- Not yours to write: {names}")
     lines.append(_syntax(analysis, role))
     if overlaps := analysis.merged.overlaps:
         lines.append(f"- Overlap: {len(overlaps)} methods were written more than once")

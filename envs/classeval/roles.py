@@ -229,10 +229,10 @@ def _drop_known_imports(task: ClassTask) -> str:
     """Return the solution without the imports that the skeleton has."""
     module = parse_or_none(task.solution)
     assert module is not None  # checked when the row was read
-    known = set(task.imports.split("\n"))
+    skeleton_imports = set(task.imports.split("\n"))
     lines = task.solution.replace("\r\n", "\n").split("\n")
     for node in module.body:
-        if isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node) in known:
+        if isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node) in skeleton_imports:
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""
     return "\n".join(lines)

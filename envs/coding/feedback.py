@@ -54,9 +54,13 @@ def lost_results(code: str, helper: str) -> tuple[str, ...]:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         parts = [part for target in targets for part in ast.walk(target)]
         # Other names in a target are read, such as those of an index.
-        stored = [p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Store)]
-        if stored and read.isdisjoint(stored):
-            lines.append((node.lineno, f"the result is assigned to {stored[0]} but never used"))
+        target_names = [
+            p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Store)
+        ]
+        if target_names and read.isdisjoint(target_names):
+            lines.append(
+                (node.lineno, f"the result is assigned to {target_names[0]} but never used")
+            )
     return tuple(f"Line {line}: {reason}" for line, reason in sorted(lines))
 
 

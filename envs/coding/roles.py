@@ -209,9 +209,9 @@ class MainRole:
                 f"`{HELPER}` returns.",
             ]
         else:
-            named = ", ".join(f"`{helper}(...)`" for helper in self.helpers)
+            calls = ", ".join(f"`{helper}(...)`" for helper in self.helpers)
             rules += [
-                f"Team-mates write the helper functions {named} for this problem at the same time. You may "
+                f"Team-mates write the helper functions {calls} for this problem at the same time. You may "
                 "call each of them and assign its result to a variable; do not define them yourself.",
                 f"Do work of your own beside the calls: `{entry_point}` must not only return what the "
                 "helpers return.",
@@ -263,11 +263,11 @@ def _apply_changes(team: list[Role], changes: Mapping[str, Mapping[str, str]]) -
         for key in change:
             if key not in keys:
                 raise ValueError(unknown(f"key in roles[{agent!r}]", key, keys))
-    changed = tuple(_apply_change(role, changes.get(role.original_agent, {})) for role in team)
-    names = [role.agent for role in changed]
+    new_team = tuple(_apply_change(role, changes.get(role.original_agent, {})) for role in team)
+    names = [role.agent for role in new_team]
     if len(set(names)) < len(names):
         raise ValueError(f"the agents need different names, got {', '.join(names)}")
-    return changed
+    return new_team
 
 
 def _apply_change(role: Role, change: Mapping[str, str]) -> Role:

@@ -88,10 +88,10 @@ def outline(code: str, class_name: str) -> Outline:
     if not units:
         raise ValueError(f"class {class_name!r} has no method to write")
     first = lines[units[0].stubs[0][0] - 1]
-    taken: set[str] = set()
+    bound_names: set[str] = set()
     for statement in (*module.body, *node.body):
         if not isinstance(statement, ast.Import | ast.ImportFrom):
-            taken |= Statement(statement).bound
+            bound_names |= Statement(statement).bound
     return Outline(
         code=code,
         class_name=class_name,
@@ -99,7 +99,7 @@ def outline(code: str, class_name: str) -> Outline:
         indent=first[: len(first) - len(first.lstrip())],
         head=_head(module),
         end=node.end_lineno or len(lines),
-        taken=frozenset(taken),
+        taken=frozenset(bound_names),
     )
 
 
