@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_decpomdp.envs.coding.feedback import lost_results, names
-from llm_decpomdp.envs.source_code.completion import read
+from llm_decpomdp.envs.source_code.completion import Reading, read
 from llm_decpomdp.envs.source_code.extraction import ATTEMPT, MAX_READ
 from llm_decpomdp.envs.source_code.parsing import find_function, remove_function, syntax_tree
 from llm_decpomdp.envs.source_code.statements import signature
@@ -15,15 +15,13 @@ from llm_decpomdp.envs.source_code.statements import signature
 SQ = "def sq(x):\n    y = aux(x)\n    return y + 1"
 
 
-def runs(completion: str) -> dict[str, object]:
+def run(reading: Reading) -> dict[str, object]:
     names: dict[str, object] = {}
-    exec(read(completion, "sq").code, names)
+    exec(reading.code, names)
     return names
 
 
 INDENTED = "\n".join("    " + line for line in SQ.splitlines())
-
-# Finding the code
 
 
 @pytest.mark.parametrize(
@@ -58,11 +56,6 @@ def test_code_is_found_wherever_it_stands(completion):
     assert [type(s).__name__ for s in node.body] == ["Assign", "Return"]
 
 
-def test_methods_of_a_broken_class_are_not_taken_out_of_it():
-    reading = read(f"class Sq:\n{INDENTED}\n\n    def rest(self:\n        pass\n", "sq")
-    assert reading.defined and reading.problem is not None
-
-
 @pytest.mark.parametrize("size", [1000, 4000])
 def test_what_is_parsed_to_find_the_code_is_bounded(size):
     parsed = syntax_tree.cache_info().misses
@@ -77,29 +70,17 @@ def test_what_is_parsed_to_find_the_code_is_bounded_over_all_fences():
     assert syntax_tree.cache_info().misses - parsed < 6 * 50
 
 
-@pytest.mark.parametrize("completion", ["", " \n\t", "```\n```", "```", "<|endoftext|>"])
-def test_a_completion_without_code_holds_none(completion):
-    reading = read(completion, "sq")
-    assert not reading.defined and not reading.returns
-
-
 @pytest.mark.parametrize(
     "completion",
     [
-        "I would square the number.",
-        "return x * x",
-        "sq",
+        *("", " \n\t", "```\n```", "```", "<|endoftext|>"),
+        *("I would square the number.", "return x * x", "sq", "class sq: x = 1"),
         "def sqrt(x):\n    return x",
-        "class sq: x = 1",
     ],
 )
 def test_prose_and_other_code_define_nothing(completion):
-    assert not read(completion, "sq").defined
-
-
-def test_of_several_blocks_the_one_that_defines_the_function_wins():
-    completion = f"```python\n{'# a long comment' * 20}\nx = 1\n```\n```python\n{SQ}\n```"
-    assert read(completion, "sq").code.strip() == SQ
+    reading = read(completion, "sq")
+    assert not reading.defined and not reading.returns
 
 
 @pytest.mark.parametrize("fence", ["```", "~~~", "```python", ""])
@@ -116,76 +97,79 @@ def test_of_several_definitions_the_last_complete_one_wins(fence):
         )
 
 
-def test_definitions_in_one_piece_that_the_last_complete_one_replaces_are_left_out():
-    code = f"def sq(x):\n    return 0\n\n{SQ}\n\ndef sq(x):\n    raise NotImplementedError\n"
-    assert read(code, "sq").code.strip() == SQ
-    assert runs(f"def aux(x):\n    return x\n\n{code}")["sq"](2) == 3
+OTHER = "def sq(x):\n    return 0"
 
 
-def test_a_definition_that_another_one_of_its_name_builds_on_stays():
-    code = "def sq(x):\n    return x + 1\n\n_sq = sq\n\ndef sq(x):\n    return _sq(x) * 2\n"
-    assert runs(code)["sq"](1) == 4
-    code = "import functools\ndef sq(x):\n    return x\n\nsq = functools.lru_cache(sq)\n"
-    assert runs(code)["sq"](1) == 1
+@pytest.mark.parametrize(
+    "completion",
+    [
+        f"```python\n{'# a long comment' * 20}\nx = 1\n```\n```python\n{SQ}\n```",
+        f"{OTHER}\n\n{SQ}\n\ndef sq(x):\n    raise NotImplementedError\n",
+        f"```\n{SQ}\n```\nIt isn't\n\n{OTHER}\n",
+        f"```\ndef sq(x): ...\n```\nIt isn't\n\n{SQ}\n",
+        f"```\ndef sq(x):\n    return (((x * x * x * x * x\n```\n```\n{SQ}\n```",
+        f"{SQ}\n\nThis isn't code (at all.",
+    ],
+    ids=["other block", "replaced", "fence first", "stub in a fence", "broken", "text with errors"],
+)
+def test_the_best_definition_is_read_without_what_it_replaces(completion):
+    reading = read(completion, "sq")
+    assert reading.complete and reading.problem is None and reading.code.strip() == SQ
 
 
-def test_a_fenced_definition_comes_before_prose_unless_it_is_a_stub():
-    other = "def sq(x):\n    return 0"
-    assert read(f"```\n{SQ}\n```\nIt isn't\n\n{other}\n", "sq").code.strip() == SQ
-    assert read(f"```\ndef sq(x): ...\n```\nIt isn't\n\n{SQ}\n", "sq").code.strip() == SQ
-
-
-def test_a_whole_block_beats_a_broken_one():
-    completion = f"```\ndef sq(x):\n    return (((x * x * x * x * x\n```\n```\n{SQ}\n```"
-    assert read(completion, "sq").complete and read(completion, "sq").problem is None
-
-
-def test_text_after_a_function_is_left_out_with_its_own_errors():
-    reading = read(f"{SQ}\n\nThis isn't code (at all.", "sq")
-    assert reading.problem is None and reading.code.strip() == SQ
-
-
-def test_imports_helpers_and_constants_around_the_function_are_kept():
-    completion = f"import math\nONE = 1\n\ndef aux(v):\n    return math.floor(v) - ONE\n\n{SQ}\n"
-    assert runs(completion)["sq"](5) == 5
-
-
-def test_fences_inside_strings_stay():
-    code = 'def sq(x):\n    """Example\n    ```python\n    sq(2)\n    ```\n    """\n    return sq.__doc__'
+@pytest.mark.parametrize(
+    "code",
+    [
+        'def sq(x):\n    """Example\n    ```python\n    sq(2)\n    ```\n    """\n    return sq.__doc__',
+        'def sq(x):\n    """Some text here.\n\n    And More Of It!\n    """\n    return x',
+    ],
+)
+def test_fences_and_prose_in_a_docstring_stay(code):
     assert read(code, "sq").code == code
+    assert read(f"Here:\n```python\n{code}\n```\nIt isn't hard.", "sq").code.strip() == code
 
 
-def test_special_tokens_inside_strings_stay():
-    code = "def sq(x):\n    return '<|endoftext|></s>'"
-    assert runs(code)["sq"](1) == "<|endoftext|></s>"
+AUX = "def aux(x):\n    return x\n\n"
+BUILDS_ON = "def sq(x):\n    return x + 1\n\n_sq = sq\n\ndef sq(x):\n    return _sq(x) * 2\n"
+FLOOR = "import math\nONE = 1\n\ndef aux(v):\n    return math.floor(v) - ONE\n\n"
 
 
-def test_prose_lines_inside_a_docstring_stay():
-    code = 'def sq(x):\n    """Some text here.\n\n    And More Of It!\n    """\n    return x'
-    assert "And More Of It!" in runs(code)["sq"].__doc__
+@pytest.mark.parametrize(
+    ("code", "argument", "value"),
+    [
+        (f"{AUX}{OTHER}\n\n{SQ}\n\ndef sq(x):\n    raise NotImplementedError\n", 2, 3),
+        (BUILDS_ON, 1, 4),
+        ("import functools\ndef sq(x):\n    return x\n\nsq = functools.lru_cache(sq)\n", 1, 1),
+        (f"{FLOOR}{SQ}\n", 5, 5),
+        ("def sq(x):\n    return '<|endoftext|></s>'", 1, "<|endoftext|></s>"),
+        ('def sq(x):\n    return """a\n   \nb"""\n', 1, "a\n   \nb"),
+        ("def \uff53\uff51(x):\n    return x", 1, 1),
+    ],
+    ids=["helper", "earlier", "wrapped", "imports", "token in a string", "blanks", "Unicode"],
+)
+def test_what_the_definition_needs_runs_with_it(code, argument, value):
+    assert run(read(code, "sq"))["sq"](argument) == value
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        *("Done", "Explanation", "Complexity: O(n)", "[DONE]", "O(n)", "Done, finished"),
         *(
-            "Done",
-            "Explanation",
-            "Complexity: O(n)",
-            "[DONE]",
-            "O(n)",
-            "Done, finished",
             "time - space",
+            "raise questions",
+            "assert correctness",
+            "x: int",
+            "n",
+            "Example: x = aux",
+            "Done; O(n)",
         ),
-        *("raise questions", "assert correctness", "x: int", "n", "Example: x = aux", "Done; O(n)"),
     ],
 )
 def test_text_that_parses_is_left_out(text):
     for completion in (f"{SQ}\n\n{text}\n", f"{text}\n{SQ}\n", f"```\n{SQ}\n\n{text}\n```"):
         reading = read(completion, "sq")
-        names = {}
-        exec(reading.code, names)
-        assert set(names) - {"__builtins__"} == {"sq"}
+        assert set(run(reading)) - {"__builtins__"} == {"sq"}
         assert reading.fallbacks["prose"] == 1 + text.count(";")
 
 
@@ -209,8 +193,7 @@ def test_what_the_definition_needs_of_other_blocks_is_kept_with_its_own_needs():
     blocks[6] = "from __future__ import annotations\n" + blocks[6]
     completion = "\n".join(f"This isn't all:\n```python\n{block}\n```" for block in blocks)
     reading = read(completion, "sq")
-    names = {}
-    exec(reading.code, names)
+    names = run(reading)
     assert names["sq"](1) == 8
     assert "unneeded" not in names and "demonstration" not in reading.code
     assert reading.fallbacks["other_blocks"] == 6
@@ -248,19 +231,6 @@ def test_an_expression_continues_the_return_of_the_prompt():
     assert read(" x * x\n", "sq", opening=opening).complete
     assert read("\n    I would square it.", "sq", opening=opening).defined is False
     assert read("", "sq", opening=opening).defined is False
-
-
-def test_code_goes_on_after_a_fence_in_a_string():
-    doc = 'def sq(x):\n    """\n    ```python\n    sq(2)\n    ```\n    """\n    return 1'
-    assert read(f"Here:\n```python\n{doc}\n```\nIt isn't hard.", "sq").code.strip() == doc
-
-
-def test_a_text_of_several_lines_keeps_its_blanks():
-    code = 'def sq(x):\n    return """a\n   \nb"""\n'
-    assert runs(code)["sq"](1) == "a\n   \nb"
-
-
-# What the code defines
 
 
 @pytest.mark.parametrize(
@@ -317,21 +287,14 @@ def test_definitions_are_decided_on_the_ast(code, defined, returns):
 def test_other_bindings_define_a_function(code):
     for completion in (code, f"```\n{code}\n```\nIt isn't hard."):
         assert read(completion, "sq").complete
-        assert runs(completion)["sq"](3) == 9
+        assert run(read(completion, "sq"))["sq"](3) == 9
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        *(
-            "sq = 9",
-            "sq = [1]",
-            "sq += aux",
-            "for sq in (aux,): pass",
-            "sq: object",
-            "del sq",
-            "sq.a = aux",
-        ),
+        *("sq = 9", "sq = [1]", "sq += aux", "sq: object", "del sq", "sq.a = aux"),
+        "for sq in (aux,): pass",
         "if __name__ == '__main__':\n    def sq(x):\n        return x",
         "class Other:\n    def sq(self, x):\n        return x",
     ],
@@ -368,6 +331,7 @@ def test_an_empty_body_is_a_definition_only_where_there_is_no_other(body):
         ("def sq(x):\n    x x\nreturn x", True, False),
         ("def sqrt(x):\n    return x x", False, False),
         ("sq(x) x\nreturn x", False, False),
+        (f"class Sq:\n{INDENTED}\n\n    def rest(self:\n        pass\n", True, True),
     ],
 )
 def test_broken_code_is_read_by_its_header_and_its_block(code, defined, returns):
@@ -393,9 +357,6 @@ def test_a_syntax_error_is_placed_in_the_agents_own_code(completion):
 def test_code_that_parses_but_cannot_be_compiled_has_a_problem():
     assert read("def sq(x):\n    return x\n    nonlocal y", "sq").problem is not None
     assert read("def sq(x):\n    return x\nreturn 1", "sq").problem is None  # the function is kept
-
-
-# Prompts
 
 
 @pytest.mark.parametrize(
@@ -428,12 +389,7 @@ def test_a_preamble_is_the_prompt_without_the_entry_point():
     assert remove_function('def f(x):\n    """import duties are taxed"""\n', "f") == ""
 
 
-# Any text is legal
-
-
-def test_unicode_identifiers_are_normalised_as_python_does():
-    assert read("def s\u0071(x):\n    return x", "sq").complete
-    assert read("def \uff53\uff51(x):\n    return x", "sq").complete
+def test_names_may_have_letters_of_any_alphabet():
     assert read("def größe(x):\n    return x", "größe").complete
 
 
