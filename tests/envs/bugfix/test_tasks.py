@@ -1,4 +1,4 @@
-"""Programs with bugs, as tasks: how many, in which order, and that undoing the bugs solves them."""
+"""Tasks of repair, roles, and the reading of submissions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.bugfix.reward import MAXIMUM
-from tests.envs.bugfix_examples import answers, sample
+from llm_decpomdp.envs.bugfix.roles import submission
+from llm_decpomdp.envs.bugfix.tasks import known_class
+from tests.envs.bugfix_examples import BUG, answers, points, program_file, sample, three_fixers
 from tests.support.processes import python
 
 
@@ -102,3 +104,128 @@ def test_undoing_the_bugs_earns_full_marks_and_doing_nothing_half_a_point(num_ag
 @pytest.mark.parametrize("bugs", [1, 2, 3])
 def test_undoing_the_bugs_earns_full_marks_in_a_large_sample(num_agents, bugs):
     _undoing_earns_full_marks(num_agents, bugs, 120)
+
+
+@pytest.fixture
+def env(tmp_path):
+    return three_fixers(tmp_path)
+
+
+@pytest.fixture
+def programs(tmp_path):
+    return program_file(tmp_path)
+
+
+@pytest.mark.parametrize("num_agents", [1, 2, 3, 5])
+def test_every_agent_owns_a_function_and_every_function_has_one_owner(num_agents):
+    env = llm_decpomdp.make("bugfix-v0", num_agents=num_agents, split="all")
+    for task in sample(env.tasks.tasks, 100):
+        shares = [role.owned_functions(task) for role in env.roles]
+        assert all(shares)
+        assert sorted(name for share in shares for name in share) == sorted(task.functions)
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_functions_of_team_mates_are_left_out(env):
+    theirs = "def total(values, most):\n    return 'mine'\n\n"
+    found, solved = points(env, fixer_0=theirs + llm_decpomdp.answers(env).reference("fixer_0"))
+    assert solved and found["minimal"] == 0.5
+
+
+def test_a_repair_of_a_function_of_a_team_mate_counts_for_nothing(env):
+    gold = llm_decpomdp.answers(env)
+    answer = gold.reference("fixer_0") + "\n\n" + gold.reference("fixer_2")
+    found, solved = points(env, fixer_2=answer)  # its code comes after that of fixer_0
+    assert (found["fixed"], solved) == (0.0, False)
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "double = lambda x: SIZE * x",
+        "from operator import pos as double",
+        "if True:\n    def double(x):\n        return SIZE * x",
+        "class double(int):\n    pass",
+    ],
+)
+def test_names_of_team_mates_cannot_be_given_another_meaning(env, trick):
+    answer = f"{answers(env)['fixer_2']}\n\n{trick}\n"
+    found, solved = points(env, fixer_2=answer)
+    assert (found["fixed"], found["regressed"], solved) == (0.0, 0.0, False)
+
+
+def test_functions_in_separate_fences_are_put_together(programs):
+    env = llm_decpomdp.make("bugfix-v0", source=programs, num_agents=1)
+    env.reset(options={"task_id": BUG})
+    texts = llm_decpomdp.answers(env).reference("fixer_0").split("\n\n\n")
+    fenced = "\n".join(f"Here:\n```python\n{text}\n```" for text in texts)
+    assert points(env, fixer_0=fenced)[0] == points(env, fixer_0="\n\n".join(texts))[0]
+    assert points(env, fixer_0=fenced)[1]
+
+
+def test_a_missing_submission_leaves_the_function_as_it_was(env):
+    found, solved = points(env, fixer_0=llm_decpomdp.answers(env).reference("fixer_0"), fixer_2="")
+    assert found["fixed"] == 2.0 and found["parses"] == pytest.approx(1 / 3, abs=1e-3)
+    assert not solved
+
+
+PROGRAM = "LIMIT = 3\n\n\ndef low(x):\n    return x > LIMIT\n\n\ndef mid(x):\n    return x\n"
+OLD = "def low(x):\n    return x > LIMIT\n"
+FIX = "def low(x):\n    return x < LIMIT\n"
+MID = "def mid(x):\n    return x\n"
+FENCE = "```"
+
+
+def block(code):
+    return f"{FENCE}python\n{code}{FENCE}\n"
+
+
+def submit(text, owned=("low",), opening=""):
+    others = tuple(name for name in ("low", "mid") if name not in owned)
+    return submission(text, owned, others, ("LIMIT", *others), opening, PROGRAM)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Fixed:\n{block(FIX)}It was:\n{block(OLD)}",
+        f"It was:\n{block(OLD)}Fixed:\n{block(FIX)}",
+        f"Fixed:\n{block(FIX)}The whole program was:\n{block(PROGRAM)}",
+        f"Fixed:\n\n{FIX}\nIt wasn't right:\n\n{OLD}",
+    ],
+)
+def test_a_block_that_quotes_the_program_does_not_count_beside_a_fix(text):
+    part = submit(text)
+    assert part.submitted["low"].strip() == FIX.strip()
+    assert part.code.strip() == FIX.strip()
+
+
+def test_functions_that_stay_the_same_are_submitted():
+    assert submit(f"It's right:\n\n{OLD}").submitted["low"].strip() == OLD.strip()
+    draft = FIX.replace("<", "!=") + "\n\n" + MID.replace("x\n", "-x\n")
+    part = submit(f"Idea:\n{block(draft)}Better:\n{block(FIX + MID)}", ("low", "mid"))
+    assert {name: text.strip() for name, text in part.submitted.items()} == {
+        "low": FIX.strip(),
+        "mid": MID.strip(),
+    }
+
+
+def test_other_bindings_are_submitted_with_their_text():
+    part = submit("low = lambda x: x < LIMIT\n")
+    assert part.submitted == {"low": "low = lambda x: x < LIMIT"}
+    part = submit(f"if True:\n    {FIX.replace(chr(10), chr(10) + '    ')}")
+    assert part.submitted["low"].startswith("if True:\n    def low(x):")
+
+
+def test_the_body_of_the_only_function_is_submitted():
+    part = submit("    return x < LIMIT\n", opening="def low(x):\n")
+    assert part.submitted["low"].strip() == FIX.strip()
+
+
+def test_a_method_that_only_quotes_the_class_does_not_count_beside_a_fix():
+    methods = "    def low(self):\n        return 1\n\n    def mid(self):\n        return 2\n"
+    known = known_class(f"class Box:\n{methods}", "Box")
+    fix, old = "def low(self):\n    return 0\n", "def low(self):\n    return 1\n"
+    for text in (f"{block(fix)}It was:\n{block(old)}", f"{block(old)}Now:\n{block(fix)}"):
+        assert known.read("fixer_0", text, ("low",)).submitted["low"].strip() == fix.strip()
+    assert known.read("fixer_0", old, ("low",)).submitted["low"].strip() == old.strip()

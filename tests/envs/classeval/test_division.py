@@ -1,15 +1,20 @@
-"""Methods are divided among agents: every method to one agent, and nobody idle who need not be."""
+"""Classes as tasks, and the division of their methods."""
 
 from __future__ import annotations
 
+import doctest
+import json
+import types
 from itertools import chain
 
 import pytest
 
-from llm_decpomdp.envs.classeval.roles import RULES, divide
-from llm_decpomdp.envs.datasets.classeval import load_classes
-from llm_decpomdp.envs.source_code.classes import outline
-from tests.envs.class_examples import SOLUTION, shape_task
+from llm_decpomdp import make
+from llm_decpomdp.envs.classeval.roles import RULES, class_team, divide
+from llm_decpomdp.envs.datasets.classeval import class_task, load_classes
+from llm_decpomdp.envs.datasets.loading import BadRow
+from llm_decpomdp.envs.source_code.classes import merge, outline
+from tests.envs.class_examples import ROW, SOLUTION, shape_task
 
 TEAMS = (1, 2, 3, 5, 9)
 
@@ -70,3 +75,79 @@ def test_a_property_and_its_setter_are_one(bundled):
 def test_wrong_arguments_are_refused(by, num_agents):
     with pytest.raises(ValueError, match=r"balanced|num_agents"):
         divide(shape_task().outline, "", by, num_agents)
+
+
+def test_the_bundled_classes_are_at_least_twelve_and_all_different(bundled):
+    assert len(bundled) >= 12
+    assert len({task.class_name for task in bundled}) == len(bundled)
+    assert all(len(task.outline.names) >= 4 and task.solution for task in bundled)
+
+
+def test_the_examples_in_the_bundled_skeletons_are_right(bundled):
+    for task in bundled:
+        (role,) = class_team(1, "balanced")
+        whole = merge(task.outline, (role.read(task, role.reference(task)),)).code
+        module = types.ModuleType("example")
+        exec(whole, module.__dict__)
+        stub: dict[str, object] = {"__name__": "stub"}
+        exec(task.prompt, stub)
+        finder = doctest.DocTestFinder()
+        texts = finder.find(stub[task.class_name], "stub", module=False, globs=module.__dict__)
+        assert sum(len(text.examples) for text in texts) >= len(task.outline.names)
+        for text in texts:
+            failed = doctest.DocTestRunner(verbose=False).run(text, out=lambda _: None).failed
+            assert failed == 0, text.name
+
+
+def test_the_bundled_set_is_a_stand_in_and_says_so():
+    data = make("classeval-v0", source="bundled").metadata["data"]
+    assert data["stand_in"] and data["name"] == "classeval"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"skeleton": "class Shape:\n    def f(self): return 1\n"}, "no method to write"),
+        ({"skeleton": "def f(: pass"}, "no class 'Shape'"),
+        ({"class_name": "Circle"}, "no class 'Circle'"),
+        ({"test": "import unittest\n"}, "no test method"),
+        ({"test": "class"}, "does not parse"),
+        ({"task_id": ""}, "task_id"),
+    ],
+)
+def test_a_row_that_cannot_be_a_task_says_why(changes, said):
+    with pytest.raises(BadRow, match=said):
+        class_task(0, {**ROW, **changes})
+
+
+def test_imports_of_a_row_that_its_skeleton_lacks_are_added():
+    task = shape_task(import_statement=["import math", "from os import path"])
+    assert task.prompt.startswith("from os import path\n")
+    assert task.prompt.count("import math") == 1
+
+
+def test_a_row_without_a_usable_solution_has_no_reference():
+    task = shape_task(solution_code="class Other: pass")
+    assert class_team(1, "balanced")[0].reference(task) is None
+
+
+def test_a_class_that_needs_a_missing_package_is_left_out_and_says_why(tmp_path):
+    needy = {**ROW, "task_id": "Shape/1", "import_statement": ["import no_such_package_at_all"]}
+    path = tmp_path / "classes.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in (ROW, needy)), "utf-8")
+    env = make("classeval-v0", source=str(path))
+    assert [task.task_id for task in env.tasks.tasks] == ["Shape/0"]
+    assert "needs no_such_package_at_all" in env.metadata["data"]["excluded"]["Shape/1"]
+    path.write_text(json.dumps(needy) + "\n", "utf-8")
+    with pytest.raises(ValueError, match="pip install pandas "):
+        load_classes("test", str(path))
+
+
+def test_known_issues_are_shown_and_can_be_left_out(tmp_path):
+    path = tmp_path / "classes.jsonl"
+    rows = (ROW, {**ROW, "task_id": "ClassEval_17"})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    data = make("classeval-v0", source=str(path)).metadata["data"]
+    assert set(data["known_issues"]) == {"ClassEval_17"}
+    env = make("classeval-v0", source=str(path), exclude_known_issues=True)
+    assert [task.task_id for task in env.tasks.tasks] == ["Shape/0"]

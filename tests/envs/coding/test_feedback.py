@@ -1,11 +1,11 @@
-"""The diagnostics of every level, and what they must not tell."""
+"""Feedback of a coding team."""
 
 from __future__ import annotations
 
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.coding.feedback import FEEDBACK
+from llm_decpomdp.envs.coding.feedback import FEEDBACK, lost_results, names
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import code_task
@@ -216,3 +216,28 @@ def test_prose_is_a_missing_implementation_and_no_syntax_error_in_either_mode() 
         texts[mode] = prompts["aux_0"]
     assert "- Syntax: OK" in texts["level_feedback"] and "MISSING" in texts["level_feedback"]
     assert "- Syntax correct" in texts["level_passed"]
+
+
+def main(body: str, around: str = "") -> str:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    return f"{around}\ndef main(x, xs=()):\n{lines}"
+
+
+def test_lines_on_which_a_result_is_lost_are_named():
+    found = lost_results(main("aux(x)\ny = aux(x)\nz = aux(x)\nw: int = aux(x)\nreturn z"), "aux")
+    assert found == (
+        "Line 3: the result is thrown away",
+        "Line 4: the result is assigned to y but never used",
+        "Line 6: the result is assigned to w but never used",
+    )
+
+
+def test_names_are_looked_for_in_the_code_not_in_its_text():
+    assert names("def main(x):\n    return [aux]", "aux")
+    assert not names("def main(x):\n    return 'aux(x)'  # aux(x)", "aux")
+    assert not names("def main(:", "aux")
+
+
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # garbage of other tests
+def test_a_strange_escape_in_the_code_is_nobodys_business() -> None:
+    assert names("def main(x):\n    return aux(x) + len('\\d')", "aux")

@@ -1,4 +1,4 @@
-"""The expert against a real local server that speaks both protocols."""
+"""Experts: providers, requests, prompts and replies."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import copy
 import json
 import pickle
 import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-pytest.importorskip("openai")
-pytest.importorskip("anthropic")
-
-from llm_decpomdp.envs.feedback.experts import ExpertError, RemoteExpert
+import llm_decpomdp
+from llm_decpomdp.envs.feedback.experts import (
+    ExpertError,
+    RemoteExpert,
+    expert_prompt,
+    message_text,
+    read_reply,
+    short_names,
+)
 from tests.support import servers
+from tests.support.processes import python
 
 TEAM = {"aux_0": "def aux(n):\n    return {}", "main_0": "def solve(n):\n    return aux(n)"}
 ANSWER = {"aux": "return {'a': {1: {2}}}", "main": 'use "aux" }{ here'}
@@ -227,3 +234,213 @@ def test_no_key_shows_in_repr_or_error(server: ModelServer) -> None:
     with pytest.raises(ExpertError) as caught:
         expert.edits("p", TEAM)
     assert "secret-key" not in repr(expert) + str(caught.value)
+
+
+def test_the_prompt_keeps_braces_of_problem_and_code() -> None:
+    prompt = expert_prompt("Return {0} or {who}.", {"aux": "{x!r}", "main": "{}"})
+    assert "Return {0} or {who}." in prompt and "{x!r}" in prompt
+
+
+def test_the_prompt_itself_holds_no_readable_reply() -> None:
+    assert read_reply(expert_prompt("Write solve(n).", {"aux": "", "main": ""}), ["main"]) is None
+
+
+@pytest.mark.parametrize(
+    ("agents", "told", "untold"),
+    [
+        (["aux_0", "main_0"], ["Two agents", "named `aux`", "`main`"], "class"),
+        (["main_0"], ["An agent, `main`"], "aux"),
+        (["aux_0", "aux_1", "main_0"], ["3 agents", "`aux_0` and `aux_1`"], "class"),
+        (["coder_0", "coder_1"], ["2 agents completed a Python class"], "`main`"),
+        (["coder_0"], ["An agent completed a Python class"], "`main`"),
+        (
+            ["fixer_0", "fixer_1"],
+            ["2 agents repaired a Python program with one or more bugs"],
+            "class",
+        ),
+        (["fixer_0"], ["An agent repaired a Python program"], "class"),
+    ],
+)
+def test_the_prompt_says_what_the_team_did(agents: list[str], told: list[str], untold: str) -> None:
+    keys = list(short_names(agents).values())
+    prompt = expert_prompt("The text.", dict.fromkeys(keys, "CODE"))
+    assert all(words in prompt for words in (*told, *(f"<{key}>\nCODE" for key in keys)))
+    assert untold not in prompt
+    assert " and ".join(f'"{key}"' for key in keys) in prompt
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        GOOD,
+        f"```json\n{json.dumps(ANSWER, indent=2)}\n```",
+        f"Sure {{here}} it is:\n{GOOD}\nHope that {{helps}}!",
+        f'{GOOD}\nAn example: {{"x": 1}}',
+        f'First, {{"x": 1}}; then {GOOD}',
+        f"{GOOD}{json.dumps({'aux': 'later', 'main': 'later'})}",
+        json.dumps({"edits": ANSWER}),
+        json.dumps({**ANSWER, "note": {"a": {"b": {"c": 1}}}}),
+        f'{{"aux": {"1" * 5000}, "main": "x"}} {GOOD}',
+    ],
+    ids=["plain", "fenced", "prose", "example", "after", "first", "nested", "extra", "huge number"],
+)
+def test_the_first_object_with_every_key_is_read(reply: str) -> None:
+    assert read_reply(reply, ["aux", "main"]) == ANSWER
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "d = {1: {2: {3: {}}}}",
+        'print("{")',
+        "```python\nx = {}\n```",
+        "}}}",
+        '{"main": "not this"}',
+        "\\d+\t'\"",
+        "\u00e9\u4e2d\U0001f600",
+        "",
+    ],
+)
+def test_any_code_survives(code: str) -> None:
+    reply = f"```json\n{json.dumps({'main': code})}\n```"
+    assert read_reply(reply, ["main"]) == {"main": code}
+
+
+def test_raw_newlines_and_tabs_inside_strings_are_read() -> None:
+    assert read_reply('{"main": "def f():\n\treturn {}"}', ["main"]) == {
+        "main": "def f():\n\treturn {}"
+    }
+
+
+def test_lone_surrogates_become_encodable() -> None:
+    assert read_reply('{"main": "a\\ud800b"}', ["main"]) == {"main": "a?b"}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "no edits",
+        '{"aux": "a"}',
+        '{"aux": "a", "main": 1}',
+        '{"aux": "a", "main": null}',
+        '{"aux": "a", "main": ["b"]}',
+        '["aux", "main"]',
+        '{"aux": "a", "main": "cut of',
+        '{"a":' * 5_000,
+    ],
+    ids=["empty", "prose", "missing", "number", "null", "list", "array", "cut", "deep"],
+)
+def test_replies_without_every_string_are_unreadable(reply: str) -> None:
+    assert read_reply(reply, ["aux", "main"]) is None
+
+
+def test_a_refusal_without_content_keeps_its_body_for_the_error() -> None:
+    body = '{"choices": [{"message": {"content": null, "refusal": "no"}}]}'
+    assert message_text(body) == body
+
+
+KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY", "DASHSCOPE_API_KEY")
+
+
+@pytest.fixture(autouse=True)
+def empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*KEY_VARIABLES, "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "variable", "host"),
+    [
+        ("claude-3-5-sonnet-20241022", "ANTHROPIC_API_KEY", "https://api.anthropic.com"),
+        ("deepseek-coder", "DEEPSEEK_API_KEY", "https://api.deepseek.com"),
+        (
+            "Qwen3-Coder-480B",
+            "DASHSCOPE_API_KEY",
+            "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        ),
+        ("gpt-4o", "OPENAI_API_KEY", "https://api.openai.com/v1"),
+    ],
+)
+class TestPresets:
+    def test_address_and_key_come_from_the_models_name(
+        self, monkeypatch: pytest.MonkeyPatch, model: str, variable: str, host: str
+    ) -> None:
+        for name in KEY_VARIABLES:
+            monkeypatch.setenv(name, f"value of {name}")
+        expert = RemoteExpert(model, timeout=7)
+        assert isinstance(expert, RemoteExpert)
+        assert str(expert.client.base_url).rstrip("/") == host
+        assert expert.client.api_key == f"value of {variable}"
+        assert (expert.client.timeout, expert.client.max_retries) == (7, 3)
+
+    def test_arguments_win(
+        self, monkeypatch: pytest.MonkeyPatch, model: str, variable: str, host: str
+    ) -> None:
+        monkeypatch.setenv(variable, "from the environment")
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://elsewhere")
+        expert = RemoteExpert(model, base_url="http://localhost:1/v1", api_key="own")
+        assert isinstance(expert, RemoteExpert)
+        assert str(expert.client.base_url).rstrip("/") == "http://localhost:1/v1"
+        assert expert.client.api_key == "own"
+
+    def test_a_missing_key_names_the_variable(self, model: str, variable: str, host: str) -> None:
+        with pytest.raises(ValueError, match=f"set the environment variable {variable}$"):
+            RemoteExpert(model)
+        for env_id in ("coophumaneval-v0", "classeval-v0", "bugfix-v0"):
+            with pytest.raises(ValueError, match=variable) as error:
+                llm_decpomdp.make(env_id, external_mode="expert_edits", expert_model=model)
+            for way in ("external.mode=level_feedback", "external.expert_model=..."):
+                assert way in str(error.value)
+            assert "api_key" not in str(error.value)
+
+    def test_a_missing_sdk_names_the_extra(
+        self, monkeypatch: pytest.MonkeyPatch, model: str, variable: str, host: str
+    ) -> None:
+        sdk = "anthropic" if "claude" in model else "openai"
+        monkeypatch.setitem(sys.modules, sdk, None)
+        with pytest.raises(ImportError, match=r"pip install .openai>="):
+            RemoteExpert(model, api_key="own")
+
+
+def test_openai_base_url_serves_models_without_a_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1")
+    for model, host in [("llama", "localhost"), ("deepseek-chat", "api.deepseek.com")]:
+        expert = RemoteExpert(model, api_key="own")
+        assert isinstance(expert, RemoteExpert)
+        assert expert.client.base_url.host == host
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1.0}, {"max_retries": -1}])
+def test_numbers_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        RemoteExpert("gpt-test", api_key="own", **options)
+
+
+def test_construction_imports_no_sdk() -> None:
+    code = (
+        "import sys; from llm_decpomdp.envs.feedback.experts import RemoteExpert; "
+        "RemoteExpert('claude', api_key='k'); RemoteExpert('gpt', api_key='k'); "
+        "sys.exit('openai' in sys.modules or 'anthropic' in sys.modules)"
+    )
+    python("-c", code)
+
+
+def test_a_key_of_the_environment_is_not_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret-key")
+    expert = RemoteExpert("gpt-test")
+    assert isinstance(expert, RemoteExpert) and expert.client.api_key == "secret-key"
+    assert b"secret-key" not in pickle.dumps(expert)
+
+
+@pytest.mark.parametrize("model", ["deepseek-coder", "Qwen/Qwen2.5-Coder-7B", "mine"])
+def test_an_endpoint_of_the_users_own_gets_no_other_providers_key(
+    monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    for name in KEY_VARIABLES:
+        monkeypatch.setenv(name, f"value of {name}")
+    expert = RemoteExpert(model, base_url="http://localhost:1/v1")
+    assert isinstance(expert, RemoteExpert)
+    assert expert.client.api_key == "value of OPENAI_API_KEY"
+    assert str(expert.client.base_url).startswith("http://localhost:1/v1")

@@ -1,4 +1,4 @@
-"""Parsing by threads and forked processes, and code that must not be compiled."""
+"""Parsing: threads, forked processes, and bounds on time and memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,21 @@ import threading
 
 import pytest
 
+import llm_decpomdp
+from llm_decpomdp.envs.coding.feedback import lost_results
+from llm_decpomdp.envs.source_code import parsing as code
 from llm_decpomdp.envs.source_code.completion import read
+from llm_decpomdp.envs.source_code.extraction import ATTEMPT, CHARACTERS, MAX_READ
+from llm_decpomdp.envs.source_code.parsing import (
+    MAX_CHARACTERS,
+    MAX_TOKENS,
+    end_of_bound,
+    explodes,
+    parse,
+    syntax_tree,
+    tokens,
+)
+from tests.envs.hostile_texts import HOSTILE, SQ
 
 syntax = importlib.import_module(
     "llm_decpomdp.envs.sandbox.instrument"
@@ -74,3 +88,99 @@ def test_code_whose_finally_blocks_are_compiled_too_often_has_a_problem(code):
 @pytest.mark.parametrize("code", [nested(8, 0), nested(3, 5), nested(1, 40, "x;" * 100)])
 def test_finally_blocks_of_honest_code_are_no_problem(code):
     assert read(code, "sq").problem is None
+
+
+FAMILIES = ("mbpp-v0", "classeval-v0", "bugfix-v0", "humanevalfix-v0", "compose-v0")
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The number of tokens of each text that is parsed."""
+    found: list[int] = []
+
+    def noted(text: str):
+        found.append(tokens(text))
+        return parse(text)
+
+    monkeypatch.setattr(code, "parse", noted)
+    code.syntax_tree.cache_clear()
+    return found
+
+
+@pytest.mark.parametrize("completion", HOSTILE.values(), ids=HOSTILE)
+def test_white_space_counts_too(completion, monkeypatch):
+    found: list[int] = []
+    monkeypatch.setattr(code, "parse", lambda text: found.append(len(text)) or parse(text))
+    code.syntax_tree.cache_clear()
+    read(completion, "sq")
+    assert (
+        sum(min(length, MAX_CHARACTERS) for length in found)
+        <= MAX_READ * CHARACTERS + 4 * MAX_CHARACTERS
+    )
+
+
+@pytest.mark.parametrize("completion", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_parsed_of_a_hostile_text_is_bounded(completion, parsed):
+    reading = read(completion, "sq")
+    lost_results(reading.code, "aux")
+    assert max(parsed, default=0) <= MAX_TOKENS
+    assert sum(parsed) <= MAX_READ + 4 * MAX_TOKENS
+    assert len(parsed) <= MAX_READ / ATTEMPT + 4
+    assert len(reading.code) <= MAX_CHARACTERS + 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_that_reads_code_keeps_to_the_bounds(family, parsed):
+    source = {} if family == "humanevalfix-v0" else {"source": "bundled"}
+    env = llm_decpomdp.make(family, **source)
+    env.reset(seed=1)
+    for text in [*HOSTILE.values()][::9]:
+        for role in env.roles:
+            del parsed[:]
+            role.read(env.task, text.replace("sq", getattr(env.task, "entry_point", "sq")))
+            assert max(parsed, default=0) <= MAX_TOKENS
+            assert sum(parsed) <= 2 * MAX_READ + 8 * MAX_TOKENS
+
+
+def test_what_is_too_long_is_read_as_text():
+    longer = f"{SQ}\n" + "x = 1\n" * (MAX_TOKENS // 3)
+    reading = read(longer, "sq")
+    assert reading.complete and reading.problem is None and len(reading.code) < len(longer)
+    line = MAX_TOKENS // 3 + 1
+    for text in (
+        "a = " * MAX_TOKENS + "1",
+        "x;" * MAX_TOKENS,
+        "y = '" + "a" * MAX_CHARACTERS + "'",
+    ):
+        reading = read(f"{SQ}; {text}", "sq")
+        assert reading.complete and "more than 8000 tokens" in reading.problem.message
+    assert end_of_bound("x = 1\n" * line) == line and not end_of_bound("x = 1\n" * (line - 1))
+
+
+def test_a_class_that_is_too_long_is_broken():
+    env = llm_decpomdp.make("classeval-v0", source="bundled")
+    env.reset(seed=1)
+    (agent, *_), role = env.possible_agents, env.roles[0]
+    method = role.read(env.task, llm_decpomdp.answers(env).reference(agent)).written_methods[0]
+    text = f"def {method}(self):\n    return " + "1, " * MAX_TOKENS
+    assert list(role.read(env.task, text).broken) == [method]
+
+
+@pytest.mark.parametrize("name", ["ways out of async with", "nested lambdas", "finally"])
+def test_code_that_takes_too_much_to_compile_is_not_compiled(name):
+    assert explodes(parse(HOSTILE[name]))
+    assert "too many ways" in syntax_tree(HOSTILE[name]).message
+
+
+def test_solutions_are_far_from_the_bounds():
+    for family in ("coophumaneval-v0", "humaneval-v0", "mbpp-v0"):
+        source = {} if family == "humaneval-v0" else {"source": "bundled"}
+        env = llm_decpomdp.make(family, **source)
+        for seed in range(30):
+            env.reset(seed=seed)
+            for text in env.task.references.values():
+                assert tokens(text) < MAX_TOKENS / 4 and not explodes(parse(text))
+    env = llm_decpomdp.make("classeval-v0", source="bundled")
+    for seed in range(30):
+        env.reset(seed=seed)
+        assert tokens(env.task.solution) < MAX_TOKENS / 4
