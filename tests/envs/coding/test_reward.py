@@ -37,152 +37,139 @@ def values_are(expected: str, call: str = "candidate(2)") -> CodeTask:
     return make_task(f"def check(candidate):\n    assert {call} == {expected}\n")
 
 
-# How a completion is read
+# How a completion is read, and how main uses the helper
 
 WRAPPER = 3.0
 """Points of a solution whose helper solves the whole problem."""
 
-COMPLETIONS = {
-    "E1 nested function, aux assigned and never read": (
-        AUX,
-        "def sq(x):\n    def h(v):\n        return v*v\n    y = aux(x)\n    return h(x)",
-        2.5,
-    ),
-    "E2 return without a space": (
-        "def aux(x):\n    return(x*x)",
-        "def sq(x):\n    return(x*x)",
-        2.5,
-    ),
-    "E2 bare return": ("def aux(x):\n    return\n", "def sq(x):\n    return[x*x][0]", 2.5),
-    "E3 return in a comment": (AUX, "def sq(x):\n    # I will return later\n    pass", 0.4),
-    "E3 return in a docstring": (AUX, 'def sq(x):\n    """must return x"""\n    pass', 0.4),
-    "E5 imports of a completion": (
-        "import math\ndef aux(x):\n    return math.pow(x,2)",
-        "def sq(x):\n    y = aux(x)\n    y = int(y)\n    return y",
-        WRAPPER,
-    ),
-    "E5 imports inside a fence": (
-        "Here:\n```python\nimport math\ndef aux(x):\n    return math.pow(x,2)\n```\n",
-        "```\ndef sq(x):\n    y = aux(x)\n    y = int(y)\n    return y\n```",
-        WRAPPER,
-    ),
-    "E6 helper beside main, aux assigned and never read": (
-        AUX,
-        "def helper(x):\n    return x*x\n\ndef sq(x):\n    y = aux(x)\n    return helper(x)",
-        2.5,
-    ),
-    "E6 constant and class beside main": (
-        AUX,
-        "ONE = 1\nclass Box:\n    def __init__(self, v):\n        self.v = v\n\n"
-        "def sq(x):\n    return Box(aux(x)).v * ONE",
-        WRAPPER,
-    ),
-    "E7 decorated": (
-        AUX,
-        "from functools import lru_cache\n@lru_cache\ndef sq(x):\n    y = aux(x)\n    return y + 0",
-        WRAPPER,
-    ),
-    "E7 lambda": (AUX, "sq = lambda x: aux(x) + 0", WRAPPER),
-    "E7 async: defined, but a test gets a coroutine": (
-        AUX,
-        "async def sq(x):\n    return aux(x) + 0",
-        1.5,
-    ),
-    "E8 a method is not the function": (
-        AUX,
-        "class S:\n    def sq(self, x):\n        return x",
-        0.4,
-    ),
-    "E9 text at column 0 inside a string": (
-        AUX,
-        'def sq(x):\n    s = """\nhello\n"""\n    y = aux(x)\n    return y if s else 0',
-        WRAPPER,
-    ),
-    "E10 bracket at column 0": (
-        AUX,
-        "def sq(x):\n    y = max(\n    aux(x),\n    3\n)\n    return y",
-        WRAPPER,
-    ),
-    "E11 indented by tabs": (
-        AUX,
-        "\tdef sq(x):\n\t\ty = aux(x)\n\t\treturn y + 0\n\tprint(1)",
-        WRAPPER,
-    ),
-    "E13 special token at the end": (AUX, GOOD + "<|endoftext|>", WRAPPER),
-    "E13 special tokens around": (f"<s>{AUX}</s>", f"<|im_start|>{GOOD}<|im_end|>", WRAPPER),
-    "E14 return at column 0": (AUX, "def sq(x):\n # your function code here\nreturn x*x", 0.4),
-    "E16 a helper that main defines itself earns no bonus": (
-        AUX,
-        f"def aux(x):\n    return x*x\n\n{GOOD}",
-        2.5,
-    ),
-}
-
-
-@pytest.mark.parametrize(("aux", "main", "points"), COMPLETIONS.values(), ids=COMPLETIONS)
-def test_a_completion_is_read_as_python_reads_it(aux, main, points):
-    assert judge(aux, main).reward == pytest.approx(points)
-
-
-def test_e4_a_generator_returns():
-    task = values_are("[4]", "list(candidate(2))")
-    main = "def sq(x):\n    for y in [aux(x)]:\n        yield y"
-    assert judge(AUX, main, task).reward == 4.0
-
-
-def test_e12_a_fence_inside_a_string_stays():
-    task = values_are(repr("```python\n"))
-    main = "def sq(x):\n    aux(x).bit_length()\n    s = '```python\\n'\n    return s"
-    assert judge(AUX, main, task).components["tests"] == 1.0
-
-
-def test_e15_a_docstring_stays():
-    task = make_task(TESTS + "    assert candidate.__doc__ == 'Some text here.'\n")
-    main = 'def sq(x):\n    """Some text here."""\n    return aux(x) + 0'
-    assert judge(AUX, main, task).reward == 4.0
-
-
-# How main uses the helper
-
-USES = {
-    "W1 result thrown away": ("def sq(x):\n    aux(x)\n    z = x\n    return z*z", 2.5),
-    "W2 result never read": ("def sq(x):\n    y = aux(x)\n    z = x\n    return z*z", 2.5),
-    "W3 call in a comment": (
-        "def sq(x):\n    # could call aux(x) here\n    z = x\n    return z*z",
-        2.5,
-    ),
-    "W4 call in a string": ('def sq(x):\n    s = "aux(1)"\n    return x*x', 2.5),
-    "W4 a method of that name": (
-        "class Obj:\n    def aux(self, x):\n        return x*x\n"
+MAINS = {
+    WRAPPER: {
+        "constant and class beside main": "ONE = 1\nclass Box:\n    def __init__(self, v):\n"
+        "        self.v = v\n\ndef sq(x):\n    return Box(aux(x)).v * ONE",
+        "decorated": "from functools import lru_cache\n@lru_cache\n"
+        "def sq(x):\n    y = aux(x)\n    return y + 0",
+        "lambda": "sq = lambda x: aux(x) + 0",
+        "text at column 0 inside a string": 'def sq(x):\n    s = """\nhello\n"""\n    y = aux(x)\n'
+        "    return y if s else 0",
+        "bracket at column 0": "def sq(x):\n    y = max(\n    aux(x),\n    3\n)\n    return y",
+        "indented by tabs": "\tdef sq(x):\n\t\ty = aux(x)\n\t\treturn y + 0\n\tprint(1)",
+        "special token at the end": GOOD + "<|endoftext|>",
+        "padding": "def sq(x):\n    pass\n    return aux(x)",
+        "result in brackets": "def sq(x):\n    r = aux(x)\n    return (r)",
+        "comment after": "def sq(x):\n    r = aux(x)\n    return r  # done",
+        "annotated": "def sq(x):\n    r: int = aux(x)\n    return r",
+        "no space": "def sq(x):\n    return(aux(x))",
+        "renamed": "def sq(x):\n    r = aux(x)\n    s = r\n    return s",
+        "long signature": "def sq(\n    x,\n):\n    return aux(x)",
+        "work on the result": "def sq(x):\n    r = aux(x) * 2 - aux(x)\n    return r",
+        "demonstration": f"{GOOD}\n\nif __name__ == '__main__':\n    raise SystemExit(sq(input()))\n",
+        "call of a demonstration": f"{GOOD}\n\nprint(sq(2), 'a demo')\n",
+        "assert of a demonstration": f"{GOOD}\n\nassert sq(2) == 4\n",
+        "test of a demonstration": f"{GOOD}\n\ndef test_sq():\n    assert sq(1) == 2\n",
+        "import before prose": "import math\n\nHere is the function:\n\n"
+        "def sq(x):\n    y = aux(x)\n    return math.floor(y)",
+        "constant before prose": "N = 1\nHere is the code:\ndef sq(x):\n    y = aux(x)\n    return y * N",
+        "import in try": "try:\n    import numpy as np\nexcept ImportError:\n    np = None\n"
+        "def sq(x):\n    y = aux(x)\n    return y + 0\nHope this helps you!",
+        "end of turn": "def sq(x):\n    y = aux(x)\n    return y + 0<end_of_turn>",
+        "import from the future": "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n@dataclass\nclass P:\n"
+        "    v: int\ndef sq(x):\n    return P(aux(x)).v",
+    },
+    2.5: {
+        "nested function, aux never read": "def sq(x):\n    def h(v):\n        return v*v\n"
+        "    y = aux(x)\n    return h(x)",
+        "helper beside main, aux never read": "def helper(x):\n    return x*x\n\n"
+        "def sq(x):\n    y = aux(x)\n    return helper(x)",
+        "a helper that main defines itself": f"def aux(x):\n    return x*x\n\n{GOOD}",
+        "result thrown away": "def sq(x):\n    aux(x)\n    z = x\n    return z*z",
+        "result never read": "def sq(x):\n    y = aux(x)\n    z = x\n    return z*z",
+        "call in a comment": "def sq(x):\n    # could call aux(x) here\n    z = x\n    return z*z",
+        "call in a string": 'def sq(x):\n    s = "aux(1)"\n    return x*x',
+        "a method of that name": "class Obj:\n    def aux(self, x):\n        return x*x\n"
         "obj = Obj()\ndef sq(x):\n    return obj.aux(x)",
-        2.5,
-    ),
-    "W5 call that never runs": ("def sq(x):\n    if False:\n        aux(x)\n    return x*x", 2.5),
-    "W6 wrapper with padding": ("def sq(x):\n    pass\n    return aux(x)", 3.0),
-    "W7 wrapper, result in brackets": ("def sq(x):\n    r = aux(x)\n    return (r)", 3.0),
-    "W7 wrapper, comment after": ("def sq(x):\n    r = aux(x)\n    return r  # done", 3.0),
-    "W7 wrapper, annotated": ("def sq(x):\n    r: int = aux(x)\n    return r", 3.0),
-    "W7 wrapper, no space": ("def sq(x):\n    return(aux(x))", 3.0),
-    "W7 wrapper, renamed": ("def sq(x):\n    r = aux(x)\n    s = r\n    return s", 3.0),
-    "W7 wrapper, long signature": ("def sq(\n    x,\n):\n    return aux(x)", 3.0),
-    "W10 work on the result": ("def sq(x):\n    r = aux(x) * 2 - aux(x)\n    return r", 3.0),
+        "call that never runs": "def sq(x):\n    if False:\n        aux(x)\n    return x*x",
+        "function with a state, called once for each test": "def sq(x, seen=[]):\n    seen.append(x)\n"
+        "    y = aux(x)\n    return -1 if len(seen) % 2 == 0 else y",
+    },
+    1.5: {"async: a test gets a coroutine": "async def sq(x):\n    return aux(x) + 0"},
+    0.4: {
+        "return in a comment": "def sq(x):\n    # I will return later\n    pass",
+        "return in a docstring": 'def sq(x):\n    """must return x"""\n    pass',
+        "a method": "class S:\n    def sq(self, x):\n        return x",
+        "return at column 0": "def sq(x):\n # your function code here\nreturn x*x",
+    },
 }
+"""Answers of `main_0` next to a helper that solves the whole problem, by their points."""
 
 
-@pytest.mark.parametrize(("main", "points"), USES.values(), ids=USES)
-def test_the_use_of_the_helper_is_decided_by_running(main, points):
+@pytest.mark.parametrize(
+    ("main", "points"),
+    [
+        pytest.param(main, points, id=name)
+        for points, mains in MAINS.items()
+        for name, main in mains.items()
+    ],
+)
+def test_a_completion_is_read_and_run_as_python_does(main, points):
     assert judge(AUX, main).reward == pytest.approx(points)
 
 
-def test_w8_work_in_one_expression_is_no_wrapper():
-    task = values_are("[25, 16, 9]", "candidate([1, 3, 4, 5, 4])")
-    main = "def sq(xs):\n    return sorted(set(aux(x) for x in xs if x > 2), reverse=True)[:3]"
-    assert judge(AUX, main, task).reward == 4.0
+POWER = "import math\ndef aux(x):\n    return math.pow(x,2)"
+TO_INT = "def sq(x):\n    y = aux(x)\n    y = int(y)\n    return y"
 
 
-def test_w9_a_longer_name_is_not_the_helper():
-    task = values_are("9", "candidate([1, 2])")
-    assert judge(AUX, "def sq(auxiliary):\n    return sum(auxiliary) * 3", task).reward == 2.5
+@pytest.mark.parametrize(
+    ("aux", "main", "points"),
+    [
+        ("def aux(x):\n    return(x*x)", "def sq(x):\n    return(x*x)", 2.5),
+        ("def aux(x):\n    return\n", "def sq(x):\n    return[x*x][0]", 2.5),
+        (POWER, TO_INT, WRAPPER),
+        (f"Here:\n```python\n{POWER}\n```\n", f"```\n{TO_INT}\n```", WRAPPER),
+        (f"<s>{AUX}</s>", f"<|im_start|>{GOOD}<|im_end|>", WRAPPER),
+    ],
+    ids=["no space", "bare return", "imports", "imports in a fence", "special tokens"],
+)
+def test_helpers_are_read_as_main_is(aux, main, points):
+    assert judge(aux, main).reward == pytest.approx(points)
+
+
+DOCSTRING = make_task(TESTS + "    assert candidate.__doc__ == 'Some text here.'\n")
+CALLS = make_task(TESTS + "    assert candidate.calls == 2\n")
+SORTED = "return sorted(set(aux(x) for x in xs if x > 2), reverse=True)[:3]"
+
+
+@pytest.mark.parametrize(
+    ("task", "main", "points"),
+    [
+        (
+            values_are("[4]", "list(candidate(2))"),
+            "def sq(x):\n    for y in [aux(x)]:\n        yield y",
+            4.0,
+        ),
+        (DOCSTRING, 'def sq(x):\n    """Some text here."""\n    return aux(x) + 0', 4.0),
+        (CALLS, "def sq(x):\n    sq.calls += 1\n    return aux(x) + 0\nsq.calls = 0", 4.0),
+        (
+            values_are("[25, 16, 9]", "candidate([1, 3, 4, 5, 4])"),
+            f"def sq(xs):\n    {SORTED}",
+            4.0,
+        ),
+        (
+            values_are("9", "candidate([1, 2])"),
+            "def sq(auxiliary):\n    return sum(auxiliary) * 3",
+            2.5,
+        ),
+    ],
+    ids=["generator", "docstring stays", "calls by tests", "one expression", "a longer name"],
+)
+def test_other_tests_ask_for_more_than_a_wrapper(task, main, points):
+    assert judge(AUX, main, task).reward == points
+
+
+def test_a_fence_inside_a_string_stays():
+    task = values_are(repr("```python\n"))
+    main = "def sq(x):\n    aux(x).bit_length()\n    s = '```python\\n'\n    return s"
+    assert judge(AUX, main, task).components["tests"] == 1.0
 
 
 # Wrappers, and helpers that could be trivial
@@ -263,11 +250,8 @@ IDLE = {
 def test_a_helper_that_could_be_trivial_is_ignored(aux, main):
     helper = f"def aux(x, y=None):\n    {aux}"
     components = judge(helper, f"def sq(x):\n    {main}").components
-    assert (components["tests"], components["uses_aux"], components["aux_ignored"]) == (
-        1,
-        0.5,
-        -0.5,
-    )
+    names = ("tests", "uses_aux", "aux_ignored")
+    assert [components[name] for name in names] == [1, 0.5, -0.5]
 
 
 def test_what_a_helper_computes_is_not_trivial():
@@ -277,10 +261,8 @@ def test_what_a_helper_computes_is_not_trivial():
 
 def test_a_single_call_does_not_make_a_helper_constant():
     task = values_are("4")
-    assert (
-        judge("def aux(x):\n    return x + 5", "def sq(x):\n    return aux(x) - 3", task).reward
-        == 4.0
-    )
+    more, less = "def aux(x):\n    return x + 5", "def sq(x):\n    return aux(x) - 3"
+    assert judge(more, less, task).reward == 4.0
     for constant in ("0", "None", "''", "[]", "True"):
         main = f"def sq(x):\n    assert aux(x) == {constant}\n    return x * x"
         components = judge(f"def aux(x):\n    return {constant}", main, task).components
@@ -372,22 +354,29 @@ def test_the_components_are_always_the_same_and_add_up():
 
 # The program
 
-
-def test_a_docstring_that_begins_with_import_is_no_import():
-    task = make_task(prompt='def sq(x):\n    """square\n    import duties are taxed\n    """\n')
-    assert judge(AUX, GOOD, task).reward == WRAPPER
+TWICE = "def twice(x):\n    return {}\n\n"
+IMPORT = "from typing import (\n    List,\n    Optional,\n)\n\n"
 
 
-def test_an_import_over_several_lines_is_whole():
-    prompt = "from typing import (\n    List,\n    Optional,\n)\n\n" + PROMPT
-    main = GOOD.replace("(x):", "(x: Optional[int]) -> Optional[int]:")
-    assert judge(AUX, main, make_task(prompt=prompt)).reward == WRAPPER
-
-
-def test_helpers_of_the_prompt_belong_to_the_program_and_to_its_test():
-    prompt = "def twice(x):\n    return 2 * x\n\n" + PROMPT
-    test = "def check(candidate):\n    assert candidate(2) * 2 == twice(4)\n"
-    main = "def sq(x):\n    return twice(aux(x)) // 2"
+@pytest.mark.parametrize(
+    ("prompt", "test", "main"),
+    [
+        ('def sq(x):\n    """square\n    import duties are taxed\n    """\n', TESTS, GOOD),
+        (IMPORT + PROMPT, TESTS, GOOD.replace("(x):", "(x: Optional[int]) -> Optional[int]:")),
+        (
+            TWICE.format("2 * x") + PROMPT,
+            "def check(candidate):\n    assert candidate(2) * 2 == twice(4)\n",
+            "def sq(x):\n    return twice(aux(x)) // 2",
+        ),
+        (
+            TWICE.format("0") + PROMPT,
+            TESTS,
+            f"{TWICE.format('2 * x')}def sq(x):\n    return twice(aux(x)) // 2",
+        ),
+    ],
+    ids=["import in a docstring", "import of several lines", "helper", "helper replaced"],
+)
+def test_imports_and_helpers_of_the_prompt_belong_to_the_program(prompt, test, main):
     assert judge(AUX, main, make_task(test, prompt)).reward == WRAPPER
 
 
@@ -397,59 +386,7 @@ def test_a_prompt_may_end_after_the_header():
     assert judge_alone("def sq(x):\n    return math.pow(x, 2)", task).reward == pytest.approx(2.1)
 
 
-def test_main_may_replace_a_helper_of_the_prompt():
-    prompt = "def twice(x):\n    return 0\n\n" + PROMPT
-    main = "def twice(x):\n    return 2 * x\n\ndef sq(x):\n    return twice(aux(x)) // 2"
-    assert judge(AUX, main, make_task(prompt=prompt)).reward == WRAPPER
-
-
 def test_annotations_are_evaluated_as_written():
     assert judge_alone("def sq(x: Unknown):\n    return x*x").components["tests"] == 0.0
     main = "from __future__ import annotations\ndef sq(x: Unknown):\n    return x*x"
     assert judge_alone(main).reward == pytest.approx(2.1)
-
-
-@pytest.mark.parametrize(
-    "extra",
-    [
-        "if __name__ == '__main__':\n    raise SystemExit(sq(input()))",
-        "print(sq(2), 'a demo')",
-        "assert sq(2) == 4",
-        "def test_sq():\n    assert sq(1) == 2",
-    ],
-)
-def test_demonstrations_after_the_function_do_no_harm(extra):
-    assert judge(AUX, f"{GOOD}\n\n{extra}\n").reward == WRAPPER
-
-
-# The function runs once for each test
-
-
-def test_a_stateful_function_is_called_once_for_each_test():
-    main = (
-        "def sq(x, seen=[]):\n    seen.append(x)\n    y = aux(x)\n"
-        "    return -1 if len(seen) % 2 == 0 else y"
-    )
-    assert judge(AUX, main).reward == pytest.approx(2.5)
-
-
-def test_calls_are_counted_by_the_tests_alone():
-    task = make_task(TESTS + "    assert candidate.calls == 2\n")
-    main = "def sq(x):\n    sq.calls += 1\n    return aux(x) + 0\nsq.calls = 0"
-    assert judge(AUX, main, task).reward == 4.0
-
-
-@pytest.mark.parametrize(
-    "main",
-    [
-        "import math\n\nHere is the function:\n\ndef sq(x):\n    y = aux(x)\n    return math.floor(y)",
-        "N = 1\nHere is the code:\ndef sq(x):\n    y = aux(x)\n    return y * N",
-        "try:\n    import numpy as np\nexcept ImportError:\n    np = None\n"
-        "def sq(x):\n    y = aux(x)\n    return y + 0\nHope this helps you!",
-        "def sq(x):\n    y = aux(x)\n    return y + 0<end_of_turn>",
-        "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass P:\n"
-        "    v: int\ndef sq(x):\n    return P(aux(x)).v",
-    ],
-)
-def test_what_a_completion_brings_along_is_kept_amid_prose(main: str) -> None:
-    assert judge(AUX, main).reward == WRAPPER

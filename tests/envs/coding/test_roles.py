@@ -23,69 +23,64 @@ def make_task(prompt: str, entry_point: str = "now") -> CodeTask:
 
 TASK = make_task('def sq(x: int) -> int:\n    """square"""\n', "sq")
 
-AUX_PROMPT = '''\
-Write a helper function named `aux` for the coding problem below. A team-mate writes `sq` at the same time \
-and may call your helper.
+PROMPT = '''\
+{opening}
 
 Problem:
 def sq(x: int) -> int:
     """square"""
 
 Rules:
-- Name the function `aux` and choose the parameters that serve the problem.
-- Return data from which `sq` can build its answer.
+{rules}
 - Answer with Python code only: no explanations, no examples, no tests, no Markdown fences.
 
 Format:
-def aux(...):
+{header}:
     # your code here
     return result'''
 
-MAIN_PROMPT = '''\
-Solve the coding problem below by writing the function `sq`.
-
-Problem:
-def sq(x: int) -> int:
-    """square"""
-
-Rules:
-- Define `sq` with exactly the signature shown.
-- A team-mate writes a helper function `aux(...)` for this problem at the same time. You may call it and \
-assign its result to a variable; do not define `aux` yourself.
-- Do work of your own beside the call: `sq` must not only return what `aux` returns.
-- Answer with Python code only: no explanations, no examples, no tests, no Markdown fences.
-
-Format:
-def sq(x: int) -> int:
-    # your code here
-    return result'''
-
-SINGLE_PROMPT = '''\
-Solve the coding problem below by writing the function `sq`.
-
-Problem:
-def sq(x: int) -> int:
-    """square"""
-
-Rules:
-- Define `sq` with exactly the signature shown.
-- Be complete: handle every case that the problem names.
-- Answer with Python code only: no explanations, no examples, no tests, no Markdown fences.
-
-Format:
-def sq(x: int) -> int:
-    # your code here
-    return result'''
+AUX_PROMPT = PROMPT.format(
+    opening="Write a helper function named `aux` for the coding problem below. A team-mate writes `sq` at the "
+    "same time and may call your helper.",
+    rules="- Name the function `aux` and choose the parameters that serve the problem.\n"
+    "- Return data from which `sq` can build its answer.",
+    header="def aux(...)",
+)
+SOLVE = "Solve the coding problem below by writing the function `sq`."
+MAIN = {"opening": SOLVE, "header": "def sq(x: int) -> int"}
+SIGNATURE = "- Define `sq` with exactly the signature shown.\n"
+MAIN_PROMPT = PROMPT.format(
+    rules=f"{SIGNATURE}- A team-mate writes a helper function `aux(...)` for this problem at the same time. You "
+    "may call it and assign its result to a variable; do not define `aux` yourself.\n"
+    "- Do work of your own beside the call: `sq` must not only return what `aux` returns.",
+    **MAIN,
+)
+SINGLE_PROMPT = PROMPT.format(
+    rules=f"{SIGNATURE}- Be complete: handle every case that the problem names.", **MAIN
+)
+AUX_OF_THREE = PROMPT.format(
+    opening="Write a helper function named `aux_1` for the coding problem below. Team-mates write `sq`, which may "
+    "call your helper, and the helpers `aux_0` and `aux_2` at the same time.",
+    rules="- Name the function `aux_1` and choose the parameters that serve the problem.\n"
+    "- Return data from which `sq` can build its answer.\n"
+    "- Take a part of the problem that is of use by itself; define no other helper.",
+    header="def aux_1(...)",
+)
+MAIN_OF_FOUR = PROMPT.format(
+    rules=f"{SIGNATURE}- Team-mates write the helper functions `aux_0(...)`, `aux_1(...)`, `aux_2(...)` for this "
+    "problem at the same time. You may call each of them and assign its result to a variable; do not define them "
+    "yourself.\n- Do work of your own beside the calls: `sq` must not only return what the helpers return.",
+    **MAIN,
+)
 
 
 def test_first_prompts_are_word_for_word():
     assert AuxRole().instructions(TASK) == AUX_PROMPT
     assert MainRole(("aux",)).instructions(TASK) == MAIN_PROMPT
     assert MainRole().instructions(TASK) == SINGLE_PROMPT
-
-
-def test_an_agent_alone_hears_of_no_helper():
-    assert "aux" not in MainRole().instructions(TASK)
+    team = coding_team(4)
+    assert team[1].instructions(TASK) == AUX_OF_THREE
+    assert team[-1].instructions(TASK) == MAIN_OF_FOUR
 
 
 @pytest.mark.parametrize(
@@ -137,41 +132,6 @@ def test_a_team_has_any_number_of_helpers_and_one_main(number, helpers):
 def test_a_number_of_agents_that_is_none_is_refused(number):
     with pytest.raises(ValueError, match="num_agents must be a whole number of at least 1"):
         coding_team(number)
-
-
-AUX_OF_THREE = '''\
-Write a helper function named `aux_1` for the coding problem below. Team-mates write `sq`, which may call your \
-helper, and the helpers `aux_0` and `aux_2` at the same time.
-
-Problem:
-def sq(x: int) -> int:
-    """square"""
-
-Rules:
-- Name the function `aux_1` and choose the parameters that serve the problem.
-- Return data from which `sq` can build its answer.
-- Take a part of the problem that is of use by itself; define no other helper.
-- Answer with Python code only: no explanations, no examples, no tests, no Markdown fences.
-
-Format:
-def aux_1(...):
-    # your code here
-    return result'''
-
-RULES_OF_THREE = """\
-- Define `sq` with exactly the signature shown.
-- Team-mates write the helper functions `aux_0(...)`, `aux_1(...)`, `aux_2(...)` for this problem at the same \
-time. You may call each of them and assign its result to a variable; do not define them yourself.
-- Do work of your own beside the calls: `sq` must not only return what the helpers return.
-"""
-
-
-def test_first_prompts_of_a_larger_team_are_word_for_word():
-    team = coding_team(4)
-    assert team[1].instructions(TASK) == AUX_OF_THREE
-    main = team[-1].instructions(TASK)
-    assert RULES_OF_THREE in main
-    assert main.partition("Rules:")[0] == MAIN_PROMPT.partition("Rules:")[0]
 
 
 def test_of_two_helpers_each_hears_of_the_other():

@@ -67,52 +67,72 @@ def test_a_team_of_any_size_earns_four_if_every_helper_is_used(number):
 
 
 ALL = "return aux_0(x) * aux_1(x) - aux_2(x) - x"
+FIRST, SECOND = helpers(2)
+CALLS_FIRST = "def aux_1(x):\n    return aux_0(x) * x"
+CALLS_SECOND = "def aux_0(x):\n    return aux_1(x) * x"
+WRONG_FIRST = "def aux_0(x):\n    return 99"
+LOADS = "T = [aux_0(v) for v in range(9)]\ndef sq(x):\n    return T[x] * aux_1(x)"
+NONE = "def aux_2(x):\n    pass"
+ONE_OF_TWO = (0.4, 0.25, 0.5, 0.0)
+SHARES = {
+    "all": ((*helpers(3), main(ALL)), (0.4, 0.5, 1.0, 0.0)),
+    "two of three": (
+        (*helpers(3), main("return aux_0(x) * aux_1(x)")),
+        (0.4, 0.5 * 2 / 3, 2 / 3, 0.0),
+    ),
+    "one of three": ((*helpers(3), main("return aux_2(x) * -x")), (0.4, 0.5 / 3, 1 / 3, 0.0)),
+    "no call": ((*helpers(3), main("return x * x")), (0.4, 0.0, 0.0, 0.0)),
+    "one missing": (
+        (*helpers(2), NOTHING, main("return aux_0(x) * -x")),
+        (0.4 * 2 / 3, 0.5 / 3, 1 / 3, 0.0),
+    ),
+    "one ignored": (
+        (*helpers(3), main("aux_2(x)\n    return aux_0(x) * aux_1(x)")),
+        (0.4, 0.5, 1.0, -0.5 / 3),
+    ),
+    "one without result": (
+        (*helpers(2), NONE, main("return aux_2(x) or aux_0(x) * aux_1(x)")),
+        (0.4 * 2 / 3, 0.5, 1.0, -0.5 / 3),
+    ),
+    "no main": ((*helpers(3), NOTHING), (0.4, 0.0, 0.0, 0.0)),
+    "no test passes": (
+        (FIRST, SECOND, main("return aux_0(x) + aux_1(x) + 99")),
+        (0.4, 0.0, 0.0, 0.0),
+    ),
+    "helper called aux": (
+        ("def aux(x):\n    return -x", SECOND, main("return aux_1(x) * -x")),
+        (0.2, 0.25, 0.5, 0.0),
+    ),
+    "helper called by a helper": ((FIRST, CALLS_FIRST, main("return -aux_1(x)")), ONE_OF_TWO),
+    "helper called by an earlier one": (
+        (CALLS_SECOND, SECOND, main("return -aux_0(x)")),
+        ONE_OF_TWO,
+    ),
+    "main's call never runs": (
+        (FIRST, CALLS_FIRST, main("return aux_0(x) if x > 99 else -aux_1(x)")),
+        ONE_OF_TWO,
+    ),
+    "replaced by a later helper": (
+        (WRONG_FIRST, f"{FIRST}\n\n{SECOND}", main("return aux_0(x) * aux_1(x)")),
+        ONE_OF_TWO,
+    ),
+    "called while loading": ((FIRST, SECOND, LOADS), (0.4, 0.5, 1.0, 0.0)),
+    "replaced and called while loading": ((FIRST, f"{SECOND}\n\n{FIRST}", LOADS), ONE_OF_TWO),
+    "defined by main": (
+        (FIRST, SECOND, f"{FIRST}\n\ndef sq(x):\n    return aux_0(x) * aux_1(x)"),
+        ONE_OF_TWO,
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("team", "expected"),
-    [
-        ((*helpers(3), main(ALL)), (0.4, 0.5, 1.0, 0.0)),
-        ((*helpers(3), main("return aux_0(x) * aux_1(x)")), (0.4, 0.5 * 2 / 3, 2 / 3, 0.0)),
-        ((*helpers(3), main("return aux_2(x) * -x")), (0.4, 0.5 / 3, 1 / 3, 0.0)),
-        ((*helpers(3), main("return x * x")), (0.4, 0.0, 0.0, 0.0)),
-        ((*helpers(2), NOTHING, main("return aux_0(x) * -x")), (0.4 * 2 / 3, 0.5 / 3, 1 / 3, 0.0)),
-        (
-            (*helpers(3), main("aux_2(x)\n    return aux_0(x) * aux_1(x)")),
-            (0.4, 0.5, 1.0, -0.5 / 3),
-        ),
-        (
-            (
-                *helpers(2),
-                "def aux_2(x):\n    pass",
-                main("return aux_2(x) or aux_0(x) * aux_1(x)"),
-            ),
-            (0.4 * 2 / 3, 0.5, 1.0, -0.5 / 3),
-        ),
-        ((*helpers(3), NOTHING), (0.4, 0.0, 0.0, 0.0)),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("team", "expected"), SHARES.values(), ids=SHARES)
 def test_each_helper_has_its_share_of_what_is_about_helpers(team, expected):
     assert points(*team) == tuple(round(value, 9) for value in expected)
 
 
-def test_nothing_is_shared_out_before_a_test_passes():
-    assert points(*helpers(2), main("return aux_0(x) + aux_1(x) + 99"))[1:] == (0.0, 0.0, 0.0)
-
-
 def test_full_marks_need_every_helper():
-    assert not judge(*helpers(2), main("return aux_0(x) * -x")).solved
-    assert judge(*helpers(2), main("return aux_0(x) * aux_1(x)")).solved
-
-
-def test_helpers_of_a_larger_team_are_not_called_aux():
-    assert points("def aux(x):\n    return -x", *helpers(2)[1:], main("return aux_1(x) * -x")) == (
-        0.2,
-        0.25,
-        0.5,
-        0.0,
-    )
+    assert not judge(FIRST, SECOND, main("return aux_0(x) * -x")).solved
+    assert judge(FIRST, SECOND, main("return aux_0(x) * aux_1(x)")).solved
 
 
 # Wrappers
@@ -145,52 +165,22 @@ def test_each_helpers_use_is_told_apart():
 # Helpers among themselves
 
 
-def test_helpers_may_call_each_other_but_only_main_uses_them():
-    first = "def aux_0(x):\n    return -x"
-    second = "def aux_1(x):\n    return aux_0(x) * x"
-    assert points(first, second, main("return -aux_1(x)")) == (0.4, 0.25, 0.5, 0.0)
-    later = "def aux_0(x):\n    return aux_1(x) * x"
-    assert points(later, helpers(2)[1], main("return -aux_0(x)")) == (0.4, 0.25, 0.5, 0.0)
-    assert judge(first, second, main("return -aux_1(x)")).components["tests"] == 1.0
-
-
-def test_a_call_of_main_that_never_runs_is_not_made_up_for_by_another_helpers():
-    second = "def aux_1(x):\n    return aux_0(x) * x"
-    never = main("return aux_0(x) if x > 99 else -aux_1(x)")
-    assert points(helpers(1)[0], second, never) == (0.4, 0.25, 0.5, 0.0)
-
-
-def test_a_helper_that_an_earlier_one_defines_too_is_its_authors():
-    both = "def aux_0(x):\n    return -x\n\ndef aux_1(x):\n    return 99"
-    assert judge(both, helpers(2)[1], main("return aux_0(x) * aux_1(x)")).solved
-
-
-def test_a_helper_that_a_later_one_replaces_is_not_used():
-    both = "def aux_0(x):\n    return -x\n\ndef aux_1(x):\n    return -x"
-    team = ("def aux_0(x):\n    return 99", both, main("return aux_0(x) * aux_1(x)"))
+def test_helpers_may_call_each_other():
+    team = (FIRST, CALLS_FIRST, main("return -aux_1(x)"))
     assert judge(*team).components["tests"] == 1.0
-    assert points(*team) == (0.4, 0.25, 0.5, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("second", "used"),
-    [("", 0.5), ("\n\ndef aux_0(x):\n    return -x", 0.25)],
-    ids=("own", "other"),
-)
-def test_a_replaced_helper_is_not_used_while_loading_either(second, used):
-    code = "T = [aux_0(v) for v in range(9)]\ndef sq(x):\n    return T[x] * aux_1(x)"
-    assert points(helpers(1)[0], helpers(2)[1] + second, code)[1] == used
-
-
-def test_a_helper_that_main_defines_is_not_the_team_mates():
-    code = "def aux_0(x):\n    return -x\n\ndef sq(x):\n    return aux_0(x) * aux_1(x)"
-    assert points(*helpers(2), code) == (0.4, 0.25, 0.5, 0.0)
+def test_a_helper_of_two_authors_is_the_later_ones():
+    both = f"{FIRST}\n\ndef aux_1(x):\n    return 99"
+    assert judge(both, SECOND, main("return aux_0(x) * aux_1(x)")).solved
+    team = (WRONG_FIRST, f"{FIRST}\n\n{SECOND}", main("return aux_0(x) * aux_1(x)"))
+    assert judge(*team).components["tests"] == 1.0
 
 
 def test_a_broken_helper_breaks_the_program_and_a_missing_one_does_not():
     body = main("return aux_0(x) * -x")
-    assert judge(helpers(1)[0], "def aux_1(x):\n    return (", body).components["syntax"] == 0.0
-    assert judge(helpers(1)[0], NOTHING, body).components["tests"] == 1.0
+    assert judge(FIRST, "def aux_1(x):\n    return (", body).components["syntax"] == 0.0
+    assert judge(FIRST, NOTHING, body).components["tests"] == 1.0
 
 
 # What everybody is told
