@@ -125,11 +125,8 @@ def test_the_openai_request_holds_key_model_limits_problem_and_code(server: Mode
     path, headers, request = server.requests[0]
     assert path == "/v1/chat/completions"
     assert headers["authorization"] == "Bearer secret-key"
-    assert (request["model"], request["temperature"], request["max_tokens"]) == (
-        "gpt-test",
-        0.3,
-        2048,
-    )
+    limits = {"model": "gpt-test", "temperature": 0.3, "max_tokens": 2048}
+    assert limits.items() <= request.items()
     (prompt,) = [message["content"] for message in request["messages"]]
     assert all(text in prompt for text in ("Write solve(n).", *TEAM.values()))
 
@@ -178,14 +175,10 @@ def test_a_failure_that_does_not_pass_in_time_is_an_error(server: ModelServer, m
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_time_out_is_an_error(server: ModelServer, model: str) -> None:
+def test_a_server_that_does_not_answer_is_an_error(server: ModelServer, model: str) -> None:
     server.answers = [Answer(delay=30.0)]
     with pytest.raises(ExpertError, match="APITimeoutError"):
         expert_at(server.url, model, timeout=0.1, max_retries=0).edits("p", TEAM)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_refused_connection_is_an_error(model: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -291,14 +284,8 @@ def test_the_first_object_with_every_key_is_read(reply: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "d = {1: {2: {3: {}}}}",
-        'print("{")',
-        "```python\nx = {}\n```",
-        "}}}",
-        '{"main": "not this"}',
-        "\\d+\t'\"",
-        "\u00e9\u4e2d\U0001f600",
-        "",
+        *("d = {1: {2: {3: {}}}}", 'print("{")', "```python\nx = {}\n```", "}}}"),
+        *('{"main": "not this"}', "\\d+\t'\"", "\u00e9\u4e2d\U0001f600", ""),
     ],
 )
 def test_any_code_survives(code: str) -> None:
@@ -306,14 +293,13 @@ def test_any_code_survives(code: str) -> None:
     assert read_reply(reply, ["main"]) == {"main": code}
 
 
-def test_raw_newlines_and_tabs_inside_strings_are_read() -> None:
-    assert read_reply('{"main": "def f():\n\treturn {}"}', ["main"]) == {
-        "main": "def f():\n\treturn {}"
-    }
-
-
-def test_lone_surrogates_become_encodable() -> None:
-    assert read_reply('{"main": "a\\ud800b"}', ["main"]) == {"main": "a?b"}
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [("def f():\n\treturn {}", "def f():\n\treturn {}"), ("a\\ud800b", "a?b")],
+    ids=["raw newlines", "lone surrogate"],
+)
+def test_strings_that_are_no_strict_json_are_read(value: str, code: str) -> None:
+    assert read_reply(f'{{"main": "{value}"}}', ["main"]) == {"main": code}
 
 
 @pytest.mark.parametrize(
@@ -369,7 +355,6 @@ class TestPresets:
         for name in KEY_VARIABLES:
             monkeypatch.setenv(name, f"value of {name}")
         expert = RemoteExpert(model, timeout=7)
-        assert isinstance(expert, RemoteExpert)
         assert str(expert.client.base_url).rstrip("/") == host
         assert expert.client.api_key == f"value of {variable}"
         assert (expert.client.timeout, expert.client.max_retries) == (7, 3)
@@ -381,7 +366,6 @@ class TestPresets:
         monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://elsewhere")
         expert = RemoteExpert(model, base_url="http://localhost:1/v1", api_key="own")
-        assert isinstance(expert, RemoteExpert)
         assert str(expert.client.base_url).rstrip("/") == "http://localhost:1/v1"
         assert expert.client.api_key == "own"
 
@@ -408,7 +392,6 @@ def test_openai_base_url_serves_models_without_a_preset(monkeypatch: pytest.Monk
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1")
     for model, host in [("llama", "localhost"), ("deepseek-chat", "api.deepseek.com")]:
         expert = RemoteExpert(model, api_key="own")
-        assert isinstance(expert, RemoteExpert)
         assert expert.client.base_url.host == host
 
 
@@ -430,7 +413,7 @@ def test_construction_imports_no_sdk() -> None:
 def test_a_key_of_the_environment_is_not_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret-key")
     expert = RemoteExpert("gpt-test")
-    assert isinstance(expert, RemoteExpert) and expert.client.api_key == "secret-key"
+    assert expert.client.api_key == "secret-key"
     assert b"secret-key" not in pickle.dumps(expert)
 
 
@@ -441,6 +424,5 @@ def test_an_endpoint_of_the_users_own_gets_no_other_providers_key(
     for name in KEY_VARIABLES:
         monkeypatch.setenv(name, f"value of {name}")
     expert = RemoteExpert(model, base_url="http://localhost:1/v1")
-    assert isinstance(expert, RemoteExpert)
     assert expert.client.api_key == "value of OPENAI_API_KEY"
     assert str(expert.client.base_url).startswith("http://localhost:1/v1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import partial
 from itertools import product
 
 import pytest
@@ -72,48 +73,40 @@ def prompts(mode, main: str, aux: str | None = None, task: CodeTask = TASK) -> d
 
 # Word for word
 
-FEEDBACK_TESTS = """\
+LEVELS = """\
+Static and execution diagnostics:
+{definitions}
+- Syntax: OK
 - Tests: 2/3 passed
-  Failed case: assert sq(3) == 9 -> AssertionError: the assertion does not hold
-"""
+  Failed case: assert sq(3) == 9 -> AssertionError: the assertion does not hold"""
+AUX_FOUND, MAIN_FOUND = "- Aux definition: FOUND", "- Main definition: FOUND"
+SIGNALS = "Signals:\n- Implementation OK\n- Syntax correct\n- Passed 2/3 tests"
+EDITS = "Here is {}edited snippet from an expert model:\nEdits for {}."
+AGENTS = ((2, "aux_0"), (2, "main_0"), (1, "main_0"))
 GOLDEN = {
-    ("level_feedback", 2, "aux_0"): "Static and execution diagnostics:\n"
-    "- Aux definition: FOUND\n- Main definition: FOUND\n- Syntax: OK\n"
-    + FEEDBACK_TESTS
-    + "Revise your aux(...) accordingly. Output ONLY the function code with no extra text.",
-    ("level_feedback", 2, "main_0"): "Static and execution diagnostics:\n"
-    "- Main definition: FOUND\n- Aux definition: FOUND\n- Syntax: OK\n"
-    + FEEDBACK_TESTS
-    + "- Aux usage: main calls aux and uses its result\n"
-    "Revise your sq(...) accordingly. Output ONLY the function code with no extra text.",
-    ("level_feedback", 1, "main_0"): "Static and execution diagnostics:\n"
-    "- Main definition: FOUND\n- Syntax: OK\n"
-    + FEEDBACK_TESTS
-    + "Revise your sq(...) accordingly. Output ONLY the function code with no extra text.",
-    ("level_passed", 2, "aux_0"): "Signals:\n- Implementation OK\n- Syntax correct\n"
-    "- Passed 2/3 tests\nRevise your aux(...) accordingly. Output ONLY the function code.",
-    ("level_passed", 2, "main_0"): "Signals:\n- Implementation OK\n- Syntax correct\n"
-    "- Passed 2/3 tests\n- Aux usage: aux call present and used\n"
-    "Revise your sq(...) accordingly. Output ONLY the function code.",
-    ("level_passed", 1, "main_0"): "Signals:\n- Implementation OK\n- Syntax correct\n"
-    "- Passed 2/3 tests\nRevise your sq(...) accordingly. Output ONLY the function code.",
-    ("passed", 2, "aux_0"): "Signal: Not all levels passed\n"
-    "Revise your aux(...) if needed. Output ONLY the function code.",
-    ("passed", 2, "main_0"): "Signal: Not all levels passed\n"
-    "Revise your sq(...) if needed. Output ONLY the function code.",
-    ("passed", 1, "main_0"): "Signal: Not all levels passed\n"
-    "Revise your sq(...) if needed. Output ONLY the function code.",
-    ("plain", 2, "aux_0"): "Revise your aux(...) accordingly. Output ONLY the function code.",
-    ("plain", 2, "main_0"): "Revise your sq(...) accordingly. Output ONLY the function code.",
-    ("plain", 1, "main_0"): "Revise your sq(...) accordingly. Output ONLY the function code.",
-    ("expert_edits", 2, "aux_0"): "Here is edited snippet from an expert model:\nEdits for aux_0.\n"
-    "Revise your aux(...) accordingly. Output ONLY the function code with no extra text.",
-    ("expert_edits", 2, "main_0"): "Here is edited snippet from an expert model:\n"
-    "Edits for main_0.\n"
-    "Revise your sq(...) accordingly. Output ONLY the function code with no extra text.",
-    ("expert_edits", 1, "main_0"): "Here is an edited snippet from an expert model:\n"
-    "Edits for main_0.\n"
-    "Revise your sq(...) accordingly. Output ONLY the function code with no extra text.",
+    "level_feedback": (
+        LEVELS.format(definitions=f"{AUX_FOUND}\n{MAIN_FOUND}"),
+        LEVELS.format(definitions=f"{MAIN_FOUND}\n{AUX_FOUND}")
+        + "\n- Aux usage: main calls aux and uses its result",
+        LEVELS.format(definitions=MAIN_FOUND),
+    ),
+    "level_passed": (SIGNALS, f"{SIGNALS}\n- Aux usage: aux call present and used", SIGNALS),
+    "passed": ("Signal: Not all levels passed",) * 3,
+    "plain": ("",) * 3,
+    "expert_edits": (
+        EDITS.format("", "aux_0"),
+        EDITS.format("", "main_0"),
+        EDITS.format("an ", "main_0"),
+    ),
+}
+"""Feedback of each mode for `AGENTS`."""
+ONLY = "Output ONLY the function code"
+REQUESTS = {
+    "level_feedback": f"accordingly. {ONLY} with no extra text.",
+    "level_passed": f"accordingly. {ONLY}.",
+    "passed": f"if needed. {ONLY}.",
+    "plain": f"accordingly. {ONLY}.",
+    "expert_edits": f"accordingly. {ONLY} with no extra text.",
 }
 PREVIOUS = {
     (2, "aux_0"): f"Your previous aux(...) implementation:\n{AUX}\n\n",
@@ -132,7 +125,11 @@ def test_prompts_are_word_for_word(name, num_agents, original, previous):
     found = prompts(mode, MAIN, AUX) if num_agents == 2 else prompts(mode, ALONE)
     assert list(found) == [role.agent for role in coding_team(num_agents)]
     for role in coding_team(num_agents):
-        expected = GOLDEN[name, num_agents, role.agent]
+        feedback = GOLDEN[name][AGENTS.index((num_agents, role.agent))]
+        function = "aux" if role.agent == "aux_0" else "sq"
+        expected = (
+            feedback + "\n" * bool(feedback) + f"Revise your {function}(...) {REQUESTS[name]}"
+        )
         if previous:
             expected = PREVIOUS[num_agents, role.agent] + expected
         if original:
@@ -163,15 +160,9 @@ def test_an_agent_alone_never_hears_of_a_helper():
         (2, [1, 2]),
         (-1, [5]),
         (-2, [4, 5]),
-        (0, [1, 2, 3, 4, 5]),
-        (None, [1, 2, 3, 4, 5]),
-        ("all", [1, 2, 3, 4, 5]),
-        ("ALL", [1, 2, 3, 4, 5]),
-        ("none", [1, 2, 3, 4, 5]),
         ("3", [1, 2, 3]),
         ("-1", [5]),
-        (99, [1, 2, 3, 4, 5]),
-        (-99, [1, 2, 3, 4, 5]),
+        *((value, [1, 2, 3, 4, 5]) for value in (0, None, "all", "ALL", "none", 99, -99)),
     ],
 )
 def test_feedback_speaks_of_the_slice_only(value, shown):
@@ -213,9 +204,6 @@ def test_an_expert_sees_the_problem_and_the_code_and_no_test():
     expert = ScriptedExpert()
     prompts(make_mode("expert_edits", expert=expert), MAIN, "Sorry.")
     assert expert.asked == [(TASK.prompt, {"aux_0": NO_CODE, "main_0": MAIN})]
-
-
-def test_an_expert_mode_keeps_every_test_secret():
     assert make_mode("expert_edits").secrets(TASK) == list(TASK.tests.cases)
 
 
@@ -288,8 +276,7 @@ HONEST = (
 )
 
 
-def normal(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)
+normal = partial(unicodedata.normalize, "NFKC")
 
 
 @pytest.mark.parametrize("markup", MARKUP)
