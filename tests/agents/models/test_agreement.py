@@ -30,57 +30,29 @@ LONGROPE = {
     "long_factor": [4.0] * 4,
     "original_max_position_embeddings": 32,
 }
+SMALL = {
+    **{"intermediate_size": 64, "num_hidden_layers": 2},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2},
+}
+MAMBA = {"n_groups": 2, "expand": 2, "state_size": 8, "head_dim": 8, "num_heads": 8}
+HYBRID = {"mamba_d_state": 8, "n_mamba_heads": 8, "mamba_ngroups": 1, "num_mem_blocks": 1}
+RECURRENT = {"lru_width": 32, "attention_window_size": 256, "intermediate_size": 96}
+LAYERS = {
+    "layers_block_type": ["mamba", "hybrid", "mamba", "mamba"],
+    "hybrid_layer_ids": [1],
+}
+LONG = {"max_position_embeddings": 256, "original_max_position_embeddings": 32}
+CAPS = {"final_logit_softcapping": 2.0, "attn_logit_softcapping": 5.0, "sliding_window": 128}
 KINDS: dict[str, dict[str, Any]] = {
     "rwkv": {"num_hidden_layers": 2, "attention_hidden_size": 32, "context_length": 256},
     "recurrent_gemma": {
-        "intermediate_size": 96,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "head_dim": 8,
-        "lru_width": 32,
-        "attention_window_size": 256,
+        **RECURRENT,
+        **{"num_hidden_layers": 3, "num_attention_heads": 4, "head_dim": 8},
     },
-    "zamba2": {
-        "intermediate_size": 64,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "num_mem_blocks": 1,
-        "mamba_d_state": 8,
-        "n_mamba_heads": 8,
-        "mamba_ngroups": 1,
-        "hybrid_layer_ids": [1],
-        "layers_block_type": ["mamba", "hybrid", "mamba", "mamba"],
-        "chunk_size": 16,
-    },
-    "mamba2": {
-        "num_hidden_layers": 2,
-        "state_size": 8,
-        "head_dim": 8,
-        "num_heads": 8,
-        "n_groups": 2,
-        "expand": 2,
-        "chunk_size": 16,
-    },
-    "phi3": {
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 256,
-        "original_max_position_embeddings": 32,
-        "rope_parameters": LONGROPE,
-    },
-    "gemma2": {
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "final_logit_softcapping": 2.0,
-        "attn_logit_softcapping": 5.0,
-        "sliding_window": 128,
-    },
+    "zamba2": {**SMALL, **HYBRID, **LAYERS, "num_hidden_layers": 4, "chunk_size": 16},
+    "mamba2": {"num_hidden_layers": 2, **MAMBA, "chunk_size": 16},
+    "phi3": {**SMALL, **LONG, "rope_parameters": LONGROPE},
+    "gemma2": {**SMALL, "head_dim": 8, **CAPS},
     "llama": {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
 }
 
@@ -101,10 +73,13 @@ def random_model(kind: str, **changes: Any) -> Any:
 
 
 def policy_of(model: Any, compute_dtype: str = "float32", **sampling: Any) -> CausalLM:
-    tokenizer = character_tokenizer(ALPHABET)
-    engine = ModelEngine(model, tokenizer, compute_dtype=compute_dtype)
-    policy = CausalLM(engine, Sampling(**{"max_new_tokens": 24, **sampling}))
-    policy.encoder = CharacterEncoder(Prompting(), tokenizer, "x", 256)
+    engine = ModelEngine(model, character_tokenizer(ALPHABET), compute_dtype=compute_dtype)
+    return on_engine(engine, **{"max_new_tokens": 24, **sampling})
+
+
+def on_engine(engine: ModelEngine, adapter: str | None = None, **sampling: Any) -> CausalLM:
+    policy = CausalLM(engine, Sampling(**sampling), adapter=adapter)
+    policy.encoder = CharacterEncoder(Prompting(), engine.tokenizer, "x", 256)
     return policy
 
 
@@ -129,30 +104,27 @@ def test_samples_have_the_log_probabilities_of_a_plain_pass(kind: str) -> None:
             assert max(distance(policy, prompt, group)) <= 1e-3
 
 
-def test_unequal_prompts_of_a_first_batch_are_enough_to_find_missing_masks() -> None:
-    policy = policy_of(random_model("recurrent_gemma"))
-    for prompt, group in zip(PROMPTS, policy.generate(PROMPTS, 4), strict=True):
-        assert max(distance(policy, prompt, group)) <= 1e-5
-
-
-def test_slower_ways_are_announced_with_the_model_and_the_cause(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("kind", "words", "prompts"),
+    [
+        ("rwkv", "(rwkv) is sampled without a cache", PROMPTS[:1]),
+        ("recurrent_gemma", "in batches of prompts of equal length", PROMPTS),
+    ],
+)
+def test_slower_methods_are_announced_and_draw_by_the_same_random_numbers(
+    kind: str, words: str, prompts: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "llm_decpomdp"):
-        policy_of(random_model("rwkv")).generate(["ab"], 4)
-        policy_of(random_model("recurrent_gemma")).generate(PROMPTS, 4)
-    rwkv, gemma = (r.getMessage() for r in caplog.records if "plain pass" in r.getMessage())
-    assert "(rwkv) is sampled without a cache" in rwkv and "keeps state" in rwkv
-    assert "(recurrent_gemma) is sampled in batches of prompts of equal length" in gemma
-
-
-@pytest.mark.parametrize("kind", ["rwkv", "recurrent_gemma"])
-def test_slower_ways_draw_by_the_same_random_numbers(kind: str) -> None:
     first, second = (policy_of(random_model(kind)) for _ in range(2))
     second.engine._sample = agreement.sample_without_cache
-    assert [[c.text for c in group] for group in first.generate(PROMPTS, 3)] == [
-        [c.text for c in group] for group in second.generate(PROMPTS, 3)
-    ]
+    with caplog.at_level(logging.WARNING, "llm_decpomdp"):
+        groups = first.generate(prompts, 4)
+    for prompt, group in zip(prompts, groups, strict=True):
+        assert max(distance(first, prompt, group)) <= 1e-5
+    (warning,) = [text for text in caplog.messages if "plain pass" in text]
+    assert words in warning and kind in warning
+    assert ("keeps state" in warning) == (kind == "rwkv")
+    expected = [[c.text for c in group] for group in second.generate(prompts, 4)]
+    assert [[c.text for c in group] for group in groups] == expected
 
 
 def test_completions_beyond_the_positions_of_training_are_refused() -> None:
@@ -181,13 +153,12 @@ def test_the_context_ends_where_positions_change(caplog: pytest.LogCaptureFixtur
 @pytest.mark.parametrize(
     "rope",
     [
-        {"rope_type": "default", "rope_theta": 1e4},
-        {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0},
+        {"rope_type": "default"},
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
     ],
 )
 def test_other_positions_leave_the_context_as_it_is(rope: dict[str, Any]) -> None:
-    if rope["rope_type"] == "yarn":
-        rope = {**rope, "original_max_position_embeddings": 32}
+    rope = {"rope_theta": 1e4, **rope}
     model = random_model("llama", max_position_embeddings=128, rope_parameters=rope)
     assert context_length(model) == 128
 
@@ -232,9 +203,7 @@ def test_each_adapter_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     adapted = get_peft_model(random_model("llama"), LoraConfig(target_modules=["q_proj"]), "one")
     adapted.add_adapter("two", LoraConfig(target_modules=["q_proj"]))
     engine = ModelEngine(adapted, character_tokenizer(ALPHABET), compute_dtype="float32")
-    policies = [CausalLM(engine, Sampling(max_new_tokens=8), adapter=a) for a in ("one", "two")]
-    for policy in policies:
-        policy.encoder = CharacterEncoder(Prompting(), policy.tokenizer, "x", 256)
+    policies = [on_engine(engine, name, max_new_tokens=8) for name in ("one", "two")]
     counts = count_checks(policies[0], monkeypatch)
     for chosen in (policies[:1], policies, policies):
         engine.generate([(policy, "ab") for policy in chosen], 3)
@@ -252,24 +221,16 @@ def test_in_half_precision_faults_are_found_and_rounding_is_none(
     assert method is (agreement.sample if kind == "llama" else agreement.sample_by_length)
 
 
-def test_limits_are_those_of_temperature_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert agreement.mismatch_limit(torch.float32) == 1e-3
-    assert agreement.mismatch_limit(torch.bfloat16) == 0.05
-    found = []
+def test_differences_are_those_at_temperature_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [agreement.mismatch_limit(dtype) for dtype in (torch.float32, torch.bfloat16)]
+    assert limits == [1e-3, 0.05]
+    monkeypatch.setattr(agreement, "mean_difference", lambda *_: 1.0)
     for temperature in (1.0, 0.5):
-        model = random_model("rwkv")
-        policy = policy_of(model, temperature=temperature)
+        policy = policy_of(random_model("rwkv"), temperature=temperature)
         prompt = policy.request("ab")
         assert prompt is not None
-        probes = agreement._probes(prompt)[:1]
-        with monkeypatch.context() as patch:
-            patch.setattr(agreement, "mean_difference", lambda *_: 1.0)
-            found.append(
-                agreement._sampling_difference(
-                    policy.engine, agreement.sample, probes, torch.float32
-                )
-            )
-    assert found == [1.0, 0.5]
+        arguments = (policy.engine, agreement.sample, agreement._probes(prompt), torch.float32)
+        assert agreement._sampling_difference(*arguments) == temperature
 
 
 def test_random_numbers_of_a_first_batch_are_those_of_any_other(
