@@ -1,8 +1,10 @@
-"""Models that need no hub: made once, found again, and the offline one sensible."""
+"""Models that need no hub: made once, found again; and no code of others runs."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
 from llm_decpomdp.agents.models import local_models
 from llm_decpomdp.agents.models.local_models import model_source, tiny_model
+from tests.support.processes import ROOT
 
 
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,3 +102,44 @@ def test_names_on_the_hub_that_begin_alike_are_left_to_the_hub() -> None:
     assert model_source("hf-internal-testing/tiny-random-gpt2") == (
         "hf-internal-testing/tiny-random-gpt2"
     )
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_in_the_folder_of_a_model_is_refused_without_a_question(
+    tmp_path: Path, file: str
+) -> None:
+    folder, sign = tmp_path / "model", tmp_path / "ran"
+    shutil.copytree(tiny_model(), folder)
+    (folder / "theirs.py").write_text(f"open({str(sign)!r}, 'w')\n")
+    settings = json.loads((folder / file).read_text())
+    settings["auto_map"] = {
+        "AutoConfig": "theirs.Config",
+        "AutoModelForCausalLM": "theirs.Model",
+        "AutoTokenizer": [None, "theirs.Tokenizer"],
+    }
+    settings |= {"model_type": "theirs"} if file == "config.json" else {"tokenizer_class": "Theirs"}
+    (folder / file).write_text(json.dumps(settings))
+    with pytest.raises((OSError, ValueError), match=r"custom code|theirs"):
+        load_policy(folder)
+    assert not sign.exists()
+
+
+def test_every_loading_of_a_model_says_that_its_code_is_not_trusted() -> None:
+    loaders = ("AutoModelForCausalLM", "AutoConfig", "AutoTokenizer", "kinds")
+    calls = [
+        (path, node)
+        for path in [
+            *(ROOT / "agents").rglob("*.py"),
+            ROOT / "benchmarks" / "doctor" / "memory_plan.py",
+        ]
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "from_pretrained"
+        and getattr(node.func.value, "id", "") in loaders
+    ]
+    assert len(calls) >= 6
+    for path, call in calls:
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        trust = given.get("trust_remote_code")
+        assert isinstance(trust, ast.Constant) and trust.value is False, (path, call.lineno)
