@@ -82,10 +82,7 @@ def padded_log_probs(model: Any, prompt: Sequence[int], rows: Rows, divisor: flo
     places = torch.arange(ids.shape[1], device=model.device)
     mask = (places < len(prompt) + lengths.unsqueeze(1)).long()
     logits = model(
-        input_ids=ids[:, :-1],
-        attention_mask=mask[:, :-1],
-        use_cache=False,
-        logits_to_keep=width,
+        input_ids=ids[:, :-1], attention_mask=mask[:, :-1], use_cache=False, logits_to_keep=width
     ).logits  # (G, T, V)
     log_probs = token_log_probs(logits, ids[:, len(prompt) :], divisor)
     return log_probs[mask[:, len(prompt) :].bool()]

@@ -395,9 +395,7 @@ class TokenDecoder:
     def decode_whole(self, tokens: Sequence[int], skip_special_tokens: bool = False) -> str:
         """Return the text of tokens with special ones, in which stop strings are searched."""
         text: str = self.tokenizer.decode(
-            tokens,
-            skip_special_tokens=skip_special_tokens,
-            clean_up_tokenization_spaces=False,
+            tokens, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
         )
         return text
 

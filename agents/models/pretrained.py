@@ -143,9 +143,7 @@ def adapter_policies(
 
 
 def add_adapters(
-    model: Any,
-    adapters: Mapping[str, Mapping[str, Any] | str | Path],
-    seeds: Mapping[str, int],
+    model: Any, adapters: Mapping[str, Mapping[str, Any] | str | Path], seeds: Mapping[str, int]
 ) -> Any:
     """Add trainable float32 adapters to a frozen model; return the peft model, with the first adapter active.
 

@@ -27,6 +27,9 @@ SIZE = {
 }
 """Arguments of a small model's configuration."""
 
+Make = Callable[..., CausalLM]
+"""Builds a policy; see `make_policy`."""
+
 CHARACTERS = string.ascii_lowercase + " .,\nüé"
 
 
@@ -61,7 +64,7 @@ def tiny_model(seed: int) -> LlamaForCausalLM:
 
 
 @pytest.fixture
-def make_policy() -> Callable[..., CausalLM]:
+def make_policy() -> Make:
     """Builds a tiny policy from a seed and sampling options."""
 
     def build(seed: int = 0, compute_dtype: str = "float32", **sampling: Any) -> CausalLM:

@@ -19,6 +19,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.policy import Policy, shared_engine
+from tests.agents.conftest import Make
 
 pytest.importorskip("transformers")
 
@@ -155,7 +156,7 @@ LORA: dict[str, Any] = {"r": 2, "target_modules": ["q_proj"]}
 
 
 @pytest.fixture
-def model(tmp_path: Path, make_policy: Callable[..., CausalLM]) -> Callable[..., PolicySpec]:
+def model(tmp_path: Path, make_policy: Make) -> Callable[..., PolicySpec]:
     """Declares a tiny model, whose weights a seed decides."""
 
     def declare(weights: int = 0, **options: Any) -> PolicySpec:
@@ -192,20 +193,15 @@ def test_models_and_tokenizers_may_differ(model: Callable[..., PolicySpec]) -> N
     assert not torch.equal(*weights)
 
 
-def test_a_frozen_model_has_no_parameter_that_wants_a_gradient(
-    model: Callable[..., PolicySpec],
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_frozen_model_wants_no_gradient_and_keeps_the_numbers_that_it_computes_with(
+    model: Callable[..., PolicySpec], dtype: str
 ) -> None:
-    (policy,) = load_team({"one": "a"}, {"a": model(trainable=False)}).values()
-    assert not any(p.requires_grad for p in causal(policy).model.parameters())
-    assert policy.generate(["abc"], 2)
-
-
-def test_a_frozen_model_keeps_the_numbers_that_it_computes_with(
-    model: Callable[..., PolicySpec],
-) -> None:
-    spec = model(trainable=False, compute_dtype="bfloat16")
+    spec = model(trainable=False, compute_dtype=dtype)
     (policy,) = load_team({"one": "a"}, {"a": spec}).values()
-    assert {p.dtype for p in causal(policy).model.parameters()} == {torch.bfloat16}
+    weights = list(causal(policy).model.parameters())
+    assert not any(weight.requires_grad for weight in weights)
+    assert {weight.dtype for weight in weights} == {getattr(torch, dtype)}
     assert policy.generate(["abc"], 2)
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay, Scripted
 from llm_decpomdp.policy import Policy
+from tests.agents.conftest import Make
 
 LORA: dict[str, Any] = {"r": 2, "target_modules": ["q_proj"], "init_lora_weights": False}
 
@@ -44,7 +44,7 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 
 def test_a_team_of_models_comes_back_and_transformers_alone_loads_its_parts(
-    tmp_path: Path, make_policy: Callable[..., CausalLM]
+    tmp_path: Path, make_policy: Make
 ) -> None:
     shared, own = make_policy(0, temperature=0.5), make_policy(1)
     for parameter in own.parameters():
@@ -67,7 +67,7 @@ def test_a_team_of_models_comes_back_and_transformers_alone_loads_its_parts(
 
 
 def test_adapters_on_one_base_come_back_on_one_base_and_peft_alone_loads_each(
-    tmp_path: Path, make_policy: Callable[..., CausalLM]
+    tmp_path: Path, make_policy: Make
 ) -> None:
     from peft import AutoPeftModelForCausalLM
 
@@ -171,7 +171,7 @@ def test_a_saved_team_may_ask_the_server_that_its_reader_has_set(
 
 @pytest.mark.parametrize("outside", ["../other", "absolute", "link"])
 def test_the_folders_of_a_team_lie_inside_of_it(
-    tmp_path: Path, make_policy: Callable[..., CausalLM], outside: str
+    tmp_path: Path, make_policy: Make, outside: str
 ) -> None:
     team, other = tmp_path / "team", tmp_path / "other"
     save_team({"a": make_policy(0)}, team)
@@ -185,7 +185,7 @@ def test_the_folders_of_a_team_lie_inside_of_it(
 
 
 def test_a_team_decides_nothing_about_the_machine_that_loads_it(
-    tmp_path: Path, make_policy: Callable[..., CausalLM]
+    tmp_path: Path, make_policy: Make
 ) -> None:
     save_team({"a": make_policy(0)}, tmp_path / "team")
     path = tmp_path / "team" / "team.json"
@@ -226,7 +226,7 @@ def test_a_policy_of_another_kind_is_refused_before_anything_is_written(tmp_path
 
 
 def test_a_team_replaces_a_team_as_a_whole_and_nothing_else(
-    tmp_path: Path, make_policy: Callable[..., CausalLM]
+    tmp_path: Path, make_policy: Make
 ) -> None:
     folder = tmp_path / "team"
     save_team({"a": make_policy(0)}, folder)
@@ -241,9 +241,7 @@ def test_a_team_replaces_a_team_as_a_whole_and_nothing_else(
     assert (other / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_failure_while_writing_leaves_what_was_there(
-    tmp_path: Path, make_policy: Callable[..., CausalLM]
-) -> None:
+def test_a_failure_while_writing_leaves_what_was_there(tmp_path: Path, make_policy: Make) -> None:
     folder = tmp_path / "team"
     save_team({"a": Constant("old")}, folder)
     broken = make_policy(0)
@@ -254,9 +252,7 @@ def test_a_failure_while_writing_leaves_what_was_there(
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_what_cannot_be_loaded_says_why(
-    tmp_path: Path, make_policy: Callable[..., CausalLM]
-) -> None:
+def test_what_cannot_be_loaded_says_why(tmp_path: Path, make_policy: Make) -> None:
     folder = tmp_path / "team"
     with pytest.raises(FileNotFoundError, match=r"holds no team: there is no team\.json"):
         load_saved_team(folder)

@@ -33,28 +33,8 @@ from tests.support.locks import holder
 def test_the_names_in_a_run_folder_are_fixed(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "a" / "run")
     assert folder.path.is_dir()
-    names = [
-        folder.config,
-        folder.manifest,
-        folder.metrics,
-        folder.episodes,
-        folder.checkpoints,
-        folder.report,
-    ]
-    assert [path.name for path in names] == [
-        "config.yaml",
-        "manifest.json",
-        "metrics.jsonl",
-        "episodes.jsonl",
-        "checkpoints",
-        "report.html",
-    ]
-
-
-def test_a_manifest_comes_back(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.write_manifest({"seed": 3, "versions": {"numpy": "2"}})
-    assert folder.read_manifest() == {"seed": 3, "versions": {"numpy": "2"}}
+    names = "config.yaml manifest.json metrics.jsonl episodes.jsonl checkpoints report.html".split()
+    assert [vars(folder)[name.partition(".")[0]].name for name in names] == names
 
 
 def test_rows_are_appended_in_order_and_survive_any_text(tmp_path: Path) -> None:
@@ -219,9 +199,10 @@ def test_a_file_system_without_locks_is_warned_of(
 
 def test_a_run_folder_is_locked_once_and_read_by_anybody(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.write_manifest({"seed": 1})
+    manifest = {"seed": 3, "versions": {"numpy": "2"}}
+    folder.write_manifest(manifest)
     with folder.exclusive_access(), folder.exclusive_access():
-        assert RunFolder(tmp_path).read_manifest() == {"seed": 1}
+        assert RunFolder(tmp_path).read_manifest() == manifest
         with pytest.raises(FolderInUse), RunFolder(tmp_path).exclusive_access():
             pass
     with RunFolder(tmp_path).exclusive_access():

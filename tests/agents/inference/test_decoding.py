@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ from llm_decpomdp.agents.inference.decoding import (
 )
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
-from llm_decpomdp.agents.models.causal_lm import CausalLM
+from tests.agents.conftest import Make
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -52,7 +52,7 @@ def test_it_gives_what_sdpa_gives(new: int, mask_heads: int | None) -> None:
 
 
 def test_it_is_used_while_sampling_and_no_longer(
-    make_policy: Callable[..., CausalLM], monkeypatch: pytest.MonkeyPatch
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[int] = []
 
@@ -72,7 +72,7 @@ def test_it_is_used_while_sampling_and_no_longer(
         AttentionInterface.register(NAME, decoding_attention)
 
 
-def test_other_choices_of_attention_are_left_alone(make_policy: Callable[..., CausalLM]) -> None:
+def test_other_choices_of_attention_are_left_alone(make_policy: Make) -> None:
     model = make_policy().model
     model.set_attn_implementation("eager")
     with decoding(model):
@@ -83,7 +83,7 @@ def test_other_choices_of_attention_are_left_alone(make_policy: Callable[..., Ca
         assert bloom.config._attn_implementation == before
 
 
-def test_an_error_leaves_the_model_as_it_was(make_policy: Callable[..., CausalLM]) -> None:
+def test_an_error_leaves_the_model_as_it_was(make_policy: Make) -> None:
     model = make_policy().model
     with pytest.raises(RuntimeError, match="stop"), decoding(model):
         assert model.config._attn_implementation == NAME
@@ -132,7 +132,7 @@ def test_the_size_of_a_product_is_about_that_of_the_layers() -> None:
 
 @pytest.mark.usefixtures("three_threads")
 def test_decoding_takes_one_thread_and_the_prompt_all(
-    make_policy: Callable[..., CausalLM], monkeypatch: pytest.MonkeyPatch
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model: LlamaForCausalLM = make_policy().model
     used: list[tuple[int, int]] = []
@@ -173,7 +173,7 @@ class PastKeyValues(LlamaForCausalLM):
 
 @pytest.mark.parametrize("kind", [CacheArgument, PastKeyValues])
 def test_a_model_gets_its_cache_by_the_name_that_it_knows(
-    kind: type[LlamaForCausalLM], make_policy: Callable[..., CausalLM]
+    kind: type[LlamaForCausalLM], make_policy: Make
 ) -> None:
     model: LlamaForCausalLM = make_policy().model
     renamed = kind(model.config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -24,9 +23,8 @@ from transformers import (
 
 from llm_decpomdp.agents.inference import log_probs as packed
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
-from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from tests.agents.conftest import SIZE
+from tests.agents.conftest import SIZE, Make
 
 PROMPT = (5, 6, 7, 8, 9)
 ROWS = ((4, 3, 2, 0), (7,), (0,), (11, 12, 13, 14, 15, 16, 17), (4, 3, 9))
@@ -52,11 +50,7 @@ def plain(model: torch.nn.Module, divisor: float) -> torch.Tensor:
 @pytest.mark.parametrize("room", [4096, 14, 1])
 @pytest.mark.parametrize("logits", [2**24, 64])
 def test_values_and_gradients_are_those_of_plain_rows(
-    make_policy: Callable[..., CausalLM],
-    monkeypatch: pytest.MonkeyPatch,
-    attention: str,
-    room: int,
-    logits: int,
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch, attention: str, room: int, logits: int
 ) -> None:
     monkeypatch.setattr(packed, "ROW_TOKENS", room)
     monkeypatch.setattr(packed, "LOGITS_AT_ONCE", logits)
@@ -75,27 +69,21 @@ def test_values_and_gradients_are_those_of_plain_rows(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_model_in_half_precision_is_scored(
-    make_policy: Callable[..., CausalLM], dtype: torch.dtype
-) -> None:
+def test_a_model_in_half_precision_is_scored(make_policy: Make, dtype: torch.dtype) -> None:
     model, tokenizer = make_policy().model, make_policy().tokenizer
     expected = plain(model, 1.0)
     found = ModelEngine(model.to(dtype), tokenizer).log_probs(PROMPT, ROWS, 1.0)
     torch.testing.assert_close(found, expected, atol=0.1, rtol=0.02)
 
 
-def test_completions_of_one_token_need_no_row_of_their_own(
-    make_policy: Callable[..., CausalLM],
-) -> None:
+def test_completions_of_one_token_need_no_row_of_their_own(make_policy: Make) -> None:
     model = make_policy().model
     found = packed_log_probs(model, PROMPT, [(3,), (4,)], 1.0)
     logits = model(input_ids=torch.tensor([PROMPT])).logits[0, -1]
     torch.testing.assert_close(found, logits.log_softmax(-1)[[3, 4]])
 
 
-def test_few_logits_live_at_a_time(
-    make_policy: Callable[..., CausalLM], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_logits_live_at_a_time(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_policy().model
     seen: list[int] = []
     model.lm_head.register_forward_hook(lambda _, __, logits: seen.append(logits.numel()))
@@ -156,7 +144,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_gives_what_plain_rows_give_and_refusals_are_said_once(
-    make_policy: Callable[..., CausalLM], caplog: pytest.LogCaptureFixture, name: str
+    make_policy: Make, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     build, refusal = MODELS[name]
     torch.manual_seed(0)
@@ -176,7 +164,7 @@ def test_every_model_gives_what_plain_rows_give_and_refusals_are_said_once(
 
 
 def test_texts_that_are_longer_than_a_window_are_padded(
-    make_policy: Callable[..., CausalLM], caplog: pytest.LogCaptureFixture
+    make_policy: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     torch.manual_seed(0)
     model = MistralForCausalLM(MistralConfig(**SIZE, sliding_window=20))
@@ -190,7 +178,7 @@ def test_texts_that_are_longer_than_a_window_are_padded(
 
 
 def test_attention_without_masks_of_pairs_is_refused(
-    make_policy: Callable[..., CausalLM], caplog: pytest.LogCaptureFixture
+    make_policy: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     policy = make_policy()
     expected = policy.engine.log_probs(PROMPT, ROWS, 1.0)
@@ -203,9 +191,7 @@ def test_attention_without_masks_of_pairs_is_refused(
     torch.testing.assert_close(found, expected)
 
 
-def test_activations_computed_twice_give_the_same_gradient(
-    make_policy: Callable[..., CausalLM],
-) -> None:
+def test_activations_computed_twice_give_the_same_gradient(make_policy: Make) -> None:
     policy = make_policy()
     expected = gradients(policy.model, policy.engine.log_probs(PROMPT, ROWS, 1.0))
     passes = []
@@ -221,9 +207,7 @@ def test_activations_computed_twice_give_the_same_gradient(
     assert not any(module.training for module in policy.model.modules())
 
 
-def test_activations_are_not_computed_twice_with_dropout(
-    make_policy: Callable[..., CausalLM],
-) -> None:
+def test_activations_are_not_computed_twice_with_dropout(make_policy: Make) -> None:
     policy = make_policy()
     policy.model.config.attention_dropout = 0.1
     with pytest.raises(ValueError, match=r"attention_dropout is 0.1; set it to 0"):

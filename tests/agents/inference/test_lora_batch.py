@@ -10,8 +10,8 @@ import torch
 from peft import KasaConfig
 
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
-from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.pretrained import KEEPING_STARTS, add_adapters
+from tests.agents.conftest import Make
 
 IDS = torch.tensor([[4, 5, 6], [7, 8, 9], [4, 5, 6], [9, 9, 9]])
 ROWS = ["one", "two", "two", "one"]
@@ -20,7 +20,7 @@ Build = Callable[..., Any]
 
 
 @pytest.fixture
-def build(make_policy: Callable[..., CausalLM]) -> Build:
+def build(make_policy: Make) -> Build:
     """Build a model whose adapters do something, and each something else."""
 
     def build(a: Mapping[str, Any], b: Mapping[str, Any] = QUERIES) -> Any:
@@ -148,7 +148,7 @@ def test_an_adapter_that_would_change_the_frozen_model_is_refused(
 
 @pytest.mark.parametrize("start", KEEPING_STARTS)
 def test_other_first_weights_leave_the_model_below_as_it_was(
-    make_policy: Callable[..., CausalLM], start: bool | str
+    make_policy: Make, start: bool | str
 ) -> None:
     model = make_policy().model
     before = model.get_decoder().layers[0].self_attn.q_proj.weight.clone()

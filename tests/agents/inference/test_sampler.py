@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,15 +35,14 @@ from llm_decpomdp.agents.inference.sampler import (
 )
 from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.policy import Completion
-from tests.agents.conftest import SIZE
+from tests.agents.conftest import SIZE, Make
 
 END = 0
 
 
 @pytest.fixture
-def model(make_policy: Callable[..., CausalLM]) -> LlamaForCausalLM:
+def model(make_policy: Make) -> LlamaForCausalLM:
     return make_policy().model
 
 
@@ -263,14 +261,6 @@ def test_rows_of_one_batch_have_options_of_their_own() -> None:
         torch.testing.assert_close(scores[part], score)
 
 
-def test_options_of_some_rows_are_those_of_the_rows() -> None:
-    some = options(Sampling(), Sampling(top_k=1), Sampling(temperature=0.0)).select(
-        torch.tensor([2, 1])
-    )
-    assert some.greedy.tolist() == [True, False]
-    assert some.top_k.tolist() == [[float("inf")], [1.0]]
-
-
 def test_a_token_without_probability_is_never_drawn() -> None:
     logits = torch.full((5000, 6), -torch.inf)
     logits[:, 2] = 0.0
@@ -294,9 +284,6 @@ def test_a_token_without_probability_is_never_drawn() -> None:
 def test_bad_options_are_refused(options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sampling(**options)  # type: ignore[arg-type]
-
-
-Make = Callable[..., CausalLM]
 
 
 def prefilled(policy: CausalLM, prefill: str) -> CausalLM:
@@ -445,16 +432,3 @@ def test_each_policy_of_a_team_has_its_own_beginning_and_ends() -> None:
     assert all(c.text.startswith("aux") and "\n" not in c.text for c in left)
     assert not any(c.text.startswith("aux") for c in right)
     assert {len(c.tokens) for c in right if c.truncated} == {9}
-
-
-def test_a_saved_team_keeps_its_prefill_and_its_stops(tmp_path: Path) -> None:
-    spec = PolicySpec(name="tiny-random", prefill="aux", stop=["\n"], max_new_tokens=4)
-    save_team(load_team({"aux_0": "aux"}, {"aux": spec}), tmp_path / "team")
-    policy = load_saved_team(tmp_path / "team")["aux_0"]
-    assert isinstance(policy, CausalLM)
-    assert (policy.encoder.prefill, policy.sampling.stop) == ("aux", ["\n"])
-
-
-def test_scripted_policies_have_no_prefill() -> None:
-    with pytest.raises(ValueError, match="a gold policy has no prefill"):
-        PolicySpec("gold", prefill="def")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.policy import Completion, ReferencedPolicy, shared_engine
+from tests.agents.conftest import Make
 
 LORA = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "down_proj"]}
 ROWS = [Completion("", (4, 5, 6, 0)), Completion("", (7, 0))]
@@ -27,7 +27,7 @@ Pair = dict[str, CausalLM]
 
 
 @pytest.fixture
-def base(make_policy: Callable[..., CausalLM], tmp_path: Path) -> Path:
+def base(make_policy: Make, tmp_path: Path) -> Path:
     make_policy().save(tmp_path / "base")
     return tmp_path / "base"
 
@@ -158,7 +158,7 @@ def test_gradients_go_to_the_own_adapter_whatever_is_on_in_the_backward_pass(
     )
 
 
-def test_the_reference_is_the_base(pair: Pair, make_policy: Callable[..., CausalLM]) -> None:
+def test_the_reference_is_the_base(pair: Pair, make_policy: Make) -> None:
     plain = make_policy()
     for policy in pair.values():
         policy.sampling = plain.sampling
@@ -225,23 +225,6 @@ def test_unfit_names_and_no_adapters_are_refused(base: Path) -> None:
         adapter_policies(base, {}, {}, {})
     with pytest.raises(ValueError, match=r"no '\.', got 'a\.b'"):
         adapter_policies(base, {"a.b": LORA}, {"a.b": ModelOptions()}, {"a.b": 0})
-
-
-def test_a_policy_with_full_weights_keeps_a_copy_for_its_reference(
-    make_policy: Callable[..., CausalLM],
-) -> None:
-    policy = make_policy()
-    with pytest.raises(RuntimeError, match="keep_reference"):
-        policy.reference_log_probs("hello", ROWS)
-    policy.keep_reference()
-    before = scored(policy)
-    with torch.no_grad():
-        for weight in policy.parameters():
-            weight.mul_(1.1)
-    reference, _ = policy.reference_log_probs("hello", ROWS)
-    torch.testing.assert_close(reference, before)
-    assert not torch.allclose(scored(policy), before, atol=0.01)
-    assert not reference.requires_grad
 
 
 def test_a_new_adapter_brings_no_warning_of_a_name_that_transformers_gives_up(base: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import context_length
 from llm_decpomdp.agents.models.tiny import CharacterEncoder, character_tokenizer
 from llm_decpomdp.policy import Completion, PromptTooLong
+from tests.agents.conftest import Make
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz .,:"
 PROMPTS = ["ab", "the quick brown fox jumps over the lazy dog. again."]
@@ -37,10 +38,7 @@ SMALL = {
 MAMBA = {"n_groups": 2, "expand": 2, "state_size": 8, "head_dim": 8, "num_heads": 8}
 HYBRID = {"mamba_d_state": 8, "n_mamba_heads": 8, "mamba_ngroups": 1, "num_mem_blocks": 1}
 RECURRENT = {"lru_width": 32, "attention_window_size": 256, "intermediate_size": 96}
-LAYERS = {
-    "layers_block_type": ["mamba", "hybrid", "mamba", "mamba"],
-    "hybrid_layer_ids": [1],
-}
+LAYERS = {"layers_block_type": ["mamba", "hybrid", "mamba", "mamba"], "hybrid_layer_ids": [1]}
 LONG = {"max_position_embeddings": 256, "original_max_position_embeddings": 32}
 CAPS = {"final_logit_softcapping": 2.0, "attn_logit_softcapping": 5.0, "sliding_window": 128}
 KINDS: dict[str, dict[str, Any]] = {
@@ -233,9 +231,7 @@ def test_differences_are_those_at_temperature_one(monkeypatch: pytest.MonkeyPatc
         assert agreement._sampling_difference(*arguments) == temperature
 
 
-def test_random_numbers_of_a_first_batch_are_those_of_any_other(
-    make_policy: Callable[..., CausalLM],
-) -> None:
+def test_random_numbers_of_a_first_batch_are_those_of_any_other(make_policy: Make) -> None:
     checked, unchecked = make_policy(), make_policy()
     unchecked.engine._checked.add(None)
     for _ in range(2):

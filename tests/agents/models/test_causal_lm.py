@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.policy import Completion, TrainablePolicy
-
-Make = Callable[..., CausalLM]
+from tests.agents.conftest import Make
 
 
 def completion(*tokens: int) -> Completion:
@@ -32,11 +30,6 @@ def reference_log_probs(policy: CausalLM, prompt: str, tokens: tuple[int, ...]) 
 
 def test_it_keeps_the_protocol(make_policy: Make) -> None:
     assert isinstance(make_policy(), TrainablePolicy)
-
-
-def test_generate_returns_one_list_a_prompt_in_order(make_policy: Make) -> None:
-    groups = make_policy().generate(["abc", "a longer prompt", "x"], 4)
-    assert [len(group) for group in groups] == [4, 4, 4]
     assert make_policy().generate([]) == []
 
 
@@ -62,13 +55,17 @@ def test_the_reference_is_what_the_policy_was_and_no_rounding_of_it(
 ) -> None:
     policy = make_policy(compute_dtype=dtype)
     rows = [completion(5, 6, 7, 0), completion(8, 0)]
+    with pytest.raises(RuntimeError, match="keep_reference"):
+        policy.reference_log_probs("hello", rows)
     policy.keep_reference()
     before, _ = policy.log_probs("hello", rows)
     assert torch.equal(policy.reference_log_probs("hello", rows)[0], before.detach())
     with torch.no_grad():
         for weight in policy.parameters():
             weight.mul_(1.1)
-    assert torch.equal(policy.reference_log_probs("hello", rows)[0], before.detach())
+    reference, _ = policy.reference_log_probs("hello", rows)
+    assert torch.equal(reference, before.detach()) and not reference.requires_grad
+    assert not torch.allclose(policy.log_probs("hello", rows)[0], before, atol=0.01)
 
 
 def test_log_probs_equal_a_plain_forward_and_so_do_the_gradients(make_policy: Make) -> None:
@@ -93,12 +90,6 @@ def test_the_mask_counts_the_end_token_and_no_padding(make_policy: Make) -> None
     assert found[1, 1:].tolist() == [0, 0] and (found[mask == 1] < 0).all()
 
 
-def test_a_single_end_token_can_be_scored(make_policy: Make) -> None:
-    policy = make_policy()
-    learned, _ = policy.log_probs("ab", [completion(0)])
-    torch.testing.assert_close(learned[0], reference_log_probs(policy, "ab", (0,)))
-
-
 def test_an_end_token_inside_the_prompt_cuts_nothing(make_policy: Make) -> None:
     policy = make_policy(temperature=2.0)
     assert policy.tokenizer.pad_token_id in (None, policy.tokenizer.eos_token_id)
@@ -119,15 +110,6 @@ def test_an_end_token_inside_the_prompt_cuts_nothing(make_policy: Make) -> None:
 def test_completions_without_tokens_cannot_be_learned_from(make_policy: Make) -> None:
     with pytest.raises(ValueError, match="sampled tokens"):
         make_policy().log_probs("ab", [Completion("text")])
-
-
-def test_a_prompt_is_sampled_alike_whatever_its_batch_mates(make_policy: Make) -> None:
-    alone = make_policy(temperature=0.0).generate(["abc"])[0][0]
-    among = make_policy(temperature=0.0).generate(["a very long prompt indeed", "abc", "z"])[1][0]
-    assert among.tokens == alone.tokens
-    torch.testing.assert_close(
-        torch.tensor(among.log_probs), torch.tensor(alone.log_probs), atol=1e-4, rtol=0
-    )
 
 
 def test_greedy_decoding_equals_that_of_transformers(make_policy: Make) -> None:
@@ -187,13 +169,6 @@ def test_a_saved_model_loads_with_transformers_alone(make_policy: Make, tmp_path
     torch.testing.assert_close(model(ids).logits, policy.model(ids).logits)
 
 
-def test_a_saved_model_loads_again_and_answers_the_same(make_policy: Make, tmp_path: Path) -> None:
-    policy = make_policy(temperature=0.0)
-    policy.save(tmp_path)
-    again = load_policy(tmp_path, policy.sampling, compute_dtype="float32", device="cpu")
-    assert again.act("hello") == policy.act("hello")
-
-
 def test_a_saved_adapter_goes_on_being_trained(make_policy: Make, tmp_path: Path) -> None:
     make_policy().save(tmp_path / "base")
     lora = {"r": 4, "target_modules": ["q_proj"]}
@@ -212,13 +187,7 @@ def test_an_adapter_is_all_that_is_trained_and_saved(make_policy: Make, tmp_path
 
     make_policy().save(tmp_path / "base")
     lora = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"]}
-    policy = load_policy(
-        tmp_path / "base",
-        Sampling(max_new_tokens=12),
-        lora=lora,
-        compute_dtype="float32",
-        device="cpu",
-    )
+    policy = load_policy(tmp_path / "base", lora=lora, compute_dtype="float32", device="cpu")
     names = {n for n, p in policy.model.named_parameters() if p.requires_grad}
     assert names and all("lora_" in name for name in names)
     learned, mask = policy.log_probs("ab", [completion(4, 5, 0)])
@@ -260,19 +229,9 @@ def test_a_chat_template_wraps_the_prompt_once(make_policy: Make) -> None:
     assert policy.encode("abc") == [*policy.encode("")[:1], *plain, *policy.encode("")[1:]]
 
 
-def test_a_prompt_beyond_the_context_is_refused_and_not_cut(make_policy: Make) -> None:
-    with pytest.raises(ValueError, match="context of 128"):
-        make_policy().generate(["a" * 120])
-
-
 def test_a_prompt_without_tokens_is_refused(make_policy: Make) -> None:
     with pytest.raises(ValueError, match="no tokens"):
         make_policy().generate([""])
-
-
-def test_unicode_survives(make_policy: Make) -> None:
-    policy = make_policy()
-    assert policy.tokenizer.decode(policy.encode("früh é")) == "früh é"
 
 
 def test_an_unknown_computing_type_is_refused(make_policy: Make) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.policy import Completion, ReferencedPolicy, policy_attribute
+from tests.agents.conftest import Make
 
 TEXTS = ["hello there", "hi", "", "a longer text than the others are"]
 
@@ -26,7 +26,7 @@ def by_hand(policy: CausalLM, text: str) -> torch.Tensor:
 
 
 def test_they_are_the_mean_of_the_last_hidden_states(
-    make_policy: Callable[..., CausalLM], monkeypatch: pytest.MonkeyPatch
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(features_module, "BATCH", 2)
     policy = make_policy()
@@ -41,7 +41,7 @@ def test_they_are_the_mean_of_the_last_hidden_states(
         torch.testing.assert_close(features[index], by_hand(policy, TEXTS[index]))
 
 
-def test_they_stay_as_weights_change(make_policy: Callable[..., CausalLM], tmp_path: Path) -> None:
+def test_they_stay_as_weights_change(make_policy: Make, tmp_path: Path) -> None:
     policy = make_policy()
     policy.save(tmp_path)
     policy.keep_reference()
@@ -80,7 +80,7 @@ def build(base: Path, dtype: str = "float32", **options: bool) -> dict[str, Caus
 
 
 @pytest.fixture
-def base(make_policy: Callable[..., CausalLM], tmp_path: Path) -> Path:
+def base(make_policy: Make, tmp_path: Path) -> Path:
     make_policy().save(tmp_path / "base")
     return tmp_path / "base"
 
@@ -153,5 +153,5 @@ def test_a_policy_is_saved_without_trunks(base: Path, tmp_path: Path) -> None:
     }
 
 
-def test_a_model_that_is_trained_itself_has_none(make_policy: Callable[..., CausalLM]) -> None:
+def test_a_model_that_is_trained_itself_has_none(make_policy: Make) -> None:
     assert make_policy().new_trunk(0) is None

@@ -147,11 +147,13 @@ def test_a_saved_team_is_asked_as_before(tmp_path: Path) -> None:
         chat_template_kwargs={"mood": "calm"},
         max_prompt_tokens=40,
         on_long_prompt="skip",
+        prefill="aux",
     )
+    policy.sampling = Sampling(max_new_tokens=4, stop=["\n"])
     save_team({"x": policy}, tmp_path / "team")
     back = load_saved_team(tmp_path / "team")["x"]
     assert isinstance(back, CausalLM)
-    assert back.encoder.prompting == policy.encoder.prompting
+    assert (back.encoder.prompting, back.sampling) == (policy.encoder.prompting, policy.sampling)
     assert back.encode("hello") == policy.encode("hello")
 
 

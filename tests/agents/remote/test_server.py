@@ -17,12 +17,7 @@ import pytest
 
 from llm_decpomdp.agents.remote import server as server_module
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions
-from llm_decpomdp.agents.remote.server import (
-    RunningServer,
-    StartedServer,
-    vllm_command,
-    vllm_flags,
-)
+from llm_decpomdp.agents.remote.server import RunningServer, StartedServer, vllm_command, vllm_flags
 from tests.support.processes import ROOT
 
 SERVE = """
