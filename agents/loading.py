@@ -52,6 +52,15 @@ OWN = ("arguments",)
 
 _REQUIRED = {"model": "name", "endpoint": "name", "constant": "text", "replay": "texts"}
 
+CLASSES: dict[str, Any] = {
+    "endpoint": Endpoint,
+    "gold": Gold,
+    "random": RandomText,
+    "constant": Constant,
+    "replay": Replay,
+}
+"""Classes of the kinds that have no weights."""
+
 POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
 """Names of policies are names of adapters and folders too."""
 
@@ -288,36 +297,31 @@ def _load_adapters(
 
 
 def _load(spec: PolicySpec, seed: int) -> Policy:
-    options = spec.options()
-    match spec.kind:
-        case "model":
-            return load_policy(
-                str(spec.name),
-                pick(Sampling, spec),
-                compute_dtype=spec.compute_dtype,
-                lora=spec.lora,
-                device=spec.device,
-                attn_implementation=spec.attn_implementation,
-                gradient_checkpointing=spec.gradient_checkpointing,
-                seed=seed,
-                prompting=pick(Prompting, spec),
-            )
-        case "endpoint":
-            endpoint = Endpoint(options.pop("name"), **options)
-            endpoint.seed(seed)
-            return endpoint
-        case "gold":
-            return Gold()
-        case "random":
-            return RandomText(seed, **options)
-        case "constant":
-            return Constant(**options)
-        case "replay":
-            return Replay(**options)
-    return _load_own(spec, seed)
+    if spec.kind == "model":
+        return load_policy(
+            str(spec.name),
+            pick(Sampling, spec),
+            compute_dtype=spec.compute_dtype,
+            lora=spec.lora,
+            device=spec.device,
+            attn_implementation=spec.attn_implementation,
+            gradient_checkpointing=spec.gradient_checkpointing,
+            seed=seed,
+            prompting=pick(Prompting, spec),
+        )
+    if spec.kind in CLASSES:
+        options = spec.options()
+        if spec.kind == "endpoint":
+            options["model"] = options.pop("name")
+        policy: Policy = CLASSES[spec.kind](**options)
+    else:
+        policy = _build_own(spec)
+    if isinstance(policy, Seedable):
+        policy.seed(seed)
+    return policy
 
 
-def _load_own(spec: PolicySpec, seed: int) -> Policy:
+def _build_own(spec: PolicySpec) -> Policy:
     """Build a policy of a class outside of the package, and set its declaration as `spec` for `save_team`."""
     try:
         build = find("policy", spec.kind, KINDS)
@@ -337,8 +341,6 @@ def _load_own(spec: PolicySpec, seed: int) -> Policy:
         raise ValueError(
             f"policy {spec.kind!r}: no `spec` can be set, which saving its team reads: drop __slots__"
         ) from error
-    if isinstance(policy, Seedable):
-        policy.seed(seed)
     return policy
 
 

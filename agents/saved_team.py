@@ -21,14 +21,14 @@ from typing import Any
 
 import llm_decpomdp
 from llm_decpomdp.agents.loading import (
+    CLASSES,
     KINDS,
     PolicySpec,
     check_declaration,
     endpoint_address,
     load_team,
 )
-from llm_decpomdp.agents.remote.endpoint import Endpoint
-from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
+from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.plugins import plugin_origin
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy
 from llm_decpomdp.utils.extras import MODEL_PACKAGES, installed
@@ -41,6 +41,9 @@ MANIFEST = "team.json"
 _MACHINE = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
 """Options of a model that are not read from a team's folder: they belong to the machine, or to the checkpoint."""
 # An `attn_implementation` could also name code on the hub, which would be run.
+
+_ATTRIBUTES = {"name": "model"}
+"""Attributes of an `Endpoint` by fields of `PolicySpec`, if they differ."""
 
 logger = logging.getLogger(__name__)
 
@@ -258,17 +261,12 @@ def read_policy_spec(policy: Policy) -> PolicySpec:
                 trainable=any(parameter.requires_grad for parameter in policy.parameters()),
                 compute_dtype=str(policy.compute_dtype).removeprefix("torch."),
             )
-    if isinstance(policy, Endpoint):
-        options = {name: vars(policy)[name] for name in KINDS["endpoint"] if name != "name"}
-        return PolicySpec("endpoint", policy.model, **options)
-    if isinstance(policy, Gold):
-        return PolicySpec("gold")
-    if isinstance(policy, RandomText):
-        return PolicySpec("random", length=policy.length)
-    if isinstance(policy, Constant):
-        return PolicySpec("constant", text=policy.text)
-    if isinstance(policy, Replay):
-        return PolicySpec("replay", texts=list(policy.texts))
+    for kind, of_kind in CLASSES.items():
+        if isinstance(policy, of_kind):
+            options = {field: vars(policy)[_ATTRIBUTES.get(field, field)] for field in KINDS[kind]}
+            if isinstance(policy, Replay):
+                options["texts"] = list(policy.texts)
+            return PolicySpec(kind, **options)
     if isinstance(spec := vars(policy).get("spec"), PolicySpec):
         return spec
     raise TypeError(

@@ -14,8 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import Protocol
-
 from llm_decpomdp.agents.remote.options import BASE, SamplerError
 
 logger = logging.getLogger(__name__)
@@ -52,30 +50,6 @@ IsWell = Callable[[str], bool]
 """Checks whether the server at an address answers, and is ready."""
 
 
-class Server(Protocol):
-    """A server, which may end and begin again at another address."""
-
-    def launch(self) -> None:
-        """Begin to start it, unless it runs; do not wait."""
-        ...
-
-    def ready(self, is_well: IsWell) -> str:
-        """Start it if needed, wait until it is ready, and return its address.
-
-        Raises:
-            SamplerError: If it ends, or takes too long.
-        """
-        ...
-
-    def stop(self) -> None:
-        """End it, if the run has started it."""
-        ...
-
-    def last_words(self) -> str:
-        """Return the end of its log, or the place of the log."""
-        ...
-
-
 class RunningServer:
     """A server that the user has started, and restarts.
 
@@ -90,12 +64,16 @@ class RunningServer:
         self._guard: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        """Guard the folder; the server runs already."""
+        """Guard the folder, and do not wait; the server runs already."""
         if self._guard is None:
             self._guard = start_guarded_command(self.folder, [])
 
     def ready(self, is_well: IsWell) -> str:
-        """Wait until it is ready, and return its address; raises the errors of `Server`."""
+        """Wait until it is ready, and return its address.
+
+        Raises:
+            SamplerError: If it takes too long.
+        """
         self.launch()
         deadline = time.monotonic() + self.timeout
         while not is_well(self.url):
@@ -143,7 +121,7 @@ class StartedServer:
         self._port = 0
 
     def launch(self) -> None:
-        """Begin to start it, unless it runs.
+        """Begin to start it, unless it runs; do not wait.
 
         Raises:
             SamplerError: If there is no such command.
@@ -162,7 +140,11 @@ class StartedServer:
         logger.info("starting a server that samples: %s", " ".join(command))
 
     def ready(self, is_well: IsWell) -> str:
-        """Start it if needed, wait until it is ready, and return its address; raises the errors of `Server`."""
+        """Start it if needed, wait until it is ready, and return its address, which may change.
+
+        Raises:
+            SamplerError: If it ends, or takes too long.
+        """
         self.launch()
         begin, ports = time.monotonic(), 1
         while not is_well(url := f"http://127.0.0.1:{self._port}"):
@@ -196,6 +178,9 @@ class StartedServer:
         """Return the end of its log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-LAST_LINES:]) or "(it is empty)"
+
+
+Server = RunningServer | StartedServer
 
 
 def start_guarded_command(
