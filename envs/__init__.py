@@ -1,4 +1,4 @@
-"""The environments. Importing this package registers their ids, and loads nothing else before it is used."""
+"""The environments. Importing this package only registers their ids; modules load at first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Knowledge of an environment that no agent may have: correct completions, and secret texts."""
+"""Correct completions and secret texts of an environment, for baselines and checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Oracle:
     """Correct completions and secrets of an environment's current state."""
 
     references: Mapping[str, str] = field(default_factory=dict)
-    """Correct completions by agent, where the data has them."""
+    """Correct completions by agent, as far as the data has them."""
     secrets: Sequence[str] = ()
     """Texts that no prompt may contain, such as hidden tests; `check_env` looks for them."""
     where: str = "the environment"
@@ -36,13 +36,13 @@ class Oracle:
 def answers(env: object) -> Oracle:
     """Return the answers of an environment in its current state: for baselines and checks, never for a learner.
 
-    A wrapper's are those of the environment in it. An environment of another class tells its own by a function:
+    The answers of a wrapper are those of its inner environment. For another class, register a function:
 
         @llm_decpomdp.answers.register(MyEnv)
-        def tell(env: MyEnv) -> llm_decpomdp.Oracle:
+        def my_answers(env: MyEnv) -> llm_decpomdp.Oracle:
             return llm_decpomdp.Oracle({"writer_0": env.solution}, secrets=[env.test])
 
-    The class decides, so a wrapper can tell others in the same way. There are none where nothing is registered.
+    The function is selected by class, so a wrapper can also have its own. Without a function there are no answers.
 
     Raises:
         ResetNeeded: Before the first `reset` of a `DecPOMDPEnv`.

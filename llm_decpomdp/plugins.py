@@ -1,7 +1,7 @@
-"""Things that users and other packages add without editing this one, and their names.
+"""Extensions in users' modules and other packages, and their names.
 
-Anything in a module that can be imported is named by its path, `module:NAME`. An installed package announces
-shorter names by entry points of the group `llm_decpomdp`, each `KIND.NAME`:
+The path of any object in an importable module is `module:NAME`. An installed package provides shorter names by
+entry points of the group `llm_decpomdp`, each `KIND.NAME`:
 
 ```toml
 [project.entry-points.llm_decpomdp]
@@ -9,7 +9,7 @@ shorter names by entry points of the group `llm_decpomdp`, each `KIND.NAME`:
 "algorithm.mamedian" = "poets.learning:MAMEDIAN"
 ```
 
-Looking names up reads what pip has stored, and imports nothing; using one imports its module.
+Listing names imports nothing. Using one imports its module.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from llm_decpomdp.validation import unknown
 GROUP = "llm_decpomdp"
 
 KINDS = ("environment", "algorithm", "policy", "reward", "mode", "tracker", "baseline")
-"""Kinds of things that can be added."""
+"""Kinds of extensions."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A name that a package announces."""
+    """A name that an installed package provides."""
 
     kind: str
     """One of `KINDS`."""
     name: str
     path: str
-    """Where it is: `module:NAME`."""
+    """`module:NAME`."""
     package: str
-    """The package as pip names it."""
+    """The package's name for pip."""
     version: str
 
     @property
@@ -53,7 +53,7 @@ class Plugin:
 
     @property
     def full_name(self) -> str:
-        """The name by which nothing else is meant: its path, and of an environment `module:id`."""
+        """An unambiguous name: the path, and for an environment `module:id`."""
         return f"{self.module}:{self.name}" if self.kind == "environment" else self.path
 
     @property
@@ -64,8 +64,8 @@ class Plugin:
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
-    """Return all names that installed packages announce, by kind and name; warn of those of no kind."""
-    entry_point_plugins = []
+    """Return all names that installed packages provide, by kind and name; warn of unknown kinds."""
+    announcements = []
     for entry in entry_points(group=GROUP):
         kind, _, name = entry.name.partition(".")
         package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
@@ -75,32 +75,29 @@ def plugins() -> tuple[Plugin, ...]:
                 f"point of {GROUP} is KIND.NAME = 'module:NAME', and a kind one of {', '.join(KINDS)}"
             )
             continue
-        entry_point_plugins.append(Plugin(kind, name, entry.value, package, version))
-    return tuple(
-        sorted(entry_point_plugins, key=lambda p: (KINDS.index(p.kind), p.name, p.package))
-    )
+        announcements.append(Plugin(kind, name, entry.value, package, version))
+    return tuple(sorted(announcements, key=lambda p: (KINDS.index(p.kind), p.name, p.package)))
 
 
 def entry_point_plugins(kind: str) -> list[Plugin]:
-    """Return the names of a kind that installed packages announce."""
+    """Return the names of a kind that installed packages provide."""
     return [plugin for plugin in plugins() if plugin.kind == kind]
 
 
 def is_added(kind: str, name: object) -> bool:
-    """Check whether a name is the path of an object, or one that a package announces."""
+    """Check whether a name is the path of an object, or provided by a package."""
     return isinstance(name, str) and (":" in name or is_entry_point(kind, name))
 
 
 def is_entry_point(kind: str, name: str) -> bool:
-    """Check whether an installed package announces a name."""
+    """Check whether an installed package provides a name."""
     return any(plugin.name == name for plugin in entry_point_plugins(kind))
 
 
 def plugin_origin(kind: str, name: str, built_in: Collection[str] = ()) -> str | None:
-    """Return the package that announces a name, and its version.
+    """Return the package that provides a name, with its version; `None` for paths of objects and built-in names.
 
-    It is `None` for the path of an object, and for a built-in name of this kind, whoever announces it.
-    Environments have `llm_decpomdp.registry.origin`.
+    For environments use `llm_decpomdp.registry.origin`.
     """
     if ":" in name or name in built_in:
         return None
@@ -116,17 +113,17 @@ def find(
     expected: Any = Callable,
     remedy: str = "define a function or a class of that name",
 ) -> Any:
-    """Import what a name stands for.
+    """Import the object of a name.
 
     Args:
         kind: One of `KINDS`.
-        name: `module:NAME`, or a name that a package announces.
-        built_in: The names of this kind here, for errors.
+        name: `module:NAME`, or a name that a package provides.
+        built_in: The built-in names of this kind, for errors.
         expected: Class of the object.
-        remedy: The way to make one, for errors.
+        remedy: How to define one, for errors.
 
     Raises:
-        KeyError: If there is no such name or object, or two packages announce it.
+        KeyError: If there is no such name or object, or two packages provide it.
         ImportError: If its module cannot be imported; names the package.
     """
     path, origin = name, ""
@@ -146,7 +143,7 @@ def find(
 
 
 def only(kind: str, name: str, built_in: Iterable[str] = ()) -> Plugin:
-    """Return the one plug-in of a name; errors as of `find`."""
+    """Return the only plug-in of a name; raises the same errors as `find`."""
     matches = [plugin for plugin in entry_point_plugins(kind) if plugin.name == name]
     if not matches:
         names = [*built_in, *(plugin.name for plugin in entry_point_plugins(kind))]
@@ -160,14 +157,13 @@ def only(kind: str, name: str, built_in: Iterable[str] = ()) -> Plugin:
 def import_by_name(module: str, id: str) -> ModuleType:
     """Import the module of a name such as `module:NAME`, also from the current folder, as `python -m` does.
 
-    The folder is added to `sys.path` and stays there, since modules import more when they are used. It is the
-    last entry, so that no file in it hides an installed module.
+    The folder is appended to `sys.path` and stays there, since modules may import others later.
 
     Raises:
         ImportError: If there is no such module, or it fails; names the module and `id`.
     """
     if (folder := str(Path.cwd())) not in sys.path:
-        # Last, so that a file in the folder that is called like an installed module does not hide it.
+        # Last, so that no file in the folder hides an installed module of the same name.
         sys.path.append(folder)
     missing = ModuleNotFoundError(
         f"{id!r}: there is no module {module!r}, neither installed nor in {folder}; name it as `import` does"
@@ -177,7 +173,7 @@ def import_by_name(module: str, id: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except Exception as error:  # a module may do anything
-        # The module itself is missing, not something that it imports: that is a wrong name, not a broken module.
+        # A missing module is a wrong name; a missing import of the module is a broken module.
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise missing from None
         raise ImportError(

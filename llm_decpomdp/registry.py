@@ -1,6 +1,6 @@
 """Registry of environment ids and their entry points.
 
-Wherever an id is accepted, `module:id` imports `module` first, which registers the id: `docs/plugins.md`.
+Wherever an id is accepted, `module:id` first imports `module`, which registers the id (`docs/plugins.md`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
 
 PARTS = {"reward": ("components",), "mode": ("info_keys", "first", "secrets")}
-"""Parts that others can replace, and the attributes of each besides `__call__`."""
+"""Parts of an environment that can be replaced, and the attributes of each besides `__call__`."""
 
 WRAPPERS = {
     "centralized": "llm_decpomdp.wrappers.centralized:centralize",
     "channel": "llm_decpomdp.wrappers.channel:add_channel",
     "order": "llm_decpomdp.wrappers.turn_order:set_order",
 }
-"""Optional wrappers: the argument of `make` that asks for each, and a function from the environment and the
-argument's value to the wrapped environment. They are applied in this order, and load when they are first used."""
+"""Optional wrappers by argument of `make`: a function from the environment and the argument's value to the wrapped
+environment. They are applied in this order, and loaded at first use."""
 
 OLD_ARGUMENTS = {"centralised": "centralized"}
 """Former spellings of arguments of `make`."""
@@ -55,11 +55,11 @@ _registry: dict[str, EnvSpec] = {}
 
 
 def register(id: str, entry_point: str, **kwargs: Any) -> None:
-    """Add an environment, here and to PettingZoo's registry (as `llm_decpomdp/<id>`) where it has one.
+    """Add an environment, also to PettingZoo's registry if it has one (as `llm_decpomdp/<id>`).
 
     Args:
         id: `name-vN`.
-        entry_point: `module:function`, loaded when the environment is first made.
+        entry_point: `module:function`, loaded when an environment is first made.
         **kwargs: Default arguments of the function, JSON-able.
 
     Raises:
@@ -78,7 +78,7 @@ def register(id: str, entry_point: str, **kwargs: Any) -> None:
     entry = EnvSpec(id, entry_point, kwargs)
     if _registry.get(id, entry) != entry:
         raise ValueError(f"{id!r} is already registered to {_registry[id].entry_point!r}")
-    # PettingZoo refuses an id that it has: a module that is imported again registers here alone.
+    # PettingZoo refuses an id that it already has, and a module may be imported twice.
     if id not in _registry and hasattr(pettingzoo, "register"):  # PettingZoo 1.27 and later
         pettingzoo.register(
             "parallel",
@@ -93,11 +93,11 @@ def spec(id: str) -> EnvSpec:
     """Return the registered environment of this id.
 
     Args:
-        id: A registered id, or `module:id` to import first the module that registers it.
+        id: A registered id, or `module:id` to first import the module that registers it.
 
     Raises:
         ImportError: If the module cannot be imported.
-        KeyError: If there is no such id, the text names the nearest one; or if two packages announce it.
+        KeyError: If there is no such id (names the nearest one), or if two packages provide it.
     """
     module, _, name = id.rpartition(":")
     remedy = f"One of your own is 'module:{name}', by the module that registers it"
@@ -108,13 +108,12 @@ def spec(id: str) -> EnvSpec:
                 fresh = EnvSpec(name, plugin.path)
                 entry = _registry.get(name, fresh)
                 return entry if entry.entry_point == plugin.path else fresh
-    # Entry points are read only for ids that are not built in: reading them takes a while in large
-    # installations.
+    # Only for unknown ids: reading all entry points is slow in large installations.
     if name not in _registry:
         _register_entry_points()
     if name not in _registry:
         if is_added("environment", name):
-            only("environment", name)  # raises, as two packages announce it
+            only("environment", name)  # raises, since two packages provide it
         if module:
             raise KeyError(
                 f"{id!r}: the module {module!r} ({file}) registers no environment {name!r}"
@@ -127,7 +126,7 @@ def spec(id: str) -> EnvSpec:
 
 
 def _hint_of_own(name: str) -> str:
-    """Return a hint at the nearest id of other packages, for errors; empty where none is near."""
+    """Return a hint at the nearest id of other packages, for errors; empty if none is near."""
     package = __name__.partition(".")[0]
     foreign_ids = [id for id, e in _registry.items() if not e.entry_point.startswith(f"{package}.")]
     near = get_close_matches(name, foreign_ids, cutoff=0.5)
@@ -135,7 +134,7 @@ def _hint_of_own(name: str) -> str:
 
 
 def _register_entry_points() -> None:
-    """Register the environments that one installed package announces; those whose id is taken are left out."""
+    """Register the environments that exactly one installed package provides, except those whose id is taken."""
     for plugin in entry_point_plugins("environment"):
         entry = _registry.get(plugin.name)
         if entry is not None and entry.entry_point == plugin.path:
@@ -147,19 +146,19 @@ def _register_entry_points() -> None:
 
 
 def _find_plugin(entry: EnvSpec) -> Plugin | None:
-    """Return the announcement of an environment; `None` if it was registered in another way."""
+    """Return the entry point of an environment; `None` if it was registered in another way."""
     plugins = entry_point_plugins("environment")
     return next((p for p in plugins if (p.name, p.path) == (entry.id, entry.entry_point)), None)
 
 
 def origin(id: str) -> str | None:
-    """Return the package that announces an environment, and its version, if any does; errors as of `spec`."""
+    """Return the package that provides an environment, with its version; raises the same errors as `spec`."""
     plugin = _find_plugin(spec(id))
     return None if plugin is None else plugin.origin
 
 
 def registered_ids() -> list[str]:
-    """Return all ids, those of installed packages too, sorted."""
+    """Return all ids, including those of installed packages, sorted."""
     _register_entry_points()
     return sorted(_registry)
 
@@ -168,25 +167,24 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     """Build an environment.
 
     Args:
-        id: A registered id, such as `coophumaneval-v0`, or `module:id` to import first the module that
-            registers it.
-        reward: A reward of your own: `module:NAME` of a function from the environment's reward to yours, or the
-            name of one that an installed package announces.
-        **kwargs: Arguments of the environment; they override the registered defaults. An `external_mode` of your
-            own is such a name too, of a function from the environment's mode to yours. Every environment also
-            takes the arguments of `WRAPPERS`: `centralized=True` lets one agent, `team_0`, stand for all
-            (`llm_decpomdp.wrappers.centralized`), `channel={...}` lets agents send each other messages
-            (`llm_decpomdp.wrappers.messages.ChannelOptions` by name; without any there is no channel), and
+        id: A registered id, such as `coophumaneval-v0`, or `module:id` to first import the module that registers
+            it.
+        reward: Your own reward: `module:NAME` of a function from the environment's reward to yours, or the name of
+            one in an installed package.
+        **kwargs: Arguments of the environment, which override the registered defaults. Your own `external_mode` is
+            such a name too, of a function from the environment's mode to yours. Every environment also takes the
+            arguments of `WRAPPERS`: `centralized=True` replaces all agents by one, `team_0`
+            (`llm_decpomdp.wrappers.centralized`), `channel={...}` lets agents send each other messages (with the
+            fields of `llm_decpomdp.wrappers.messages.ChannelOptions`; without any there is no channel), and
             `order=["aux_0", "main_0"]` lets them act one after the other (`llm_decpomdp.wrappers.turn_order`).
 
     Raises:
         ImportError: If a module cannot be imported.
-        KeyError: If the id is unknown, or there is no such reward.
-        TypeError: If an argument is unknown; the text names the nearest valid one. Or if the environment has no
-            parts to replace, or what replaces them is none.
+        KeyError: If the id or the reward is unknown.
+        TypeError: If an argument is unknown (names the nearest valid one), or a part cannot be replaced.
         ValueError: If an argument has a bad value.
     """
-    # Configurations and run folders of before have the former spelling.
+    # Older configurations and run folders have the former spelling.
     kwargs = {OLD_ARGUMENTS.get(key, key): value for key, value in kwargs.items()}
     wrappers = {key: kwargs.pop(key) for key in WRAPPERS if key in kwargs}
     parts = {} if reward is None else {"reward": reward}
@@ -196,7 +194,7 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
         if not accepts_argument(id, key):
             valid = [*inspect.signature(_builder(id)).parameters, *WRAPPERS]
             raise TypeError(f"{id}: {unknown('argument', key, valid)}")
-    # What the caller says wins over the registered defaults; both are recorded, so that a run can be made again.
+    # Both the caller's arguments and the registered defaults are recorded, so that a run can be repeated.
     arguments = {**spec(id).kwargs, **kwargs}
     env: DecPOMDPEnv = _builder(id)(**arguments)
     bare = env.unwrapped
@@ -205,8 +203,8 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
         arguments["external_mode" if kind == "mode" else kind] = name
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
     for key, value in wrappers.items():
-        # Configurations pass every argument, most of them at their defaults.
-        if value in (None, False, {}, "simultaneous"):  # off: its module need not exist
+        # Off. Its module may not exist, and configurations pass every argument, mostly defaults.
+        if value in (None, False, {}, "simultaneous"):
             continue
         module, _, function = WRAPPERS[key].partition(":")
         env = getattr(importlib.import_module(module), function)(env, value)
@@ -214,22 +212,22 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
 
 
 def _is_custom_mode(id: str, mode: Any) -> bool:
-    """Check whether a mode is of others: none of this library, nor the environment's default."""
+    """Check whether a mode is an extension, not of this library or the environment's default."""
     built_in_modes = (*MODES, defaults(id).get("external_mode"))
     return mode not in built_in_modes and is_added("mode", mode)
 
 
 def replace_part(env: Any, kind: str, name: str) -> None:
-    """Replace the reward or the mode of an environment by what a function of somebody else makes of it.
+    """Replace the reward or the mode of an environment by the result of an extension's function.
 
     Args:
         env: The environment, without wrappers.
         kind: `reward` or `mode`.
-        name: As `plugins.find` takes it.
+        name: Name of the function, as in `plugins.find`.
 
     Raises:
         ImportError, KeyError: As `plugins.find`.
-        TypeError: If the environment has no such part, or the function returns none.
+        TypeError: If the environment has no such part, or the function returns something else.
     """
     if not isinstance(env, DecPOMDPEnv):
         raise TypeError(f"{type(env).__name__} has no parts, so no {kind} {name!r} can replace one")
@@ -246,12 +244,12 @@ def replace_part(env: Any, kind: str, name: str) -> None:
 def description(id: str) -> str:
     """Describe the task of the agents of an environment.
 
-    It is the first paragraph under `## Description` in the docstring of the function that builds it, or else the
-    docstring's first paragraph; empty where there is none.
+    Returns:
+        The first paragraph under `## Description` in the docstring of the function that builds the environment, or
+        else the docstring's first paragraph; empty if there is none.
 
     Raises:
-        ImportError: As `make`.
-        KeyError: As `make`.
+        ImportError, KeyError: As `make`.
     """
     build = _builder(id)
     text = inspect.getdoc(build.func if isinstance(build, partial) else build) or ""
@@ -263,8 +261,7 @@ def accepts_argument(id: str, argument: str) -> bool:
     """Check whether an environment has an argument of this name.
 
     Raises:
-        ImportError: As `make`.
-        KeyError: As `make`.
+        ImportError, KeyError: As `make`.
     """
     parameters = inspect.signature(_builder(id)).parameters
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -274,8 +271,7 @@ def defaults(id: str) -> dict[str, Any]:
     """Return the arguments of an environment that have a default, with the defaults that `make(id)` uses.
 
     Raises:
-        ImportError: As `make`.
-        KeyError: As `make`.
+        ImportError, KeyError: As `make`.
     """
     parameters = inspect.signature(_builder(id)).parameters.values()
     values = {p.name: p.default for p in parameters if p.default is not p.empty}

@@ -20,7 +20,7 @@ def format_reward(verdict: Verdict) -> str:
 
 
 def format_verdict(reward: Reward, verdict: Verdict) -> str:
-    """Return a verdict as a paragraph: the reward, its components and the reward's notes."""
+    """Return the reward, its components and the reward's notes as a paragraph."""
     return "\n".join([format_reward(verdict), *notes(reward, verdict)])
 
 
@@ -41,11 +41,11 @@ def transcript(env: DecPOMDPEnv) -> str:
 
 
 def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
-    """Print the newest turn and the prompts that follow it; lines are never broken, so that code can be copied.
+    """Print the newest turn and the prompts after it.
 
     Args:
         env: An environment in an episode.
-        viewer: An agent, of whom alone prompts and answers are printed, and no tests; `None` prints everything.
+        viewer: An agent; only its prompts and answers are printed, and no tests. `None` prints everything.
     """
     from rich.console import Console
 
@@ -55,7 +55,8 @@ def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
         console.rule(plain(f"Task {episode.task_id}"))
     else:
         turn, number = episode.turns[-1], len(episode.turns)
-        console.rule(f"turn {number} of {env.unwrapped.num_turns}")  # a channel's are more
+        # `unwrapped`: a channel has more turns.
+        console.rule(f"turn {number} of {env.unwrapped.num_turns}")
         for agent in [agent for agent in visible_agents if agent in turn.completions]:
             _block(console, f"{agent} answers", turn.completions[agent], "green")
         verdict = turn.verdict
@@ -67,6 +68,8 @@ def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
 
 
 def _block(console: Console, title: str, text: str, color: str) -> None:
-    """Print a text as it is, below its title."""
+    """Print a text without markup, below its title."""
     console.rule(plain(title), align="left", style=color)
-    console.print(plain(text), soft_wrap=True)
+    console.print(
+        plain(text), soft_wrap=True
+    )  # no line breaks of its own, so that code can be copied

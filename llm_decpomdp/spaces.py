@@ -1,7 +1,7 @@
 """Text space of prompts and completions.
 
-`gymnasium.spaces.Text` takes alphanumeric characters only, unless it is given a character set; the set of
-all of Unicode costs seconds and megabytes to build. This subclass accepts any encodable string by its length.
+`gymnasium.spaces.Text` accepts only the characters of a given set, and the set of all of Unicode costs seconds and
+megabytes to build. This subclass accepts any encodable string within its length.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import numpy as np
 from gymnasium.spaces import Text
 
 SAMPLE_CHARSET = string.ascii_letters + string.digits + string.punctuation + " \n"
-"""Characters that `sample` draws from: an ordered string, so that equal seeds give equal samples."""
+"""Characters of samples. An ordered string, so that equal seeds give equal samples."""
 
 SAMPLE_LENGTH = 64
-"""Longest sampled text, in characters: random text exists for API tests only."""
+"""Maximum length of a sample in characters. Samples are used by API tests only."""
 
 
 class UnicodeText(Text):
     """Any UTF-8 encodable string of `min_length` to `max_length` code points.
 
     Args:
-        max_length: Longest member, in code points (not bytes, not tokens).
-        min_length: Shortest member, in code points.
+        max_length: Maximum length in code points (not bytes, not tokens).
+        min_length: Minimum length in code points.
         seed: Seed or generator of `sample`.
     """
 

@@ -1,4 +1,4 @@
-"""Checks of arguments, with errors that name the value and the nearest valid one."""
+"""Checks of arguments; errors name the value and the nearest valid one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from difflib import get_close_matches
 from math import inf
 
 LISTED = 12
-"""Most valid names that an error lists in full."""
+"""Maximum number of valid names that an error lists completely."""
 
 NEAREST = 5
-"""Number of names that an error lists of more than `LISTED`."""
+"""Number of listed names if there are more than `LISTED`."""
 
 
 def unknown(kind: str, name: object, valid: Iterable[str], listing: str = "") -> str:
-    """Return the text of an error about a name that does not exist.
+    """Return the text of an error about an unknown name.
 
     Args:
-        kind: The kind of thing that has the name.
+        kind: What the name is for, such as `mode`.
         name: The name.
-        valid: All valid names. Of more than `LISTED` the text has the `NEAREST` nearest.
-        listing: Where all valid names are listed, as in "`llm-decpomdp list` shows all".
+        valid: All valid names. If there are more than `LISTED`, the text has the `NEAREST` nearest.
+        listing: How to list all valid names, such as "`llm-decpomdp list` shows all".
 
     Examples:
         >>> unknown("mode", "pasesd", ["passed", "plain"])
@@ -38,22 +38,14 @@ def unknown(kind: str, name: object, valid: Iterable[str], listing: str = "") ->
 
 
 def check_whole(name: str, value: object, least: int, most: float = inf) -> None:
-    """Refuse anything but a whole number of at least `least`, and at most `most`.
-
-    Raises:
-        ValueError: If `value` is none; names it and the range.
-    """
+    """Raise a `ValueError` unless a value is a whole number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         bounds = f"of at least {least}" if most == inf else f"from {least} to {most}"
         raise ValueError(f"{name} must be a whole number {bounds}, got {value!r}")
 
 
 def check_flags(**flags: object) -> None:
-    """Refuse anything but True and False, so that a text such as "no" never counts as yes.
-
-    Raises:
-        ValueError: If a flag is neither; names it and its value.
-    """
+    """Raise a `ValueError` unless all flags are True or False: a text such as "no" must not count as true."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False, got {value!r}")

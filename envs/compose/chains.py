@@ -321,17 +321,17 @@ def is_task(chain: Chain) -> bool:
     if max(Counter(map(repr, results)).values()) > MAX_EQUAL:
         return False
     return not any(
-        all(_try_run(other, a) == result for a, result in zip(arguments, results, strict=True))
-        for other in _other_constants(chain)
+        all(_try_run(variant, a) == result for a, result in zip(arguments, results, strict=True))
+        for variant in _other_constants(chain)
     )
 
 
 def _other_constants(chain: Chain) -> Iterator[Chain]:
     """Yield the chains that differ in the constant of one step."""
     for place, step in enumerate(chain):
-        for other in _steps_by_kind()[step.kind, step.source]:
-            if other != step:
-                yield (*chain[:place], other, *chain[place + 1 :])
+        for variant in _steps_by_kind()[step.kind, step.source]:
+            if variant != step:
+                yield (*chain[:place], variant, *chain[place + 1 :])
 
 
 @lru_cache(maxsize=1)

@@ -38,8 +38,8 @@ class ComposeOptions(CodeOptions):
     types: str = "all"
     """Types of all values: `numbers`, `lists`, `text`, or `all`. Single types have fewer tasks."""
     convention: str = "none"
-    """What the prompts leave open: `none`, the `name` of helpers, or the `encoding` of two integers (at most two
-    agents, chains of two steps)."""
+    """The open question of the prompts: `none`, the `name` of helpers, or the `encoding` of two integers (two
+    steps, at most two agents)."""
     sandbox_slice: int | str | None = 0
     """Tests that feedback counts but never shows: n the first n, -n the last n; 0, `None` or `all` for all."""
     task_seed: int = 0

@@ -1,6 +1,6 @@
 """The feedback of the external modes: what an agent's prompt says about the last turn.
 
-Tests are counted and never shown, because their values would reveal the steps of other agents. An exception of the
+Tests are count and never shown, because their values would reveal the steps of other agents. An exception of the
 agent's own function is reported by its builtin type only. Its text and line could depend on the result of another
 agent's function. Count and type reveal a few bits.
 """
@@ -56,7 +56,7 @@ class ComposeAnalysis:
 
 @dataclass(frozen=True)
 class ComposeMode(CodeMode):
-    """Writes the prompts. `sandbox_slice` decides which tests are counted; none is shown."""
+    """Writes the prompts. `sandbox_slice` decides which tests are count; none is shown."""
 
     def secrets(self, task: ComposeTask) -> list[str]:
         """Return the text of every test."""
@@ -71,8 +71,8 @@ def level_feedback(analysis: ComposeAnalysis, role: Role) -> list[str]:
         place = f"line {reading.problem.line}, col {reading.problem.column}"
         state = f"SyntaxError at {place}: {foreign_line(reading.problem.message)}"
     passed = sum(test.passed for test in analysis.tests)
-    counted = f"- Tests: {passed}/{len(analysis.tests)} passed"
-    lines = ["Diagnostics:", f"- Your function: {state}", counted]
+    count = f"- Tests: {passed}/{len(analysis.tests)} passed"
+    lines = ["Diagnostics:", f"- Your function: {state}", count]
     errors = [f"  {test.message}" for test in analysis.tests if test.origin == role.agent]
     return [*lines, *errors[:1], *_uses(analysis, role)]
 

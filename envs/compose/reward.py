@@ -108,10 +108,10 @@ class ComposeReward:
         points["names_aux"] = self._share(NAMES_AUX, len(calls))
         agreed = [h.agent for h in authors if h.agrees(functions[h.agent], readings[main].code)]
         # Separate runs cost a program for each helper: skip those that cannot get points.
-        if needed := [agent for agent in agreed if uses.get(agent) == USED]:
+        if used_agents := [agent for agent in agreed if uses.get(agent) == USED]:
             role = self.roles[-1]
             assert isinstance(role, EntryRole)
-            shares = separate_shares(self.sandbox, task, role, parts, functions, needed)
+            shares = separate_shares(self.sandbox, task, role, parts, functions, used_agents)
             together = sum(min(share, part) for part in shares.values())
             points["together"] = self._share(TOGETHER, together)
         analysis = replace(analysis, tests=execution.tests, uses=uses)

@@ -92,8 +92,8 @@ class HelperRole(Writer):
 
     def _chosen(self, completion: str) -> tuple[str, Reading]:
         team = (HelperRole(i, self.team, self.convention) for i in range(self.team - 1))
-        others = {name for helper in team if helper != self for name in helper.names}
-        reader = CompletionReader(completion, {ENTRY_POINT, *others}, self.opening)
+        taken_names = {name for helper in team if helper != self for name in helper.names}
+        reader = CompletionReader(completion, {ENTRY_POINT, *taken_names}, self.opening)
         name = reader.best_name(self.names)
         reading = reader.read(name)
         alternatives = [other for other in self.names if other != name]
@@ -168,15 +168,15 @@ class EntryRole(Writer):
 
     def read(self, task: ComposeTask, completion: str) -> Reading:
         """Read a completion."""
-        given = {name for helper in self.helpers for name in helper.names}
-        return read(completion, ENTRY_POINT, given, self.opening)
+        helper_names = {name for helper in self.helpers for name in helper.names}
+        return read(completion, ENTRY_POINT, helper_names, self.opening)
 
     def authors(self, task: ComposeTask) -> Iterator[tuple[Role | None, Chain]]:
         """Yield each share of the chain with its author; in a team of one, the helper's share has none."""
         helpers = iter(self.helpers)
         for position, chain in enumerate(task.shares(max(self.team, 2))):
-            own = position == _entry_position(task, self.team)
-            yield self if own else next(helpers, None), chain
+            is_own = position == _entry_position(task, self.team)
+            yield self if is_own else next(helpers, None), chain
 
     def reference(self, task: ComposeTask) -> str:
         """Return its steps as code, with calls for the helpers' steps; in a team of one, all steps."""

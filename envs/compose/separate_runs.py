@@ -80,7 +80,7 @@ class EncodingFormat:
 
 @dataclass(frozen=True)
 class HelperResult:
-    """What a helper's function does without the other agents' code."""
+    """The results of a helper's function without the other agents' code."""
 
     share: float
     """Share of the tests' values for which it returns the result of its steps."""
@@ -134,10 +134,10 @@ def _run_helper(
     seconds = min(SECONDS, sandbox.limits.test_seconds)
     limits = replace(sandbox.limits, output_bytes=OUTPUT_BYTES, test_seconds=seconds)
     texts = _parse_output(sandbox.run(program, _CALL_ONCE, limits).output, len(values))
-    expected = [run(helper.share(task), value) for value in values]
+    targets = [run(helper.share(task), value) for value in values]
     if helper.convention == "encoding":
-        return _encoding_result(texts, expected)
-    right = [text == repr(value) for text, value in zip(texts, expected, strict=True)]
+        return _encoding_result(texts, targets)
+    right = [text == repr(value) for text, value in zip(texts, targets, strict=True)]
     return HelperResult(sum(right) / len(right))
 
 
@@ -194,7 +194,7 @@ def _run_entry(
     """Return the share of tests that `main` passes with stubs for all helpers."""
     answers = {helper.agent: _stub_answers(task, helper) for helper in role.helpers}
     needed = {agent: functions[agent] for agent in helpers}
-    salt, expected = _expected_results(task, role, needed, answers)
+    salt, targets = _expected_results(task, role, needed, answers)
     lines = [_source(_compose_stub)]
     for agent, name in functions.items():
         results, form = answers[agent], helpers[agent].format if agent in helpers else None
@@ -202,7 +202,7 @@ def _run_entry(
             results = [form.write(pair) for pair in results]
         lines.append(f"{name} = _compose_stub({results!r}, {salt + name!r})\n")
     tests = ["def check(candidate):\n"]
-    for argument, result in zip(INPUTS[task.chain[0].source], expected, strict=True):
+    for argument, result in zip(INPUTS[task.chain[0].source], targets, strict=True):
         tests.append(f"    assert candidate({argument!r}) == {result!r}\n")
     program = Program(((AUTHOR, "".join(lines)), (role.agent, code)), ENTRY_POINT)
     outcomes = sandbox.run(program, instrument("".join(tests), ENTRY_POINT)).tests

@@ -112,9 +112,9 @@ def load(
         ConnectionError: If `source` is `hub` and the hub cannot be reached.
     """
     name, begin, end = parse_split(split, dataset.available_splits(source))
-    found = _find(dataset, name, source)
+    split_rows = _find(dataset, name, source)
     # All rows are parsed before slicing, so that `index` is the position in the whole set.
-    tasks = _tasks(dataset, found)
+    tasks = _tasks(dataset, split_rows)
     sliced = tasks[slice(*(_position(bound, len(tasks), split) for bound in (begin, end)))]
     if not sliced:
         whole = "train, test or all" if is_path(source) else name
@@ -124,20 +124,26 @@ def load(
                 "all takes those of every split" if dataset.find_split else "the file holds none"
             )
         raise ValueError(
-            f"split {split!r} of {dataset.name} ({found.source}) is empty: it has {len(tasks)} rows; {remedy}"
+            f"split {split!r} of {dataset.name} ({split_rows.source}) is empty: it has {len(tasks)} rows; {remedy}"
         )
     # After slicing, so that `test[:50%]` has the same rows with and without the exclusion.
     excluded = {t.task_id: t.known_issue for t in sliced if t.known_issue and exclude_known_issues}
     tasks = [task for task in sliced if task.task_id not in excluded]
     if not tasks:
         raise ValueError(
-            f"split {split!r} of {found.source} holds nothing but tasks with known issues"
+            f"split {split!r} of {split_rows.source} holds nothing but tasks with known issues"
         )
     if is_path(source):
         _warn_remarks(tasks)
-    stand_in = found.source == "bundled"
+    stand_in = split_rows.source == "bundled"
     return TaskSet(
-        tuple(tasks), dataset.name, found.source, split, found.revision, stand_in, excluded
+        tuple(tasks),
+        dataset.name,
+        split_rows.source,
+        split,
+        split_rows.revision,
+        stand_in,
+        excluded,
     )
 
 
@@ -240,10 +246,10 @@ def _select_split(dataset: Dataset, split: str, rows: Iterable[Row]) -> list[tup
     ]
 
 
-def _tasks(dataset: Dataset, found: _Split) -> list[Task]:
+def _tasks(dataset: Dataset, split_rows: _Split) -> list[Task]:
     tasks: dict[str, Task] = {}
     bad: dict[int, str] = {}
-    for index, (line, row) in enumerate(found.rows):
+    for index, (line, row) in enumerate(split_rows.rows):
         try:
             task = dataset.to_task(index, require_row(row))
             if task.task_id in tasks:
@@ -251,7 +257,7 @@ def _tasks(dataset: Dataset, found: _Split) -> list[Task]:
             tasks[task.task_id] = task
         except BadRow as error:
             bad[line] = str(error)
-    refuse(found.source, bad, len(found.rows))
+    refuse(split_rows.source, bad, len(split_rows.rows))
     return list(tasks.values())
 
 

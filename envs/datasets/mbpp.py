@@ -95,9 +95,9 @@ def _lines(row: Row, name: str) -> list[str]:
 
 def find_split(row: Row) -> str | None:
     """Return the split of a row, None for all splits."""
-    named, number = row.get("split"), row.get("task_id")
-    if isinstance(named, str):
-        return named
+    split, number = row.get("split"), row.get("task_id")
+    if isinstance(split, str):
+        return split
     if not isinstance(number, int):
         return None
     ends = zip(SPLITS, LAST_IDS, strict=True)
@@ -140,22 +140,24 @@ def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> 
         returns=function.returns,
     )
     imported = {name for statement in tests.body for name in _binds(statement)}
-    wanted = (names(head) | names(tests)) - imported
-    parts = [*_required_statements(code, wanted, entry_point), head]
+    required_names = (names(head) | names(tests)) - imported
+    parts = [*_required_statements(code, required_names, entry_point), head]
     return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(part)) for part in parts) + "\n"
 
 
-def _required_statements(tree: ast.Module, wanted: set[str], entry_point: str) -> list[ast.stmt]:
+def _required_statements(
+    tree: ast.Module, required_names: set[str], entry_point: str
+) -> list[ast.stmt]:
     """Return the statements that define these names, directly or indirectly; never the entry point."""
-    chosen: set[ast.stmt] = set()
-    pending = [*wanted]
+    statements: set[ast.stmt] = set()
+    pending = [*required_names]
     while pending:
         name = pending.pop()
         for statement in tree.body:
-            if statement not in chosen and name in _binds(statement) - {entry_point}:
-                chosen.add(statement)
+            if statement not in statements and name in _binds(statement) - {entry_point}:
+                statements.add(statement)
                 pending += names(statement)
-    return [statement for statement in tree.body if statement in chosen]
+    return [statement for statement in tree.body if statement in statements]
 
 
 def _binds(statement: ast.stmt) -> set[str]:

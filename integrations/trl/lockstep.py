@@ -56,9 +56,9 @@ def lockstep(
     if set(trainers) != set(agents):
         raise KeyError(f"lockstep needs a trainer for each of {agents}, got {sorted(trainers)}")
     table = Table(env)
-    built = {a: trainers[a](table.reward(a), dataset(env, [a], chat=chat)) for a in agents}
+    instances = {a: trainers[a](table.reward(a), dataset(env, [a], chat=chat)) for a in agents}
     threads = [
-        threading.Thread(target=table.run, args=(agent, built[agent].train), daemon=True)
+        threading.Thread(target=table.run, args=(agent, instances[agent].train), daemon=True)
         for agent in agents
     ]
     for thread in threads:
@@ -67,7 +67,7 @@ def lockstep(
         thread.join()
     if table.failures:
         raise table.failures[0]
-    return built
+    return instances
 
 
 class Stopped(Exception):

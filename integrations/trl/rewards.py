@@ -158,9 +158,9 @@ def whole_teams(keys: Sequence[tuple[str, str]], agents: Sequence[str]) -> list[
         rows = {agent: indices for (_, agent), indices in block}
         tasks, sizes = {task for (task, _), _ in block}, {len(indices) for indices in rows.values()}
         if set(rows) != set(agents) or len(tasks) != 1 or len(sizes) != 1:
-            found = ", ".join(f"{len(indices)} of {a} in {task}" for (task, a), indices in block)
+            blocks = ", ".join(f"{len(indices)} of {a} in {task}" for (task, a), indices in block)
             raise ValueError(
-                f"a batch must hold whole teams of {list(agents)}, and here stand {found}: take the rows of "
+                f"a batch must hold whole teams of {list(agents)}, and here stand {blocks}: take the rows of "
                 "dataset(env) in their order (shuffle_dataset=False), and a per_device_train_batch_size x "
                 f"steps_per_generation that is a multiple of num_generations x {len(agents)}"
             )

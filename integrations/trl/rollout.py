@@ -89,12 +89,14 @@ def _play_turn(
     discount: float,
 ) -> None:
     """Let the model answer in all running episodes, in one batch, and step them."""
-    asked = [(n, agent, row) for n in games.running for agent, row in joint[n].items()]
-    for n, agent, row in asked:
+    requests = [(n, agent, row) for n in games.running for agent, row in joint[n].items()]
+    for n, agent, row in requests:
         sequences[row].read(games.prompts[n][agent])
-    ids, _ = trainer._generate_single_turn([sequences[row].ids for *_, row in asked], None, {}, 1)
+    ids, _ = trainer._generate_single_turn(
+        [sequences[row].ids for *_, row in requests], None, {}, 1
+    )
     texts: dict[int, dict[str, str]] = {n: {} for n in games.running}
-    for (n, agent, row), answer in zip(asked, ids, strict=True):
+    for (n, agent, row), answer in zip(requests, ids, strict=True):
         texts[n][agent] = sequences[row].write(answer)
     for n, rewards in games.step(texts).items():
         for agent, row in joint[n].items():
