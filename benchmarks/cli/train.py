@@ -123,8 +123,8 @@ def train_(
     from llm_decpomdp.benchmarks.runs import train as run
 
     if resume is not None:
-        given = (config, from_, dry_run or None, seed, output, warm_start, pairs)
-        if any(value is not None for value in given):
+        arguments = (config, from_, dry_run or None, seed, output, warm_start, pairs)
+        if any(value is not None for value in arguments):
             raise ConfigError(ALONE)
         conclude(resuming.resume(resume, override or ()))
         return

@@ -109,8 +109,8 @@ def read_config(
     file = make_paths_absolute(_translate(tree), _start_of_paths(path) if path else folder)
     items = parse_overrides(overrides, lambda key: holds_text(_rename_key(key)))
     items = _translate(items, {**base, **file}["algorithm.name"])
-    given = [make_paths_absolute(layer, folder) for layer in (items, _rename_keys(flags or {}))]
-    merged_layers = _merge(add_env_defaults([base, older, file, *given]))
+    layers = [make_paths_absolute(layer, folder) for layer in (items, _rename_keys(flags or {}))]
+    merged_layers = _merge(add_env_defaults([base, older, file, *layers]))
     try:
         return from_text(Config, resolve_references(merged_layers, by_key(Config())))
     except ValueError as error:

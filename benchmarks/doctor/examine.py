@@ -44,12 +44,12 @@ def examine(needs: Collection[str] = ()) -> bool:
     parts = (machine, sandbox, data, model, extras, *((gpu,) if "gpu" in needs else ()))
     findings = [show(finding) for part in parts for finding in part()]
     problems = [finding for finding in findings if not finding.ok]
-    needed = [finding.message for finding in problems if finding.core or finding.demo]
+    problems_of_demo = [finding.message for finding in problems if finding.core or finding.demo]
     lacking = [finding.message for finding in problems if finding.is_requested(needs)]
-    if not needed:
+    if not problems_of_demo:
         print("\nAll that `llm-decpomdp demo` needs is here.")
     for title, messages in (
-        ("`llm-decpomdp demo` will not run before this is mended:", needed),
+        ("`llm-decpomdp demo` will not run before this is mended:", problems_of_demo),
         ("Requested, and will not run:", lacking),
     ):
         if messages:

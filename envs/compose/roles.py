@@ -96,10 +96,10 @@ class HelperRole(Writer):
         reader = CompletionReader(completion, {ENTRY_POINT, *taken_names}, self.opening)
         name = reader.best_name(self.names)
         reading = reader.read(name)
-        alternatives = [other for other in self.names if other != name]
+        alternatives = [alternative for alternative in self.names if alternative != name]
         if reading.problem or not reading.defined or not alternatives:
             return name, reading
-        if any(find_function(reading.code, other) for other in alternatives):
+        if any(find_function(reading.code, alternative) for alternative in alternatives):
             return self.names[0], replace(reading, code="", defined=False, returns=False)
         code = remove_bindings(reading.code, alternatives)  # such as `beta = alpha`
         return name, replace(reading, code=code)

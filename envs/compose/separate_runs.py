@@ -193,8 +193,8 @@ def _run_entry(
 ) -> float:
     """Return the share of tests that `main` passes with stubs for all helpers."""
     answers = {helper.agent: _stub_answers(task, helper) for helper in role.helpers}
-    needed = {agent: functions[agent] for agent in helpers}
-    salt, targets = _expected_results(task, role, needed, answers)
+    names = {agent: functions[agent] for agent in helpers}
+    salt, targets = _expected_results(task, role, names, answers)
     lines = [_source(_compose_stub)]
     for agent, name in functions.items():
         results, form = answers[agent], helpers[agent].format if agent in helpers else None
