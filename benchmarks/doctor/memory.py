@@ -10,8 +10,8 @@ from pathlib import Path
 
 from llm_decpomdp.benchmarks.config.errors import RunError
 
+# GiB that `llm-decpomdp demo` needs: for 135 million weights twice, and what a step keeps of each layer.
 DEMO = 3.0
-"""GiB that `llm-decpomdp demo` needs: for 135 million weights twice, and what a step keeps of each layer."""
 
 LESS = (
     "learn from fewer samples at a time, which learns less: llm-decpomdp demo --override "
@@ -21,7 +21,6 @@ LESS = (
 
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
-
 GIB = 2**30
 
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.config.schema import Config
     from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 
+# Gigabytes of a device, from NVIDIA's data sheets.
 GPUS = {"a100": 80.0, "h100": 80.0, "h200": 141.0, "l40s": 48.0, "4090": 24.0}
-"""Gigabytes of a device, from NVIDIA's data sheets."""
 
 ASSUMED = {
     "usable_memory": 0.9,  # share of a device: vLLM's default; the rest is for CUDA's libraries and for gaps
@@ -42,8 +42,8 @@ ASSUMED = {
 }
 """Defaults of `--assume`, which also takes `memory` (GB of a device) and `prompt` (tokens of a first prompt)."""
 
+# Problems whose first prompts are measured: enough for a mean, and quick to render.
 PROMPTS_READ = 32
-"""Problems whose first prompts are measured: enough for a mean, and quick to render."""
 
 CHANGES: Mapping[str, Mapping[str, Any]] = {
     "'model.lora={r: 16}'": {"lora": {"r": 16}},

@@ -24,7 +24,6 @@ from llm_decpomdp.envs.sandbox.worker.confinement import landlock, seccomp
 SPEED_PROGRAMS = 200
 CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 GIBIBYTE = 2**30
-
 UPGRADE = "use a newer Linux, or run in a container or virtual machine that holds no credentials"
 
 

@@ -25,13 +25,11 @@ from llm_decpomdp.envs.sandbox.worker_process import WorkerProcess, WorkerSettin
 
 # Memory that tests leak in the evaluator ends with it; a new worker takes 0.1 s.
 RETIRE_AFTER = 10_000  # programs after which a worker is replaced by a new one
-
-# One crash may be the kernel's memory killer, which hit a bystander.
+# Deaths of workers at the same job after which the sandbox itself counts as broken. One crash may be the kernel's
+# memory killer, which hit a bystander.
 MAX_ATTEMPTS = 3
-"""Deaths of workers at the same job after which the sandbox itself counts as broken."""
-
+# Signals of a crash that the same program causes in each attempt.
 FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-"""Signals of a crash that the same program causes in each attempt."""
 
 Job = dict[str, Any]
 Result = dict[str, Any]
@@ -326,8 +324,8 @@ class _Waiter:
         self.ready.acquire()
 
 
+# Pools of this process, shared by all sandboxes with equal settings.
 POOLS: dict[tuple[int, WorkerSettings, str], WorkerPool] = {}
-"""Pools of this process, shared by all sandboxes with equal settings."""
 
 _lock = threading.Lock()
 

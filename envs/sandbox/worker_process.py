@@ -25,19 +25,14 @@ from llm_decpomdp.envs.sandbox.program import SandboxError
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed, Reader, pack_down
 
 SCRIPT = Path(__file__).parent / "worker" / "main.py"
-
 START_SECONDS = 60.0  # seconds that a worker may take to start, also on a busy machine
-
 # The evaluator enforces the limits; this must not strike first on a busy machine.
 GRACE_SECONDS = 60.0  # seconds beyond the limit on a job after which a silent worker counts as dead
-
+# Environment variables that some builds of Python need to find their shared libraries.
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Environment variables that some builds of Python need to find their shared libraries."""
-
 CLOSE_SECONDS = 2.0  # seconds that a worker may take to end
-
+# Lock during the start of a worker: a process that is forked meanwhile would inherit its descriptors.
 STARTING = threading.RLock()
-"""Lock during the start of a worker: a process that is forked meanwhile would inherit its descriptors."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(

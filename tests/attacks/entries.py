@@ -13,9 +13,8 @@ from llm_decpomdp.envs.sandbox import Program, Tests, instrument
 from tests.support.programs import SQUARES
 
 CORPUS = Path(__file__).with_name("corpus")
+# Folder of the joint completions of two agents; every other program is the completion of one agent.
 TEAMS = "helper_use"
-"""Folder of the joint completions of two agents; every other program is the completion of one agent."""
-
 PROGRAM = re.compile(r"^# === (\w+)\n", re.MULTILINE)
 HEADER = re.compile(r"# (\w+): (.*)\n")
 PART = re.compile(r"^# --- (\w+)\n", re.MULTILINE)
@@ -80,7 +79,7 @@ def _repeat(match: re.Match[str]) -> str:
 
 
 ALL = {f"{e.category}/{e.name}": e for p in sorted(CORPUS.rglob("*.txt")) for e in load(p)}
+# Programs for the sandbox, by category and name.
 ENTRIES = {name: entry for name, entry in ALL.items() if entry.category.partition("/")[0] != TEAMS}
-"""Programs for the sandbox, by category and name."""
+# Joint completions for the reward.
 TEAM_ENTRIES = {name: entry for name, entry in ALL.items() if name not in ENTRIES}
-"""Joint completions for the reward."""

@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.worker.confinement.confinement import Confinement
 
+# Packages above this one, replaced by empty modules: importing the real ones would load numpy and more.
 PACKAGES = ("llm_decpomdp", "llm_decpomdp.envs", "llm_decpomdp.envs.sandbox")
-"""Packages above this one, replaced by empty modules: importing the real ones would load numpy and more."""
-
-# Modules with shared libraries make each fork slower, so those that few programs need are left out.
+# Modules that programs import most. Loaded here, they need not be loaded in each child. Modules with shared
+# libraries make each fork slower, so those that few programs need are left out.
 PRELOADED = ("collections", "functools", "itertools", "math", "operator", "re", "typing")
-"""Modules that programs import most. Loaded here, they need not be loaded in each child."""
-
 GO = b"g"  # message to the zygote: its parent is now the evaluator, and it ends with it
 
 

@@ -23,8 +23,8 @@ def forge(*texts):
         except OSError:
             pass
 """
+# An integer whose decimal digits Python refuses to write.
 HUGE = {"int": "0x" + "f" * 6000}
-"""An integer whose decimal digits Python refuses to write."""
 ERROR = ["ValueError", "text", "main_0", 3, "", "ValueError", ["text"]]
 MESSAGES: dict[str, Any] = {
     "no list": 5,

@@ -21,8 +21,8 @@ from tests.support.programs import check
 
 LIMITS = Limits(load_seconds=0.3, test_seconds=0.3, max_timeouts=1, wall_factor=2)
 SANDBOX = Sandbox(LIMITS, cache_size=0)
+# For programs that end by themselves.
 PATIENT = Sandbox(Limits(load_seconds=5, test_seconds=5), cache_size=0)
-"""For programs that end by themselves."""
 TEAM = coding_team(2)
 TASKS = [
     COOPHUMANEVAL.to_task(index, row) for index, row in enumerate(COOPHUMANEVAL.bundled()[:20])

@@ -228,8 +228,8 @@ def test_no_program_makes_up_a_status(status):
 
 # Programs that answer in place of the code around them
 
+# A program that answers in place of the code around it.
 SPEAKS = f'{CHANNEL}\ndef sq(x):\n    return 0\n\nsend("loaded", None, None, [], "")\n'
-"""A program that answers in place of the code around it."""
 ITERATOR = {"handle": ["iterator", 0, "x"]}
 # Exceptions
 

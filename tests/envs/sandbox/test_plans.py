@@ -27,8 +27,8 @@ print(PLAN)
 """
 """Code that finds in the frames above what its process was asked ahead."""
 
+# Another call's argument may be this one's answer.
 GUESS = PLAN + "GUESS = PLAN[-1][0] if len(PLAN) > 1 else None\n"
-"""Another call's argument may be this one's answer."""
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ from llm_decpomdp.envs.sandbox.worker.protocol.codec import (
 
 DECODE = Decoder({}).decode
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100, database=None)
-
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=8)
 HASHABLE_ATOMS = (
     st.none()
@@ -332,8 +331,8 @@ def test_each_value_of_a_message_has_numbers_of_its_own():
 
 # Text of a process that nobody trusts
 
+# Integers that are multiples of it have the same hash.
 PRIME = 2**61 - 1
-"""Integers that are multiples of it have the same hash."""
 COLLIDING = [{"int": hex(number * PRIME)} for number in range(1, MAX_ITEMS + 2)]
 MALFORMED = """
 nul | {"tuple": [], "set": []} | {} | {"__import__": "os"} | {"handle": ["function", 0, "f"]} | {"int": 5}

@@ -22,17 +22,14 @@ from llm_decpomdp.envs.sandbox.worker.evaluator import reports
 from llm_decpomdp.envs.sandbox.worker.protocol import channel, codec
 from llm_decpomdp.envs.sandbox.worker.protocol.libraries import ERROR_MODULES
 
+# First message of a process, before it knows its program.
 READY = channel.pack(["ready", None, None, [], ""])
-"""First message of a process, before it knows its program."""
-
 # A page of memory that is written first has to be mapped, which costs more than a further call of `read`.
 CHUNK = 2**12  # bytes read at once
 MAX_ARGUMENTS = 2000  # longest text of an exception's arguments; longer ones are left out
-
-# Each shared container is encoded again after each call.
+# Maximum number of containers whose changes are reported; further ones are sent as plain values. Each shared
+# container is encoded again after each call.
 MAX_SHARED = 100
-"""Maximum number of containers whose changes are reported; further ones are sent as plain values."""
-
 MAX_NAME = 60  # longest name of a class that is sent
 
 MUTABLE = frozenset(

@@ -32,10 +32,9 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
-# Programs call these on their helpers; `functools.update_wrapper` does not copy them.
+# Methods of functions decorated with `functools.lru_cache`. Programs call these on their helpers;
+# `functools.update_wrapper` does not copy them.
 CACHE_METHODS = ("cache_clear", "cache_info", "cache_parameters")
-"""Methods of functions decorated with `functools.lru_cache`."""
-
 RECURSION_LIMIT = sys.getrecursionlimit()
 
 ENTRY_POINT = """
@@ -48,7 +47,6 @@ def make(helper):
 
 # Deeper parts are rare, and an object that refers to itself would never end.
 MAX_DEPTH = 8  # nesting depth below which parts become None
-
 INSTEAD_OF_NONE = (1, "~", [1], 1000)
 
 Change = Callable[[Any], Any]

@@ -30,16 +30,13 @@ from llm_decpomdp.envs.sandbox.worker.protocol.channel import ANSWER, DESCRIPTOR
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import pack_call
 
 SIGKILL = 9
-
+# Attempts to fork where the system has no free process, within about ten seconds.
 FORK_ATTEMPTS = 60
-"""Attempts to fork where the system has no free process, within about ten seconds."""
-
+# Program that is run before any other.
 WARM_UP_PROGRAM = "def f(x: int = 0):\n    return [y for y in range(x)]\n"
-"""Program that is run before any other."""
-
-# An interpreter that has never compiled builds the classes of `_ast`, which took each child 1.4 of 2.9 ms.
+# Runs after which the interpreter has built and specialised its caches, here and not in every child. An
+# interpreter that has never compiled builds the classes of `_ast`, which took each child 1.4 of 2.9 ms.
 WARM_UP_RUNS = 20
-"""Runs after which the interpreter has built and specialised its caches, here and not in every child."""
 
 
 class Zygote:

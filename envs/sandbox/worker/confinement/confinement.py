@@ -20,26 +20,20 @@ from llm_decpomdp.envs.sandbox.worker.protocol.channel import pack, receive_exac
 
 FOLDER_BYTES = 16 * 2**20  # size of a program's private folder
 FOLDER_FILES = 250  # maximum number of files and folders in it
-
+# Working directory of programs that may not write: a folder in which nobody can.
 NOWHERE = "/proc" if kernel.LINUX else "/"
-"""Working directory of programs that may not write: a folder in which nobody can."""
-
 # The current one, and a spare that is ready while the current one is killed: 16 % more programs a second.
 CHILDREN = 2  # processes of a zygote at a time, each with its own folder
 FOLDERS = b"f"  # message that carries the descriptors of folders
 INSIDE = os.path.dirname(os.path.dirname(__file__))  # folder of the code that runs in workers
 MAX_SENT = 4  # maximum number of descriptors in that message: two folders, two namespaces
-
 INTEGER = struct.calcsize("=i")
-
 # Enough for asyncio and a few files; a leak of descriptors ends soon.
 MAX_DESCRIPTORS = 64
+# Maximum number of processes and threads of a worker, where they are counted apart.
 MAX_THREADS = 128
-"""Maximum number of processes and threads of a worker, where they are counted apart."""
-
+# Settings with which numerical libraries map no memory for further cores.
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""Settings with which numerical libraries map no memory for further cores."""
-
 # More than the limit on data, for mapped libraries.
 EVALUATOR_BYTES = 2**31  # memory that the evaluator may map, libraries included, in bytes
 EVALUATOR_DATA = 2**30  # memory that it may use for its data, in bytes

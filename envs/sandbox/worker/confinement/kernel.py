@@ -20,7 +20,6 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 CLOSE_RANGE = 436  # the same number on every machine
 LAST_DESCRIPTOR = 2**32 - 1
-
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
@@ -29,14 +28,11 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
-
 CAPABILITY_VERSION = 0x20080522
 SIGKILL = 9
-
 FIRST_USER = 2**30  # first of the user ids that no user has
-
+# Processes and threads allowed beyond those at a worker's start, where all of a user's are counted together.
 MORE_TASKS = 4096
-"""Processes and threads allowed beyond those at a worker's start, where all of a user's are counted together."""
 
 if LINUX:
     # The default, `int`, would cut addresses and -1 on 64 bits.

@@ -20,13 +20,12 @@ from llm_decpomdp.envs.sandbox.worker.confinement import kernel
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same numbers on every machine
 VERSION = 1  # flag of CREATE_RULESET
 PATH_BENEATH = 1
-
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 TRUNCATE, IOCTL_DEV = 1 << 14, 1 << 15
 # The others are for folders only.
 ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+# Number of rights by version of the ABI; later ones have those of 5.
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""Number of rights by version of the ABI; later ones have those of 5."""
 TCP = 0b11  # to bind, to connect; from ABI 4
 SCOPES = 0b11  # abstract sockets, signals; from ABI 6
 

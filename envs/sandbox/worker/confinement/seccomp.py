@@ -18,20 +18,18 @@ import sys
 
 from llm_decpomdp.envs.sandbox.worker.confinement import kernel
 
+# Operation, instructions to skip if true and if false, and a constant.
 Instruction = tuple[int, int, int, int]
-"""Operation, instructions to skip if true and if false, and a constant."""
 Rule = tuple[Instruction, ...]  # instructions for one system call; the last one is a return
 
 ROLES = ("candidate", "evaluator")
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 X32 = 0x40000000  # the bit of x86_64's other set of system calls
 SECCOMP_MODE_FILTER = 2
-
 LOAD, AND, RETURN = 0x20, 0x54, 0x06
 IF_EQUAL, IF_AT_LEAST, IF_ANY_BIT = 0x15, 0x35, 0x45
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets in the kernel's struct seccomp_data
 UPPER = 0.5  # added to an argument's index: its upper half; flags are in the lower one
-
 ALLOW: Rule = ((RETURN, 0, 0, 0x7FFF0000),)
 KILL: Rule = ((RETURN, 0, 0, 0x80000000),)
 DENY: Rule = ((RETURN, 0, 0, 0x00050000 | errno.EPERM),)
@@ -55,15 +53,12 @@ PLAIN = """
 """Calls of all roles. Limits can only be lowered without capabilities. The calls on sockets are for asyncio's pair
 of connected ones, which no call here can name or connect to anything else."""
 
+# Calls of a candidate with a private folder. Not truncate: Landlock does not cover it before ABI 3.
 WRITING = "mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 ftruncate"
-"""Calls of a candidate with a private folder. Not truncate: Landlock does not cover it before ABI 3."""
-
+# Calls of the evaluator: it receives each candidate's channel over a socket, and reaps its zygote.
 EVALUATING = "recvmsg sendmsg wait4"
-"""Calls of the evaluator: it receives each candidate's channel over a socket, and reaps its zygote."""
-
 # Python and libc fall back to `clone` and `openat`, whose flags the filter can check.
 ABSENT = "clone3 openat2"  # calls whose flags lie in memory, which a filter cannot read
-
 O_ACCMODE, O_CREAT, O_TRUNC, O_APPEND = 0o3, 0o100, 0o1000, 0o2000  # of the first, 0 is reading
 O_PATH, O_TMPFILE = 0o10000000, 0o20000000  # of O_TMPFILE, the bit that O_DIRECTORY lacks
 CLONE_THREAD = 0x10000

@@ -27,15 +27,12 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
 )
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession, ZygoteClient
 
-# A plan that is discarded costs a second run of the program.
+# Mismatches between a test's calls and its plan after which its calls are no longer prefetched. A plan that is
+# discarded costs a second run of the program.
 MAX_MISMATCHES = 3
-"""Mismatches between a test's calls and its plan after which its calls are no longer prefetched."""
-
+# Names in a test or a prompt of types that `marshal` would turn into bytes, and of modules with such types.
 BUFFERS = ("bytearray", "array", "memoryview", "numpy")
-"""Names in a test or a prompt of types that `marshal` would turn into bytes, and of modules with such types."""
-
 COLLECT_AFTER = 2**20  # bytes of answers of one program after which garbage is collected
-
 NO_PLAN: Plan = ([], {})
 
 

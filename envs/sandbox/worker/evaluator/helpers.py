@@ -21,23 +21,21 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.reports import Findings
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
-# So that a fast program is not judged by the resolution of clocks.
+# Seconds of processor time of a changed run, and of a call, beyond `FACTOR` times that of the first run: the
+# resolution of clocks must not decide about a fast program.
 CALL_SECONDS = 0.02
-"""Seconds of processor time of a changed run, and of a call, beyond `FACTOR` times that of the first run."""
-
 # Changed results may make a correct program slower, but one that loops must not take seconds each time.
 FACTOR = 2.0
-
-# A process has 25 s (`Limits.program_seconds`); slow programs would use it up in a few runs.
+# Duration of the first run above which a program has a new process for each changed run. A process has 25 s
+# (`Limits.program_seconds`); slow programs would use it up in a few runs.
 SLOW_SECONDS = 0.2
-"""Duration of the first run above which a program has a new process for each changed run."""
 
 MIN_TESTS = 2
 """Number of passing tests that prove that nothing depends on a change; all passing tests if there are fewer. They
 pass again in a run that the time limit ends, or call a helper whose results are constant."""
 
+# Statuses of tests that a run has not finished when the time limit ends it.
 UNFINISHED = ("timeout", "not_run")
-"""Statuses of tests that a run has not finished when the time limit ends it."""
 
 
 class RunComparison(NamedTuple):

@@ -26,13 +26,12 @@ MAX_CACHED = 1000  # tests whose code and call plans are cached
 SLACK_SECONDS = 5.0  # wall time that a test may take beyond the program
 CHANGED_SLACK_SECONDS = 1.0  # the same in a changed run, with which the job's time may end
 MAX_TEXT = 200_000  # total size of the calls in a plan, in bytes
-
 # Tests make their calls within milliseconds; a test that waits for an answer never ends.
 MAX_SECONDS = 0.2  # processor time limit of a test that runs without a program, as it may never end
 
 
+# The calls that a test is expected to make, and for each stage the number of calls before it.
 Plan = tuple[list[bytes], dict[int, int]]
-"""The calls that a test is expected to make, and for each stage the number of calls before it."""
 
 
 class PlanEnds(BaseException):

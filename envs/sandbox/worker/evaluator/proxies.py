@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
 
 
+# The conversation, the object's number (-1: the entry point), and the generation of its process.
 Reference = tuple["Conversation", int, int]
-"""The conversation, the object's number (-1: the entry point), and the generation of its process."""
 
-# Other special attributes could be methods of the protocol of values, such as `__eq__`.
+# Special attributes that may be read; `__dict__`, `__doc__` and `__name__` may too. Other special attributes
+# could be methods of the protocol of values, such as `__eq__`.
 READ = ("__annotations__", "__qualname__")
-"""Special attributes that may be read; `__dict__`, `__doc__` and `__name__` may too."""
 
 
 @functools.cache
@@ -216,14 +216,12 @@ VALUED: dict[type, type] = {
 """For each type of values, the type of values with a reference."""
 
 
+# Class of an object's proxy, by the kind in its handle.
 KINDS: dict[str, type[Object]] = {"object": Object, "function": Function, "iterator": Iterator}
-"""Class of an object's proxy, by the kind in its handle."""
-
 # Each is encoded before each call to see whether the test has changed it.
 MAX_SHARED = 1000  # maximum number of containers of the program's objects that a test may hold
-
+# Immutable types: a value of a subclass in the program can be passed back as the same object.
 FIXED = (int, float, complex, str, bytes, tuple, frozenset)
-"""Immutable types: a value of a subclass in the program can be passed back as the same object."""
 
 
 def refuse(value: Any, content: Any) -> Any:

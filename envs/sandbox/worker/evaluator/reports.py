@@ -18,16 +18,13 @@ from llm_decpomdp.envs.sandbox.worker.protocol.libraries import ERROR_MODULES
 
 MAX_TEXT = 300  # longest text of an exception that is kept, in characters
 MAX_NAME = 200  # longest name of a type or of an agent
-
 # Integers in JSON may have any length.
 MAX_COUNT = 2**40
-
 # What seccomp, Landlock and the limit on processes make of a refused call.
 FORBIDDEN = ("PermissionError", "BlockingIOError")
-
-# `all(candidate(x) == y for ...)` would be true if a call raised StopIteration.
+# Exceptions that end loops, by which a program could end a test early. `all(candidate(x) == y for ...)` would be
+# true if a call raised StopIteration.
 NEVER_REBUILT = (StopIteration, StopAsyncIteration)
-"""Exceptions that end loops, by which a program could end a test early."""
 
 
 class AssertRecorder:

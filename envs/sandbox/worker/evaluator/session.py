@@ -13,23 +13,18 @@ from typing import Any
 from llm_decpomdp.envs.sandbox.worker.evaluator import reports
 from llm_decpomdp.envs.sandbox.worker.protocol import channel, codec
 
+# Time that a process may take until it is confined and ready, however busy the machine is.
 START_SECONDS = 60.0
-"""Time that a process may take until it is confined and ready, however busy the machine is."""
-
-# Asking the zygote costs a message and a wake-up, and most answers come sooner.
+# Time before the processor time is first looked up: asking the zygote costs a message and a wake-up, and most
+# answers come sooner.
 FIRST_CHECK_SECONDS = 0.04
-"""Time before the processor time is first looked up: most answers come sooner."""
-
 SIGKILL = 9
-
 # Rare: only a zygote that was stopped does not answer.
 CHECK_SECONDS = 1.0  # interval between checks of a zygote that does not answer
-
 # All answers stay in memory while the test runs.
 MAX_RECEIVED = 32 * 2**20  # maximum size of all messages of one program, in bytes
-
+# Maximum number of single calls and callbacks of one program; ten items of an iterator count as one.
 MAX_OPERATIONS = 5000
-"""Maximum number of single calls and callbacks of one program; ten items of an iterator count as one."""
 
 
 class Broken(BaseException):

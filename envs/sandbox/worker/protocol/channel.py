@@ -16,16 +16,12 @@ from typing import Any
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import to_text
 
 MAX_MESSAGE = 8 * 2**20  # longest message of a program, in bytes
-
 # `os.read` allocates as much as it may return.
 MAX_READ = 2**20  # maximum number of bytes read at once
 OUT_OF_MEMORY = 77  # exit status of a program that has no memory left for a message
-
 HEADER = 4
-
+# Answer of the zygote: kind, exit status as of `os.waitpid` (`k`), seconds (`c`).
 ANSWER = struct.Struct("=cid")
-"""Answer of the zygote: kind, exit status as of `os.waitpid` (`k`), seconds (`c`)."""
-
 DESCRIPTOR = struct.Struct("=i")  # descriptor of a new child's socket, sent along with the answer
 
 
@@ -119,11 +115,10 @@ def receive_exactly(descriptor: int) -> Any:
 
 # Operations
 
+# Operations on objects, named as in `operator`.
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
-"""Operations on objects, named as in `operator`."""
-
+# Number of kinds of change to a helper's results, see `loading`. They are the kinds 0 to 3 of a changed run.
 CHANGES = 4
-"""Number of kinds of change to a helper's results, see `loading`. They are the kinds 0 to 3 of a changed run."""
 
 FIRST_RESULT, OTHER_RESULT, PLAIN_RESULT, FIRST_ARGUMENT, ALL_ARGUMENTS = range(4, 9)
 """Kinds of a changed run in which a trivial function replaces the helper.
@@ -134,7 +129,6 @@ where it returns the first.
 """
 
 IN_PLACE = 9  # kind of a changed run in which the helper replaces the entry point
-
 # A tuple cannot change, but the containers in it can.
 CONTAINERS = (list, tuple, dict, set, bytearray, deque)
 

@@ -29,36 +29,28 @@ from typing import Any
 from llm_decpomdp.envs.sandbox.worker.protocol.libraries import LIBRARIES, find_library
 
 Maker = tuple[type, Callable[[Any], Any]]
+# Encoder of an object that is no value, given its encoded base value too (None if it has none).
 Other = Callable[[Any, Any], Any]
-"""Encoder of an object that is no value, given its encoded base value too (None if it has none)."""
 
 # Python's own encoder and comparison recurse; both stay below the recursion limit of 1,000 with this.
 MAX_DEPTH = 150  # deepest nesting of a value that is written as a tree
-
+# Types of containers that may be written once and referred to; no subclasses of them.
 CONTAINERS = {list, tuple, dict, set, bytearray, deque, OrderedDict, Counter, defaultdict}
-"""Types of containers that may be written once and referred to; no subclasses of them."""
-
+# Largest number of containers in a value, counting each as often as it occurs; comparing visits all of them.
 MAX_SIZE = 10**6
-"""Largest number of containers in a value, counting each as often as it occurs; comparing visits all of them."""
-
-# Integers and strings with equal hashes can be chosen; 20,000 of them take seconds.
+# Largest set or dict whose keys could be made to collide, which takes quadratic time to build. Integers and
+# strings with equal hashes can be chosen; 20,000 of them take seconds.
 MAX_ITEMS = 20_000
-"""Largest set or dict whose keys could be made to collide, which takes quadratic time to build."""
-
 MAX_PARTS = 8  # longest tuple that counts as a key whose hash cannot be chosen
-
+# Maximum memory of all values of one decoder, in bytes: the same as a program's by default.
 MAX_DECODED = 512 * 2**20
-"""Maximum memory of all values of one decoder, in bytes: the same as a program's by default."""
-
+# Bits above which an integer is sent in hexadecimal: decimal digits would take quadratic time.
 MAX_DIGITS = 4000
-"""Bits above which an integer is sent in hexadecimal: decimal digits would take quadratic time."""
-
+# The builtin classes.
 TYPES = {name: kind for name, kind in vars(builtins).items() if type(kind) is type}
-"""The builtin classes."""
 _TYPE_NAMES = {kind: name for name, kind in TYPES.items()}
-
+# Exceptions that malformed text may raise.
 DECODE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
-"""Exceptions that malformed text may raise."""
 
 to_text = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -355,11 +347,10 @@ _MAKERS: dict[str, Maker] = {
 
 # The arguments of a call, on their way to the program
 
+# Formats of arguments: `marshal` data, or JSON for values that it cannot represent.
 PLAIN, TAGGED = b"m", b"j"
-"""Formats of arguments: `marshal` data, or JSON for values that it cannot represent."""
-
+# Without references between objects: equal arguments in which no container occurs twice give equal bytes.
 MARSHAL_VERSION = 0
-"""Without references between objects: equal arguments in which no container occurs twice give equal bytes."""
 
 
 def pack_call(args: Any, kwargs: dict[str, Any], other: Other, plain: bool = True) -> bytes:

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 MAX_DIGITS = 4000  # longest text of a decimal number
 NUMBERS = tuple("bBhHiIlLqQfd")  # types of the items of arrays that are sent
-
+# Modes of images that are sent, with their bytes for each pixel.
 BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
-"""Modes of images that are sent, with their bytes for each pixel."""
 
 
 # Their exceptions are built without running code of their classes, see `reports.rebuild_exception`.
