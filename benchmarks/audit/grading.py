@@ -10,14 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.runs.results import task_name
-from llm_decpomdp.envs.sandbox import (
-    Execution,
-    Limits,
-    Outcome,
-    Program,
-    Sandbox,
-    Tests,
-)
+from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.interfaces import Reward, Role, Task, TaskSet, Verdict
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import DamagedFile, numbered_rows

@@ -25,13 +25,7 @@ from llm_decpomdp.benchmarks.audit.checks import (
     why,
 )
 from llm_decpomdp.benchmarks.audit.examples import contradictions, examples_as_tests
-from llm_decpomdp.benchmarks.audit.grading import (
-    Grading,
-    Subject,
-    grade,
-    read_programs,
-    reference,
-)
+from llm_decpomdp.benchmarks.audit.grading import Grading, Subject, grade, read_programs, reference
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark

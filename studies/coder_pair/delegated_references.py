@@ -1,10 +1,10 @@
-"""Make lessons for a team of two from a data set's references: `aux` does the work, the entry function calls it.
+"""Make demonstrations for a team of two from references: `aux` does the work, and the entry function calls it.
 
     python studies/coder_pair/delegated_references.py mbpp-v0 'test[144:]' lessons.jsonl
     llm-decpomdp train --config magrpo_mbpp_config --warm-start lessons.jsonl
 
-References are of whole problems, so that nothing else in the data says how to share one. A fourth word names an
-environment that the team will be tested in: problems with an entry point of the same name are left out.
+References solve whole problems, so the data do not show how to divide one. An optional fourth argument is the
+environment of the evaluation: problems with an entry point of the same name are left out.
 """
 
 import ast
@@ -16,14 +16,14 @@ import llm_decpomdp
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
 
 PASSES = 3.0
-"""Reward of a team that passes all tests with the helper's result, and adds nothing to it."""
+"""Reward of a team that passes all tests with the unchanged result of the helper."""
 
 
 def delegate_reference(reference: str, entry: str) -> tuple[str, str] | None:
-    """Return the reference under the name `aux`, and a function that calls it; `None` where it cannot be done.
+    """Return the reference under the name `aux` and a function that calls it; `None` if this is not possible.
 
-    Imports and constants go into the function, so that the text begins with `def`; its docstring goes, which the
-    prompt has.
+    Imports and constants move into the function, so that the text begins with `def`. The docstring is removed, as
+    the prompt has it.
     """
     tree = ast.parse(reference)
     others = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
@@ -47,14 +47,14 @@ def delegate_reference(reference: str, entry: str) -> tuple[str, str] | None:
 
 
 def code_tasks(env_id: str, split: str | None = None) -> list[CodeTask]:
-    """Return the problems of an environment that have one entry function."""
+    """Return the problems with one entry function of an environment."""
     options: dict[str, Any] = {} if split is None else {"split": split}
     tasks = llm_decpomdp.make(env_id, **options).tasks.tasks
     return [task for task in tasks if isinstance(task, CodeTask)]
 
 
 def main(env_id: str, split: str, path: str, tested: str = "") -> None:
-    """Write the lessons of a split's problems, as far as both programs together pass the tests."""
+    """Write the demonstrations of a split whose two programs pass the tests together."""
     env, kept = llm_decpomdp.make(env_id, split=split), 0
     names = {task.entry_point for task in code_tasks(tested)} if tested else set()
     tasks = [task for task in code_tasks(env_id, split) if task.entry_point not in names]
@@ -69,7 +69,7 @@ def main(env_id: str, split: str, path: str, tested: str = "") -> None:
                 rows = ({"agent": a, "prompt": prompts[a], "completion": texts[a]} for a in texts)
                 file.writelines(json.dumps(row) + "\n" for row in rows)
                 kept += 1
-    print(f"{kept} of {len(tasks)} references work when they are delegated: {path}")
+    print(f"{kept} of {len(tasks)} references pass with a helper: {path}")
 
 
 if __name__ == "__main__":

@@ -16,14 +16,20 @@ from studies.hypotheses.page import HEAD, rows, write_page
 from studies.hypotheses.suite import read_verdicts, run_science
 
 FILE_WIDTH = 120
-"""Columns of a table that goes to no terminal."""
+"""Width of a table in a file or a pipe, in characters."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what is missing in the folder, write its page, and print the verdicts."""
+    """Measure the missing seeds of a folder, write its page, and print the verdicts."""
     parser = argparse.ArgumentParser(prog="python -m studies.hypotheses", description=__doc__)
-    parser.add_argument("--only", metavar="ID", action="append", default=[], help="one hypothesis")
-    parser.add_argument("--cores", type=int, help="most processes; all cores if not given")
+    parser.add_argument(
+        "--only",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="id of a hypothesis; may be repeated",
+    )
+    parser.add_argument("--cores", type=int, help="maximum number of processes; default: all cores")
     parser.add_argument("--output", type=Path, default=Path("runs/science"), metavar="FOLDER")
     options = parser.parse_args(arguments)
     prepare_process()

@@ -1,7 +1,7 @@
-"""A hypothesis: what is claimed, how it is measured, and what would confirm or refute it, all said beforehand.
+"""Hypotheses with their claim, measure and predictions, which are declared before the measurement.
 
-A measure is a function of a seed, which returns numbers by name. A clause is a number that is made of these, and
-a bound: the hypothesis predicts that its expectation lies on one side. All clauses of a hypothesis have to hold.
+A measure is a function from a seed to numbers by name. A clause predicts that the expectation of a weighted sum of
+these numbers is on one side of a bound. All clauses of a hypothesis have to hold.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 FIRST_SEED = 3000
-"""First seed that counts. Settings were tried from 1000 on, earlier declarations measured from 0 and 2000 on."""
+"""First seed. Settings were tried on seeds from 1000 on, and earlier declarations used 0 and 2000 on."""
 
 Measures = Mapping[str, float]
-"""What a seed gave, by name."""
+"""Numbers of a seed by name."""
 
 Measure = Callable[[int], Measures]
-"""From a seed to what it gives."""
+"""Function from a seed to its numbers."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Clause:
     """A prediction: the weighted sum of measures has an expectation above, or below, a bound."""
 
     words: str
-    """What it says, as a sentence of a report."""
+    """The prediction in words."""
     weights: Mapping[str, float]
-    """The weight of each measure that counts, by name."""
+    """Weights of measures by name."""
     above: float | None = None
     below: float | None = None
-    """One of both is the bound."""
+    """Exactly one of `above` and `below` is the bound."""
 
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None):
@@ -40,11 +40,11 @@ class Clause:
 
     @property
     def bound(self) -> float:
-        """The bound, whichever it is."""
+        """The bound."""
         return self.below if self.above is None else self.above  # type: ignore[return-value]
 
     def evaluate(self, measures: Measures) -> float:
-        """Return its number for a seed.
+        """Return the number of the clause for a seed.
 
         Raises:
             KeyError: If a measure is missing.
@@ -58,24 +58,24 @@ class Clause:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A hypothesis, declared as a whole before anything is measured."""
+    """A hypothesis, which is declared before the measurement."""
 
     id: str
-    """Such as `H1`."""
+    """Id such as `H1`."""
     statement: str
     """The claim."""
     theory: str
-    """Why it should hold, or what is known of it."""
+    """Reason of the claim, or earlier results."""
     setting: str
-    """Environment, policies and budget; equal budgets are of completions."""
+    """Environment, policies and budget. Budgets are numbers of completions."""
     clauses: Sequence[Clause]
-    """What it predicts."""
+    """The predictions."""
     measure: Measure
-    """A function of a module, which other processes import."""
+    """A function at the top of a module, as other processes import it."""
     seeds: int = 20
     """Number of seeds, from `FIRST_SEED` on."""
     untested: str = ""
-    """What of the claim, or of the plan for it, no clause speaks of."""
+    """Parts of the claim without a clause."""
 
     @property
     def seed_numbers(self) -> range:
@@ -83,7 +83,7 @@ class Hypothesis:
         return range(FIRST_SEED, FIRST_SEED + self.seeds)
 
     def declaration(self) -> dict[str, Any]:
-        """Return all that is said beforehand, as JSON has it."""
+        """Return the declaration as a JSON-able mapping."""
         return {
             "id": self.id,
             "statement": self.statement,
@@ -104,6 +104,6 @@ class Hypothesis:
 
 
 def fingerprint(declaration: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what is declared: whoever changes a part of it afterwards changes it."""
+    """Return the SHA-256 of a declaration."""
     text = json.dumps(declaration, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -21,33 +21,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NARROW = 6.0
-"""Inches of a chart below which there is no room for words beside it."""
+"""Narrower charts, in inches, have no room for the words of predictions."""
 
-HEAD = (
-    "",
-    "hypothesis",
-    "verdict",
-    "corrected p",
-    "what was predicted",
-    "measured (95 %)",
-    "seeds",
-)
+HEAD = ("", "hypothesis", "verdict", "corrected p", "prediction", "measured (95 %)", "seeds")
 
 EXPLANATION = (
-    "Each hypothesis was declared with its measure and its bounds before the first seed was measured; the "
-    "fingerprint is that of the declarations, the rule and the suite's code. Settings were tried on seeds that "
-    "do not count, from 1000 on; verdicts on earlier declarations, with seeds from 0 and from 2000 on, were known "
-    f"when this one was written, whose seeds begin with {FIRST_SEED}. {RULE} Intervals are of the mean over seeds "
-    "(bootstrap); with few seeds they are too narrow. The test by flipped signs assumes symmetric numbers. In "
-    "simulations with 20 seeds and skewed numbers p was up to 2.5 times too small. Twenty seeds show an effect of "
-    "0.9 standard deviations over seeds with a power of 80 % where p is multiplied by fourteen, and a smaller one "
-    "is often left undecided. "
-    "Budgets that are compared are of equal completions, each of a token but where it is said."
+    "Each hypothesis was declared with its measure and its bounds before the first seed was measured. The "
+    "fingerprint covers the declarations, the rule and the code of the suite. Settings were tried on other seeds, "
+    "from 1000 on. Verdicts on earlier declarations, with seeds from 0 and from 2000 on, were known when these "
+    f"declarations were written. Their seeds begin with {FIRST_SEED}. {RULE} The intervals of the mean over seeds "
+    "are of the bootstrap and too narrow with few seeds. The test by flipped signs assumes symmetric "
+    "distributions: in simulations with 20 seeds and skewed distributions, p was up to 2.5 times too small. If "
+    "p is multiplied by fourteen, twenty seeds detect an effect of 0.9 standard deviations with a power of 80 "
+    "%. Smaller effects often remain undecided. "
+    "Compared budgets have equal numbers of completions, of one token unless a setting says otherwise."
 )
 
 
 def rows(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each prediction; the hypothesis stands beside its first one."""
+    """Yield the cells of each prediction. Only the first one of a hypothesis has the cells of the hypothesis."""
     for verdict in verdicts:
         for place, finding in enumerate(verdict.findings):
             first = (
@@ -65,12 +57,12 @@ def rows(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, ...]]:
 
 
 def interval(finding: ClauseResult) -> str:
-    """Write a mean with its interval."""
+    """Return a mean with its interval."""
     return f"{finding.mean:.3g} ({finding.low:.3g} to {finding.high:.3g})"
 
 
 def markdown(verdicts: Sequence[Verdict]) -> str:
-    """Write the table to paste."""
+    """Return the table in Markdown."""
     head = ["| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"]
     body = ["| " + " | ".join(cells) + " |" for cells in rows(verdicts)]
     return "\n".join([*head, *body]) + "\n"
@@ -89,7 +81,7 @@ def _blocks(verdicts: Sequence[Verdict], folder: Path) -> Iterator[str]:
     yield box(
         "header",
         (
-            tag("h1", "What can be claimed"),
+            tag("h1", "Hypotheses"),
             tag("p", ", ".join(f"{count} {word}" for word, count in counts.items()) + "."),
             *_missing_line(verdicts),
             prose(EXPLANATION),
@@ -113,14 +105,14 @@ def _summary(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield table("verdicts", ("hypothesis", *HEAD[2:4]), claims)
     yield inline(margins(verdicts))
     yield prose(
-        "Each prediction: its bound is the line, the predicted side is to the right, and every row has a scale of "
-        "its own, so that the mean and the interval of 95 % can be told from the bound.",
+        "The line is the bound of each prediction, with the predicted side to the right. Points are means with "
+        "95 % intervals. Every row has its own scale.",
         "small",
     )
 
 
 def margins(verdicts: Sequence[Verdict]) -> Chart:
-    """Return the chart of what was measured for each prediction, as a distance from its bound."""
+    """Return the chart of the distances of the measured means from the bounds."""
     findings = [(verdict, finding) for verdict in verdicts for finding in verdict.findings]
 
     def draw(figure: Figure, width: float, palette: Palette) -> None:
@@ -145,7 +137,7 @@ def margins(verdicts: Sequence[Verdict]) -> Chart:
         axes.set_xticks([])
         figure.legend(loc="outside upper right", ncols=len(WORDS), frameon=False)
 
-    label = "Distance of what was measured from the bound of each prediction"
+    label = "Distance of the measured mean from the bound of each prediction"
     return Chart("margins", label, draw, lambda width: 0.8 + 0.22 * len(findings))
 
 

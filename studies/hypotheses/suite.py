@@ -1,8 +1,8 @@
 """Hypotheses that are declared in a folder before anything is measured, then judged.
 
-The folder holds `declaration.json` with the declarations and their fingerprint, a file for each hypothesis and
-seed, and in the end `verdicts.json`, `science.md` and `report.html`. Started again, it measures what is missing; a
-folder whose declarations are not those of the code is refused.
+The folder has `declaration.json` with the declarations and their fingerprint, a file for each hypothesis and seed,
+and at the end `verdicts.json`, `science.md` and `report.html`. A second start measures only the missing seeds. A
+folder with other declarations than the code is refused.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ RULE = (
     "A hypothesis is confirmed if all of its predictions hold, refuted if one does not, both at 5 % after Holm's "
     "correction over all hypotheses of the suite, and undecided otherwise (tests by flipped signs)."
 )
-"""How a verdict is reached; `verdicts.py` has it in full."""
+"""The rule of verdicts; `verdicts.py` has the details."""
 
 DECLARATION, VERDICTS = "declaration.json", "verdicts.json"
 
 
 def run_science(folder: Path, only: Sequence[str] = (), cores: int = 1) -> Iterator[str]:
-    """Measure what is missing in a folder; yields a line for each measurement.
+    """Measure the missing seeds of a folder, and yield a line for each one.
 
     Args:
-        folder: Of the suite.
-        only: Ids of hypotheses; all if none is given.
+        folder: Folder of the suite.
+        only: Ids of hypotheses; by default all.
         cores: Number of processes.
 
     Raises:
-        ConfigError: If the folder holds other declarations, or there is no such hypothesis.
+        ConfigError: If the folder has other declarations, or an id is unknown.
     """
     by_id = {hypothesis.id: hypothesis for hypothesis in HYPOTHESES}
     for name in only:
@@ -87,10 +87,10 @@ def run_science(folder: Path, only: Sequence[str] = (), cores: int = 1) -> Itera
 
 
 def declare(folder: Path) -> str:
-    """Write the declarations into a folder, or compare them with those that it has; return their fingerprint.
+    """Write the declarations into a folder, or compare them with its own, and return their fingerprint.
 
     Raises:
-        ConfigError: If it has others.
+        ConfigError: If the folder has other declarations.
     """
     declaration: dict[str, Any] = {
         "hypotheses": [hypothesis.declaration() for hypothesis in HYPOTHESES],
@@ -101,8 +101,8 @@ def declare(folder: Path) -> str:
     if path.exists():
         if (before := json.loads(path.read_text())["fingerprint"]) != mark:
             raise ConfigError(
-                f"{folder} was begun with other declarations ({before[:12]}, now {mark[:12]}): what was declared "
-                "cannot change afterwards; give another --output"
+                f"{folder} has other declarations ({before[:12]}, now {mark[:12]}), which cannot change after the "
+                "start: give another --output"
             )
         return mark
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def declare(folder: Path) -> str:
 
 
 def read_verdicts(folder: Path) -> list[Verdict]:
-    """Judge the hypotheses of which all seeds are measured, and write `verdicts.json`."""
+    """Judge the hypotheses with measurements of all seeds, and write `verdicts.json`."""
     measured = {
         hypothesis.id: rows for hypothesis in HYPOTHESES if (rows := _rows(folder, hypothesis))
     }
@@ -130,7 +130,7 @@ def read_verdicts(folder: Path) -> list[Verdict]:
 
 
 def _code() -> list[Path]:
-    """Return the files that measure and judge."""
+    """Return the files of the declaration: those that measure and judge."""
     return [
         path
         for path in sorted(Path(__file__).parent.glob("*.py"))
@@ -139,7 +139,7 @@ def _code() -> list[Path]:
 
 
 def _rows(folder: Path, hypothesis: Hypothesis) -> list[Measures]:
-    """Return the measures of each seed; none unless all are there."""
+    """Return the measures of each seed; none if a seed is missing."""
     paths = [_file(folder, hypothesis.id, seed) for seed in hypothesis.seed_numbers]
     if not all(path.exists() for path in paths):
         return []
@@ -147,10 +147,11 @@ def _rows(folder: Path, hypothesis: Hypothesis) -> list[Measures]:
 
 
 def _measure(folder: Path, name: str, seed: int) -> float:
-    """Measure a hypothesis with a seed, and return the seconds that it took."""
+    """Measure a hypothesis with a seed, and return the seconds."""
     (hypothesis,) = (h for h in HYPOTHESES if h.id == name)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums of floating-point numbers depend on how many share them
+    # The last digits of floating-point sums depend on the number of threads.
+    torch.set_num_threads(1)
     begin = time.perf_counter()
     try:
         measures = dict(hypothesis.measure(seed))

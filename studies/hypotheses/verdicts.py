@@ -1,17 +1,17 @@
-"""Verdicts: which hypotheses the measures of all seeds confirm, refute, or leave undecided.
+"""Verdicts: hypotheses that the measures of all seeds confirm, refute, or leave undecided.
 
-For each clause, the differences of the seeds' numbers from its bound are flipped in sign at random (Fisher 1935;
-exact where they are symmetric about the true one): p against the clause is the share of flips whose mean lies as
-far on the predicted side as that of the data, or farther, and p for it that on the other side, with one added to
-either count. So n seeds give no p below 2^-n.
+The test of a clause flips the signs of the differences between the numbers of the seeds and the bound at random
+(Fisher 1935; exact for differences that are symmetric about the true one). p against the clause is the share of
+flips with a mean at least as far on the predicted side as the mean of the data. p for the clause is the share at
+least as far on the other side. One is added to both counts. n seeds give no p below 2^-n.
 
-A hypothesis has the largest p against any of its clauses, since all have to hold (an intersection-union test;
-Berger 1982, Technometrics 24, 295), and is refuted by any one of them: p is then the smallest p for a clause,
-times their number. Each of both families of p is corrected over all hypotheses of the suite, also those that were
-not measured (Holm 1979, Scandinavian Journal of Statistics 6, 65), and counts up to `LEVEL`.
+All clauses of a hypothesis have to hold, so its p is the largest p against a clause (an intersection-union test;
+Berger 1982, Technometrics 24, 295). One clause can refute it, so the p of the refutation is the smallest p for a
+clause, times the number of clauses. Each family of p is corrected over all hypotheses of the suite, with those
+that were not measured (Holm 1979, Scandinavian Journal of Statistics 6, 65), and counts up to `LEVEL`.
 
-The flip test is a test of the mean only where the differences are symmetric. Share of simulated cases with
-p <= 0.05 whose mean is at the bound (3,000 draws, 1,000 flips; nominal 0.05), for either side of the bound:
+The flip test is a test of the mean only for symmetric differences. Share of simulated cases with p <= 0.05 and a
+mean at the bound (3,000 draws, 1,000 flips; nominal 0.05), for both sides of the bound:
 
 | distribution of a seed's number | 5 seeds | 20 seeds |
 |---|---|---|
@@ -20,11 +20,11 @@ p <= 0.05 whose mean is at the bound (3,000 draws, 1,000 flips; nominal 0.05), f
 | 0.9 in four of five seeds, else 0.2 | 0.327, 0.001 | 0.073, 0.014 |
 | 1 in one of ten seeds, else 0 | 0.000, 0.600 | 0.012, 0.125 |
 
-So p of a skewed number is up to 2.5 times too small with 20 seeds, and means nothing with 5. Holm's correction by
-fourteen leaves 0.0036 for the smallest p.
+So p of a skewed number is up to 2.5 times too small with 20 seeds, and useless with 5. After Holm's correction by
+fourteen, the smallest p must be below 0.0036.
 
-The intervals are of the bootstrap (Efron 1979), and too narrow where seeds are few; those of
-`evaluation/statistics.py` are not.
+The intervals are of the bootstrap (Efron 1979) and too narrow with few seeds, unlike those of
+`evaluation/statistics.py`.
 """
 
 from __future__ import annotations
@@ -49,33 +49,33 @@ Word = Literal["confirmed", "refuted", "undecided"]
 
 @dataclass(frozen=True)
 class ClauseResult:
-    """What was measured for a clause."""
+    """Measurement of a clause."""
 
     clause: Clause
     mean: float
     low: float
-    """Of the percentile interval of 95 %, as `high`."""
+    """Lower end of the 95 % percentile interval."""
     high: float
     against: float
-    """p of the data if the number were at the bound, for the predicted side."""
+    """p against the clause."""
     support: float
-    """The same for the other side."""
+    """p for the clause."""
     seeds: int
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be said of a hypothesis."""
+    """Verdict on a hypothesis."""
 
     hypothesis: Hypothesis
     findings: tuple[ClauseResult, ...]
     word: Word
     p: float
-    """Corrected p of the verdict; of the nearer one, where there is none."""
+    """Corrected p of the verdict, or the smaller one if it is undecided."""
 
 
 def find(clause: Clause, rows: Sequence[Measures]) -> ClauseResult:
-    """Estimate a clause's number from the measures of each seed.
+    """Estimate the number of a clause from the measures of each seed.
 
     Raises:
         ValueError: If there are fewer than two seeds, or a number is not finite.
@@ -114,12 +114,12 @@ def judge(
     """Judge all hypotheses of a suite together.
 
     Args:
-        hypotheses: Those that were declared.
-        measures: Those of each seed, by the hypothesis's id.
+        hypotheses: Declared hypotheses.
+        measures: Measures of each seed, by the id of the hypothesis.
         family: Number of hypotheses of the suite, if not all of them are judged.
 
     Raises:
-        KeyError: If one was not measured.
+        KeyError: If a hypothesis was not measured.
     """
     findings = [
         tuple(find(clause, measures[hypothesis.id]) for clause in hypothesis.clauses)
@@ -145,9 +145,9 @@ def _word(against: float, support: float) -> Word:
 
 
 def holm(values: Sequence[float], number: int) -> list[float]:
-    """Correct p-values for a number of tests, m, of which these are some; the others count as 1.
+    """Correct p-values for m tests. Tests without a value count as 1.
 
-    The smallest is multiplied by m, the next by m - 1, and so on; none is below one before it, or above 1.
+    The smallest value is multiplied by m, the next by m - 1, and so on. Results are at most 1 and do not decrease.
     """
     results, largest = [0.0] * len(values), 0.0
     for rank, place in enumerate(np.argsort(values, kind="stable")):

@@ -18,9 +18,7 @@ from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.source_code.mutation import KINDS, mutants
 
 
-def main(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="File of the list.")],
-) -> None:
+def main(path: Annotated[Path, typer.Argument(metavar="FILE", help="File of the list.")]) -> None:
     """Write the list to a file, and print the share of mutants that count as bugs for each kind."""
     sandbox, totals, faulty, lines = Sandbox(), Counter[str](), Counter[str](), []
     sizes: Counter[int] = Counter()
