@@ -280,15 +280,12 @@ def test_a_file_of_ones_own_wins_over_a_name(
 
 @pytest.mark.parametrize(
     ("spelled", "expected"),
-    [
-        ("magrpo_hee_config", "did you mean 'magrpo_he_config'"),
-        ("magrpo_mt_tldrr_config", "did you mean 'magrpo_mt_tldr_config'"),
-        ("elsewhere/magrpo_he_config.yaml", "no file .*elsewhere/.*own: --config magrpo_he_config"),
-        (
-            f"{AUGUST_FOLDER}/magrpo_hee_config.yaml",
-            f"no file .*{AUGUST_FOLDER}/.*did you mean 'magrpo_he_config'",
-        ),
-    ],
+    {
+        "magrpo_hee_config": "did you mean 'magrpo_he_config'",
+        "magrpo_mt_tldrr_config": "did you mean 'magrpo_mt_tldr_config'",
+        "elsewhere/magrpo_he_config.yaml": "no file .*elsewhere/.*own: --config magrpo_he_config",
+        f"{AUGUST_FOLDER}/magrpo_hee_config.yaml": f"no file .*{AUGUST_FOLDER}/.*did you mean 'magrpo_he_config'",
+    }.items(),
 )
 def test_a_missing_configuration_is_an_error_that_says_what_exists(
     spelled: str, expected: str

@@ -18,6 +18,16 @@ from llm_decpomdp.policy import Policy, TrainablePolicy
 
 AGENTS = ["aux_0", "main_0"]
 TWO = ["team={aux_0: helper, main_0: partner}"]
+SERVED = ["sampler.engine=vllm", "sampler.python=/a/python", "model.top_p=1"]
+RAY = ["cluster.engine=ray", "cluster.rollout_workers=2", "algorithm.starts_per_bundle=1"]
+LOCAL = RAY[1:]
+APART = ["policies.aux_0.sample_on=[1]", "policies.main_0.sample_on=[2]", "model.device=cuda:0"]
+
+
+def items(text: str) -> list[str]:
+    """Overrides that a text joins by ` & `, with names of lists above among them."""
+    lists = {"TWO": TWO, "SERVED": SERVED, "RAY": RAY, "LOCAL": LOCAL, "APART": APART}
+    return [item for part in text.split(" & ") for item in lists.get(part, [part])]
 
 
 def specs(*overrides: str) -> dict[str, PolicySpec]:
@@ -72,45 +82,37 @@ def test_kinds_take_what_they_read_alone() -> None:
 
 @pytest.mark.parametrize(
     ("overrides", "expected"),
-    [
-        (["team.aux=a"], "unknown agent in `team` 'aux'; did you mean 'aux_0'"),
-        (["team.aux_0=a"], "`team` names no policy for main_0"),
-        ([*TWO, "model.shared=true"], "drop model.shared"),
-        ([*TWO, "policies.helpr.kind=gold"], "no agent plays the policy 'helpr'"),
-        ([*TWO, "policies.helper.kind=golden"], r"policies\.helper: unknown kind .*'gold'"),
-        ([*TWO, "policies.helper=gold"], r"policies\.helper must be a mapping such as"),
-        ([*TWO, "policies.helper.temprature=1"], r"policies\.helper \(model\).*'temperature'"),
-        (
-            [*TWO, "policies.helper={kind: gold, text: a}"],
-            r"unknown key of policies\.helper \(gold\)",
+    {
+        "team.aux=a": "unknown agent in `team` 'aux'; did you mean 'aux_0'",
+        "team.aux_0=a": "`team` names no policy for main_0",
+        "TWO & model.shared=true": "drop model.shared",
+        "TWO & policies.helpr.kind=gold": "no agent plays the policy 'helpr'",
+        "TWO & policies.helper.kind=golden": r"policies\.helper: unknown kind .*'gold'",
+        "TWO & policies.helper=gold": r"policies\.helper must be a mapping such as",
+        "TWO & policies.helper.temprature=1": r"policies\.helper \(model\).*'temperature'",
+        "TWO & policies.helper={kind: gold, text: a}": r"unknown key of policies\.helper \(gold\)",
+        "TWO & policies.helper.kind=constant": r"policies\.helper: a constant policy needs text",
+        "TWO & policies.helper.temperature=hot": r"policies\.helper\.temperature must be .*'hot'",
+        "TWO & policies.helper.temperature=0": r"policies\.helper\.temperature must be above 0",
+        "TWO & policies.helper.top_p=2": r"policies\.helper\.top_p must be at most 1",
+        "TWO & policies.helper.top_k=-1": r"policies\.helper\.top_k must be at least 0",
+        "TWO & policies.helper.compute_dtype=half": r"policies\.helper\.compute_dtype 'half'",
+        "TWO & policies.helper={lora: {r: 2}, trainable: false}": "does nothing",
+        "team={aux_0: a/b, main_0: c}": "letters, digits",
+        "team=3": "team",
+        "policies.aux_0.prefill=def & env.channel={bandwidth: 8}": (
+            "prefill 'def' of 'aux_0' would begin every message"
         ),
-        (
-            [*TWO, "policies.helper.kind=constant"],
-            r"policies\.helper: a constant policy needs text",
-        ),
-        (
-            [*TWO, "policies.helper.temperature=hot"],
-            r"policies\.helper\.temperature must be .*'hot'",
-        ),
-        ([*TWO, "policies.helper.temperature=0"], r"policies\.helper\.temperature must be above 0"),
-        ([*TWO, "policies.helper.top_p=2"], r"policies\.helper\.top_p must be at most 1"),
-        ([*TWO, "policies.helper.top_k=-1"], r"policies\.helper\.top_k must be at least 0"),
-        ([*TWO, "policies.helper.compute_dtype=half"], r"policies\.helper\.compute_dtype 'half'"),
-        ([*TWO, "policies.helper={lora: {r: 2}, trainable: false}"], "does nothing"),
-        (["team={aux_0: a/b, main_0: c}"], "letters, digits"),
-        (["team=3"], "team"),
-    ],
+    }.items(),
 )
-def test_a_wrong_declaration_is_refused_by_its_key(overrides: list[str], expected: str) -> None:
+def test_a_wrong_declaration_is_refused_by_its_key(overrides: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
-        load_config(None, overrides)
+        load_config(None, items(overrides))
 
 
-def test_a_prefill_with_a_channel_is_refused() -> None:
-    prefill, channel = "policies.aux_0.prefill=def", "env.channel={bandwidth: 8}"
-    with pytest.raises(ConfigError, match="prefill 'def' of 'aux_0' would begin every message"):
-        specs(prefill, channel)
-    assert specs(prefill)["aux_0"].prefill == "def" and specs(channel)["aux_0"].prefill is None
+def test_a_prefill_or_a_channel_alone_is_taken() -> None:
+    assert specs("policies.aux_0.prefill=def")["aux_0"].prefill == "def"
+    assert specs("env.channel={bandwidth: 8}")["aux_0"].prefill is None
 
 
 def test_a_team_without_a_trainable_policy_is_played_but_not_trained(
@@ -176,12 +178,6 @@ def test_the_usual_names_of_adapters_arguments_are_told_in_peft_s_words() -> Non
         check_lora({"rank": 8})
 
 
-SERVED = ["sampler.engine=vllm", "sampler.python=/a/python", "model.top_p=1"]
-RAY = ["cluster.engine=ray", "cluster.rollout_workers=2", "algorithm.starts_per_bundle=1"]
-LOCAL = RAY[1:]
-APART = ["policies.aux_0.sample_on=[1]", "policies.main_0.sample_on=[2]", "model.device=cuda:0"]
-
-
 def room(gpus: int | None, quick: list[str], *overrides: str) -> None:
     config = load_config(None, [*quick, *overrides])
     check_room(config, policies_of(config, agents_of(config, ["aux_0", "main_0"])), gpus)
@@ -201,65 +197,61 @@ def test_policies_share_in_a_worker_what_they_share_where_they_learn(
 
 @pytest.mark.parametrize(
     ("values", "message"),
-    [
-        ([*SERVED, "policies.aux_0.sample_on=[0,0]"], r"different GPUs.*got \[0, 0\]"),
-        ([*SERVED, "policies.aux_0.sample_on=[]"], "must name different GPUs"),
-        ([*SERVED, "policies.aux_0.sample_on=[-1]"], "must name different GPUs"),
-        ([*SERVED, "policies.aux_0.sample_on=[first]"], r"policies\.aux_0\.sample_on"),
-        (["policies.aux_0.sample_on=[1]"], r"samples: set policies\.aux_0\.device to cuda:1"),
-        (["policies.aux_0={kind: gold, sample_on: [1]}"], r"unknown key of policies\.aux_0"),
-        ([*SERVED, *APART[:1]], r"policies\.main_0\.sample_on is missing"),
-        ([*SERVED, *APART, "model.lora={r: 2}"], "aux_0, main_0 have adapters on one base"),
-        (
-            [*SERVED, *APART, "policies.main_0.trainable=false"],
-            r"has no server; it is sampled on policies\.main_0\.device",
+    {
+        "SERVED & policies.aux_0.sample_on=[0,0]": r"different GPUs.*got \[0, 0\]",
+        "SERVED & policies.aux_0.sample_on=[]": "must name different GPUs",
+        "SERVED & policies.aux_0.sample_on=[-1]": "must name different GPUs",
+        "SERVED & policies.aux_0.sample_on=[first]": r"policies\.aux_0\.sample_on",
+        "policies.aux_0.sample_on=[1]": r"samples: set policies\.aux_0\.device to cuda:1",
+        "policies.aux_0={kind: gold, sample_on: [1]}": r"unknown key of policies\.aux_0",
+        "SERVED & policies.aux_0.sample_on=[1]": r"policies\.main_0\.sample_on is missing",
+        "SERVED & APART & model.lora={r: 2}": "aux_0, main_0 have adapters on one base",
+        "SERVED & APART & policies.main_0.trainable=false": (
+            r"has no server; it is sampled on policies\.main_0\.device"
         ),
-        (
-            [*SERVED, *APART, "sampler.flags={tensor_parallel_size: 2}"],
-            r"aux_0\.sample_on=\[1\] names 1 GPUs, and inference.flags spread each server over 2",
+        "SERVED & APART & sampler.flags={tensor_parallel_size: 2}": (
+            r"aux_0\.sample_on=\[1\] names 1 GPUs, and inference.flags spread each server over 2"
         ),
-        ([*SERVED, *APART, "sampler.flags={data-parallel-size: all}"], "above 0, got 'all'"),
-        (
-            [*SERVED[::2], "sampler.urls=[http://a:1,http://b:1]", *APART],
-            "inference.urls names ones that run: drop either",
+        "SERVED & APART & sampler.flags={data-parallel-size: all}": "above 0, got 'all'",
+        "sampler.engine=vllm & model.top_p=1 & sampler.urls=[http://a:1,http://b:1] & APART": (
+            "inference.urls names ones that run: drop either"
         ),
-        ([*LOCAL, "policies.aux_0.sample_on=[0,1]"], "one GPU; name one"),
-        (
-            [*RAY, "policies.aux_0.sample_on=[1]", "cluster.worker_gpus=1"],
-            r"sees the cluster.worker_gpus=1 .* raise that to 2",
+        "LOCAL & policies.aux_0.sample_on=[0,1]": "one GPU; name one",
+        "RAY & policies.aux_0.sample_on=[1] & cluster.worker_gpus=1": (
+            r"sees the cluster.worker_gpus=1 .* raise that to 2"
         ),
-        (["policies.aux_0.learn_on=[1]"], r"set policies\.aux_0\.device, as in cuda:2"),
-    ],
+        "policies.aux_0.learn_on=[1]": r"set policies\.aux_0\.device, as in cuda:2",
+    }.items(),
 )
 def test_a_place_that_means_nothing_or_contradicts_another_is_refused(
-    quick: list[str], values: list[str], message: str
+    quick: list[str], values: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_config(None, [*quick, *values])
+        load_config(None, [*quick, *items(values)])
 
 
 @pytest.mark.parametrize(
-    ("values", "gpus", "message"),
+    ("gpus", "values", "message"),
     [
-        ([*SERVED, *APART], 2, r"policies\.main_0\.sample_on=\[2\]: there are 2 GPUs, counted"),
-        ([*LOCAL, "policies.aux_0.sample_on=[0]"], 0, "there are 0 GPUs$"),
+        (2, "SERVED & APART", r"policies\.main_0\.sample_on=\[2\]: there are 2 GPUs, counted"),
+        (0, "LOCAL & policies.aux_0.sample_on=[0]", "there are 0 GPUs$"),
         (
-            [*SERVED, *APART, "policies.main_0.sample_on=[1,2]"],
             3,
+            "SERVED & APART & policies.main_0.sample_on=[1,2]",
             r"GPU 1 is promised to 2 servers \(of aux_0; main_0\).* to at most 0\.5",
         ),
         (
-            [*SERVED, *APART, "policies.main_0.device=auto", "policies.main_0.sample_on=[0]"],
             2,
+            "SERVED & APART & policies.main_0.device=auto & policies.main_0.sample_on=[0]",
             r"GPU 0 is promised to a server \(of main_0\).* holds aux_0, main_0 as well",
         ),
     ],
 )
 def test_gpus_that_are_missing_or_promised_twice_are_refused(
-    quick: list[str], values: list[str], gpus: int, message: str
+    quick: list[str], gpus: int, values: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        room(gpus, quick, *values)
+        room(gpus, quick, *items(values))
 
 
 def test_what_adds_up_is_taken(quick: list[str]) -> None:
