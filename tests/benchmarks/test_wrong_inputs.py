@@ -144,23 +144,6 @@ def test_a_misspelt_policy_is_refused_before_the_hub_is_asked(
         make_policy("goldd", None, None)
 
 
-def test_a_report_of_a_missing_folder_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "/nosuch does not exist: name the folder" in refusal(
-        capsys, "report", f"{tmp_path}/nosuch"
-    )
-    file = written(tmp_path, "")
-    assert "mine.yaml is a file: name the folder" in refusal(capsys, "report", str(file))
-
-
-def test_an_unknown_suite_and_a_former_one_are_explained(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert "did you mean 'smoke'?" in refusal(capsys, "bench", "smoek")
-    assert "run `python -m studies.hypotheses`" in refusal(capsys, "bench", "science")
-
-
 def test_a_module_that_registers_nothing_is_told_how(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

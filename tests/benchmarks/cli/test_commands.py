@@ -119,6 +119,10 @@ def test_list_names_every_environment_and_configuration(
         (["play", "humaneval-v0", "--task-id", "HumanEval/9"], 2, "--partner MODEL"),
         (["play", "humaneval-v0", "--policy", "gold"], 2, "--num-agents 1"),
         (["play", "humaneval-v0", "--policy", "gold", "--agent", "main_0"], 2, "leave out --agent"),
+        (["bench", "smoek"], 2, "did you mean 'smoke'?"),
+        (["bench", "science"], 2, "run `python -m studies.hypotheses`"),
+        (["report", "/nosuch"], 2, "/nosuch does not exist: name the folder"),
+        (["report", __file__], 2, "test_commands.py is a file: name the folder"),
     ],
 )
 def test_a_mistake_is_one_line_and_an_exit_code(
@@ -138,6 +142,9 @@ def test_a_bad_row_of_the_data_is_an_error(
     path.write_text('{"task_id": "a", "prompt": "", "test": "", "entry_point": "f"}\n')
     assert call("train", "--config", "demo", "--override", f"dataset.source={path}") == 1
     assert "line 1: field 'prompt'" in capsys.readouterr().err
+
+
+PLAY = "play coophumaneval-v0 --source bundled --seed 1"
 
 
 def test_play_reads_answers_from_files_and_from_the_keyboard(
@@ -164,13 +171,33 @@ def test_play_can_be_played_alone(
     assert "total reward 2.10 in 1 turns" in capsys.readouterr().out
 
 
-def test_play_takes_a_model_as_the_partner(
-    tiny_model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+WATCH = "play bugfix-v0 --seed 1 --num-turns 1 --policy"
+
+
+@pytest.mark.parametrize(
+    ("line", "typed", "code", "told"),
+    [
+        (f"{WATCH} random", "", 0, "fixer_0 answers"),
+        (f"{WATCH} MODEL", "", 0, "fixer_0 answers"),
+        (f"{PLAY} --num-turns 1 --all --partner MODEL", ".\n", 0, "aux_0 answers"),
+        # A player is the last agent by default.
+        (f"{PLAY.replace('coophuman', 'class')} --num-turns 1", ".\n", 0, "Your answer as coder_1"),
+        (PLAY, "", 1, "the input ended"),
+    ],
+)
+def test_policies_are_watched_and_played_with(
+    line: str,
+    typed: str,
+    code: int,
+    told: str,
+    tiny_model: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(".\n"))
-    line = "play coophumaneval-v0 --source bundled --seed 1 --num-turns 1 --all --partner"
-    assert call(*line.split(), tiny_model) == 0
-    assert "aux_0 answers" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    assert call(*line.replace("MODEL", tiny_model).split()) == code
+    shown = capsys.readouterr()
+    assert told in (shown.err if code else shown.out)
 
 
 FAMILIES = {
@@ -192,29 +219,6 @@ def test_gold_plays_every_family_to_full_marks_and_nobody_types(
     shown = capsys.readouterr().out
     assert "answers" in shown and "verdict" in shown
     assert f"total reward {FAMILIES[family]:.2f} in 1 turns" in shown
-
-
-def test_other_policies_can_be_watched(tiny_model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for policy in ("random", tiny_model):
-        line = "play bugfix-v0 --seed 1 --num-turns 1 --policy"
-        assert call(*line.split(), policy) == 0
-        assert "fixer_0 answers" in capsys.readouterr().out
-
-
-def test_a_player_is_the_last_agent_by_default(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(".\n"))
-    assert call(*"play classeval-v0 --source bundled --seed 1 --num-turns 1".split()) == 0
-    assert "Your answer as coder_1" in capsys.readouterr().out
-
-
-def test_play_ends_with_an_error_when_the_input_ends(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert call(*"play coophumaneval-v0 --source bundled --seed 1".split()) == 1
-    assert "the input ended" in capsys.readouterr().err
 
 
 def test_doctor_tries_the_sandbox_and_names_what_is_missing(
