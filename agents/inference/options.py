@@ -1,4 +1,4 @@
-"""Options of sampling."""
+"""Options of a local model: sampling, prompts, numbers, adapter."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from llm_decpomdp.options import Options, option
 
 
 class Sampling(Options):
-    """Distribution and length of completions; the temperature 0 takes the most likely token always.
+    """Distribution and length of completions; temperature 0 always takes the most likely token.
 
     Raises:
         ValueError: If a value is out of its range.
     """
 
     temperature: float = option(1.0, ge=0)
-    """Divisor of the logits: the higher, the more various the completions."""
+    """Divisor of the logits: a higher temperature gives more varied completions."""
     top_p: float = option(1.0, gt=0, le=1)
-    """Draw among the most likely tokens that hold this share of the probability; 1 draws among all."""
+    """Draw among the most likely tokens with this share of the probability; 1 draws among all."""
     top_k: int | None = option(None, ge=0)
     """Draw among this many most likely tokens; `None` and 0 draw among all."""
     max_new_tokens: int = option(256, ge=1, le=1_000_000)
-    """Longest completion, in tokens, the end-of-sequence token included."""
+    """Maximum number of tokens of a completion, including the end-of-sequence token."""
     stop: list[str] | None = None
-    """Texts that end a completion, as in `["\\n"]`; the text goes up to the first of them, the tokens with it."""
+    """Texts that end a completion, as in `["\\n"]`. The text ends before the first of them, the tokens end with
+    it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +46,7 @@ class Sampling(Options):
 
 
 ON_LONG_PROMPT = ("raise", "skip", "truncate_left")
-"""Names of the ways to handle a prompt that is too long."""
+"""Names of the treatments of a prompt that is too long."""
 
 
 class Prompting(Options):
@@ -56,18 +57,19 @@ class Prompting(Options):
     """
 
     system_prompt: str | None = None
-    """System message of the model's chat template, also an empty one; `None` sends none, and the template may have
-    its own. The agent's prompt is the user message."""
+    """System message of the chat template, which may be empty; `None` sends none, and the template may have its
+    own. The agent's prompt is the user message."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Further variables of the chat template, as in `{enable_thinking: false}`."""
     max_prompt_tokens: int | None = option(None, ge=1)
-    """Most tokens of a prompt as the model sees it; never more than its context less `max_new_tokens`."""
+    """Maximum number of tokens of a prompt, including the chat template; never more than the model's context less
+    `max_new_tokens`."""
     on_long_prompt: str = option("raise", choices=ON_LONG_PROMPT)
-    """Treatment of longer ones: `raise` ends the run, before the first update if it is a first prompt. `skip`
-    lets the agent say nothing in that turn, and trains on no problem that begins so. `truncate_left` cuts their
-    beginning off; the template stays whole."""
+    """Treatment of longer prompts: `raise` ends the run, before the first update if it is a first prompt. `skip`
+    gives an empty completion, and leaves out problems whose first prompt is too long. `truncate_left` removes the
+    beginning of the prompt, and keeps the template."""
     prefill: str | None = None
-    """Text that every completion begins with, as in `"def aux(x):\\n    return"`: the model goes on from it. Its
+    """Text at the beginning of every completion, as in `"def aux(x):\\n    return"`: the model continues it. Its
     tokens are not sampled and not learned; the environment reads the whole text."""
 
 
@@ -82,14 +84,14 @@ class ModelOptions(Prompting, Sampling):
     """
 
     compute_dtype: str = option("auto", choices=COMPUTE_DTYPES)
-    """Number format of the computation; `auto` is bfloat16 where the device is fast with it. Weights that are
-    trained are float32 in any case."""
+    """Number format of the computation; `auto` is bfloat16 where the device is fast with it. Trained weights are
+    always float32."""
     device: str = "auto"
     """`auto` (a GPU where there is one), or a torch device such as `cpu` or `cuda:1`."""
     attn_implementation: str | None = None
-    """Attention of transformers, such as `sdpa`; `None` leaves it the choice."""
+    """Attention of transformers, such as `sdpa`; `None` takes its default."""
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, more time."""
     lora: dict[str, Any] | None = None
-    """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Agents
-    with adapters of their own share one frozen base."""
+    """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Adapters share
+    one frozen base model."""

@@ -41,7 +41,7 @@ SETTLING = 0.05
 UNSEEN = 20.0
 """Seconds without a counted request after which the server is considered one that does not count requests."""
 
-HOW_TO_SERVE = "start it with the flags that docs/cluster.md tells, or let the run start it"
+HOW_TO_SERVE = "start it with the flags of docs/cluster.md, or let the run start it"
 
 
 class NoRoute(SamplerError):

@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.util import find_spec
 from multiprocessing.pool import ThreadPool
@@ -72,13 +71,13 @@ class Endpoint(Options, frozen=False, eq=False):
     """Draw among this many most likely tokens; `None` and 0 draw among all. OpenAI's API does not support it."""
     max_new_tokens: int = option_of(Sampling, "max_new_tokens")
     stop: list[str] | None = option_of(Sampling, "stop")  # a field
-    """Texts that end a completion; the text goes up to the first of them. OpenAI's own API takes four at most."""
+    """Texts that end a completion; the text goes up to the first of them. OpenAI's API takes four at most."""
     key_variable: str = DEFAULT_VARIABLE
     """Name of the environment variable that holds the API key."""
     max_parallel: int = option(8, ge=1)
     """Maximum number of requests that wait for answers at once."""
     timeout: float = option(180.0, gt=0)
-    """Seconds that a request waits for the server before it is tried again."""
+    """Seconds until a request without an answer is repeated."""
     max_retries: int = option(6, ge=0)
     """Number of further tries of a request that may succeed later, such as after status 429 or 500."""
     omit: list[str] | None = None
@@ -110,7 +109,7 @@ class Endpoint(Options, frozen=False, eq=False):
     def seed(self, seed: int) -> None:
         """Restart the seeds of requests."""
         self._seed = seed
-        self._asked: Counter[int] = Counter()  # how often each prompt was asked, by its hash
+        self._asked: Counter[int] = Counter()  # number of requests for each prompt, by its hash
 
     def act(self, prompt: str) -> str:
         """Return the text of one completion of `prompt`."""
@@ -179,17 +178,14 @@ class Endpoint(Options, frozen=False, eq=False):
             status = error.status_code if isinstance(error, openai.APIStatusError) else None
             if count > 1 and status in _REFUSALS:
                 return []
-            raise self._errors.from_exception(error, status) from error
+            raise _explain_failure(error, status, self._where, self.key_variable) from error
         except json.JSONDecodeError as error:
-            raise self._errors.no_completion(error.doc) from error
+            raise _explain_answer(error.doc, self._where) from error
         choices = getattr(response, "choices", None) or []
         if not choices and count > 1:
             return []
         if not choices or any(getattr(choice, "message", None) is None for choice in choices):
-            server_error = getattr(response, "error", None)
-            if choices or server_error or getattr(response, "choices", None) is not None:
-                raise self._errors.no_choices(server_error)
-            raise self._errors.no_completion(response)  # such as a web page
+            raise _explain_answer(response, self._where)
         usage = _usage(response) if len(choices) == 1 else None  # else the sum of all samples
         completions = [self._completion(choice, usage) for choice in choices[:count]]
         self._watch(prompt, seed, completions)
@@ -221,7 +217,12 @@ class Endpoint(Options, frozen=False, eq=False):
                 self._refused += 1
                 count = self._refused
             if str(count).rstrip("0") == "1":  # the first, tenth, hundredth and so on
-                logger.warning("%s", self._errors.refusals(count))
+                logger.warning(
+                    "%s gave no text (content null): it refused, or a filter took the answer away; such answers "
+                    "are empty, get the reward of an empty text, and count as refused/<agent>; %d so far",
+                    self._where,
+                    count,
+                )
         text = message.content or refusal or ""
         finish_reason = REFUSAL if is_refusal else "length" if reason == "length" else "stop"
         return Completion(text, finish_reason=finish_reason, usage=usage)
@@ -235,7 +236,7 @@ class Endpoint(Options, frozen=False, eq=False):
                 "%s gave the same text every time it was asked one of %d prompts, at temperature %g: it seems to "
                 "ignore seeds and temperature. Groups without variety teach nothing, and samples of a problem "
                 "count as one: set the server to draw at random, or raise temperature",
-                self._errors.where,
+                self._where,
                 ENOUGH_PROMPTS,
                 self.temperature,
             )
@@ -246,7 +247,14 @@ class Endpoint(Options, frozen=False, eq=False):
             with self._lock:
                 warned, self._warned_slow = self._warned_slow, True
             if not warned:
-                logger.warning("%s", self._errors.slow(self.timeout, self.max_retries))
+                logger.warning(
+                    "no answer from %s for %.0f s; every try may take %.0f s (timeout), and there are %d more "
+                    "(max_retries). If it hangs, stop this and look into its log",
+                    self._where,
+                    SLOW_SECONDS,
+                    self.timeout,
+                    self.max_retries,
+                )
 
         timer = Timer(SLOW_SECONDS, warn)
         timer.daemon = True
@@ -257,8 +265,8 @@ class Endpoint(Options, frozen=False, eq=False):
             timer.cancel()
 
     @cached_property
-    def _errors(self) -> Errors:
-        return Errors(f"{self.model!r} at {self._client.base_url}", self.key_variable)
+    def _where(self) -> str:
+        return f"{self.model!r} at {self._client.base_url}"
 
     @cached_property
     def _client(self) -> Any:
@@ -332,52 +340,32 @@ class EndpointError(RuntimeError):
     """The server gave no completion."""
 
 
-@dataclass(frozen=True)
-class Errors:
-    """The errors of one endpoint."""
+def _explain_failure(
+    error: Exception, status: int | None, where: str, key_variable: str
+) -> EndpointError:
+    """Return the error of a failed request; `status` is the HTTP status of the answer, if any."""
+    reason = f"{type(error).__name__}: {error}"[:QUOTED_CHARACTERS]
+    if status is None:
+        remedy = "start the server, or set base_url; if it is slow, raise timeout"
+        return EndpointError(f"cannot reach the endpoint of {where} ({reason}): {remedy}")
+    remedy = _REMEDIES.get(status, "look into the server's log").format(key=key_variable)
+    return EndpointError(f"the endpoint of {where} refuses ({reason}): {remedy}")
 
-    where: str
-    """The model and the server."""
-    key_variable: str
 
-    def from_exception(self, error: Exception, status: int | None) -> EndpointError:
-        """Return the error of a failed request; `status` is the HTTP status of the answer, if any."""
-        reason = f"{type(error).__name__}: {error}"[:QUOTED_CHARACTERS]
-        if status is None:
-            remedy = "start the server, or set base_url; if it is slow, raise timeout"
-            return EndpointError(f"cannot reach the endpoint of {self.where} ({reason}): {remedy}")
-        remedy = _REMEDIES.get(status, "look into the server's log").format(key=self.key_variable)
-        return EndpointError(f"the endpoint of {self.where} refuses ({reason}): {remedy}")
-
-    def no_completion(self, answer: Any) -> EndpointError:
-        """Return the error of an answer that is no completion, such as a web page."""
-        text = " ".join(str(answer).split())[:QUOTED_CHARACTERS]
-        return EndpointError(
-            f"the endpoint of {self.where} answers without a completion, with {text!r}: check base_url, which "
-            "mostly ends in /v1"
-        )
-
-    def no_choices(self, error: Any) -> EndpointError:
-        """Return the error of an answer without a choice or a message; `error` is the server's text, if any."""
+def _explain_answer(answer: Any, where: str) -> EndpointError:
+    """Return the error of an answer without a completion: no choices, or no such server at all."""
+    error = getattr(answer, "error", None)
+    if error or getattr(answer, "choices", None) is not None:
         note = f"; it says {' '.join(str(error).split())[:QUOTED_CHARACTERS]!r}" if error else ""
         return EndpointError(
-            f"the endpoint of {self.where} answers with no choices, and so without a completion{note}: check the "
+            f"the endpoint of {where} answers with no choices, and so without a completion{note}: check the "
             "model's name, and look into the server's log"
         )
-
-    def refusals(self, count: int) -> str:
-        """Return the warning about a number of answers without a text."""
-        return (
-            f"{self.where} gave no text (content null): it refused, or a filter took the answer away; such "
-            f"answers are empty, get the reward of an empty text, and count as refused/<agent>; {count} so far"
-        )
-
-    def slow(self, timeout: float, max_retries: int) -> str:
-        """Return the warning about a request that has waited for `SLOW_SECONDS`."""
-        return (
-            f"no answer from {self.where} for {SLOW_SECONDS:.0f} s; every try may take {timeout:.0f} s (timeout), "
-            f"and there are {max_retries} more (max_retries). If it hangs, stop this and look into its log"
-        )
+    text = " ".join(str(answer).split())[:QUOTED_CHARACTERS]  # such as of a web page
+    return EndpointError(
+        f"the endpoint of {where} answers without a completion, with {text!r}: check base_url, which "
+        "mostly ends in /v1"
+    )
 
 
 class Variety:

@@ -68,7 +68,7 @@ class SamplerOptions(Options):
         python = self.python or os.environ.get(PYTHON_VARIABLE)
         if not python:
             raise ValueError(
-                "vLLM needs an environment of its own (docs/cluster.md says how to make one): set "
+                "vLLM needs a separate environment (see docs/cluster.md): set "
                 f"inference.python, or the environment variable {PYTHON_VARIABLE}, to the path of its Python, "
                 "or inference.urls to running servers"
             )

@@ -125,7 +125,7 @@ def test_the_command_has_the_flags_that_a_learner_needs() -> None:
 
 def test_the_interpreter_is_an_option_or_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLM_DECPOMDP_VLLM_PYTHON", raising=False)
-    with pytest.raises(ValueError, match="an environment of its own"):
+    with pytest.raises(ValueError, match="vLLM needs a separate environment"):
         SamplerOptions(engine="vllm").interpreter()
     monkeypatch.setenv("LLM_DECPOMDP_VLLM_PYTHON", "/a/python")
     assert SamplerOptions(engine="vllm").interpreter() == "/a/python"

@@ -224,7 +224,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
     ("values", "message"),
     [
         (["sampler.exact=false"], "inference: exact=False means nothing with engine=transformers"),
-        (["sampler.engine=vllm"], "an environment of its own"),
+        (["sampler.engine=vllm"], "vLLM needs a separate environment"),
         (
             ["sampler.engine=vllm", "sampler.python=/p", "sampler.urls=[http://x]"],
             "inference.python is for a server that the run starts",
