@@ -55,8 +55,7 @@ float32, and in half precision."""
 SAMPLES, TOKENS = 2, 24
 """Number of samples of each prompt in a check, and their largest number of tokens."""
 
-NO_END = (-1,)
-"""End token that no model samples: the first token of a sample does not use the cache, so one is not enough."""
+NO_END = (-1,)  # never sampled: the first token alone would not use the cache
 
 PACKABLE_ATTENTION = ("sdpa", "eager")
 """Implementations of attention that take a mask for each pair of tokens."""
@@ -102,36 +101,32 @@ def choose_sampling(
                 _warn_of_sampling(engine.model, method, first)
             return method
     raise MismatchError(
-        f"the model {model_name(engine.model)} cannot be sampled: {_words(difference)}, even without a cache and "
-        f"padding (limit {mismatch_limit(engine.compute_dtype):g}). {_likely_cause(engine.model)}"
+        f"the model {model_name(engine.model)} cannot be sampled: its samples differ by {difference:.3g} nats a "
+        "token from a plain pass over the same tokens, even without a cache and padding (limit "
+        f"{mismatch_limit(engine.compute_dtype):g}). {_likely_cause(engine.model)}"
     )
 
 
 def _warn_of_sampling(model: Any, method: SamplingMethod, difference: float) -> None:
     if method is sample_by_length:
-        logger.warning(
-            "the model %s is sampled in batches of prompts of equal length: in other batches %s, probably because "
-            "its recurrent layers do not mask padding",
-            model_name(model),
-            _words(difference),
-        )
-        return
+        how = "in batches of prompts of equal length: in other batches"
+        cause = "Probably its recurrent layers do not mask padding"
+    else:
+        how = "without a cache, which is slow: each token takes a pass over all earlier tokens. With a cache"
+        cause = _likely_cause(model)
     logger.warning(
-        "the model %s is sampled without a cache, which is slow: each token takes a pass over all earlier tokens. "
-        "With a cache %s. %s",
+        "the model %s is sampled %s its samples differ by %.3g nats a token from a plain pass over the same "
+        "tokens. %s",
         model_name(model),
-        _words(difference),
-        _likely_cause(model),
+        how,
+        difference,
+        cause,
     )
-
-
-def _words(difference: float | None) -> str:
-    return f"its samples differ by {difference:.3g} nats a token from a plain pass over the same tokens"
 
 
 def _probes(prompt: Prompt) -> list[Prompt]:
     """Return the prompt and its second half, which the batch pads."""
-    ids = list(prompt.ids) if len(prompt.ids) > 1 else [*prompt.ids, *prompt.ids]
+    ids = list(prompt.ids) * (1 if len(prompt.ids) > 1 else 2)
     tokens = min(TOKENS, prompt.sampling.max_new_tokens)
     sampling = replace(prompt.sampling, max_new_tokens=tokens, stop=None)
     generator = torch.Generator().manual_seed(0)
