@@ -360,8 +360,8 @@ def run_probes(sandbox: Sandbox) -> ProbeResults:
     assert package is not None and package.origin is not None
     # A folder that the user may write, and that programs do not see replaced by a private one.
     folders = [Path(os.path.expanduser("~")), Path("/var/tmp"), Path(tempfile.gettempdir())]
-    own = next(folder for folder in folders if os.access(folder, os.W_OK | os.X_OK))
-    with tempfile.NamedTemporaryFile(dir=own, prefix=".llm-decpomdp-doctor-") as file:
+    place = next(folder for folder in folders if os.access(folder, os.W_OK | os.X_OK))
+    with tempfile.NamedTemporaryFile(dir=place, prefix=".llm-decpomdp-doctor-") as file:
         file.write(b"secret")
         file.flush()
         arguments = {"pid": os.getpid(), "own file": file.name, "package": package.origin}

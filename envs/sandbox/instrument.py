@@ -126,9 +126,9 @@ def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
     check = checks[-1] if parameters else None
     parameter = parameters[0].arg if parameters else entry_point
     body = module.body if check is None else check.body
-    others = [] if check is None else [s for s in module.body if s is not check]
+    outside = [] if check is None else [s for s in module.body if s is not check]
     uses = tuple(variables(module, body, parameter))
-    results = receivers(ast.Module([*others, *body], []), {parameter, entry_point})
+    results = receivers(ast.Module([*outside, *body], []), {parameter, entry_point})
     writer = _Writer(parameter, entry_point, split, results)
     around: list[ast.stmt] = []
     stages = writer.stages(body) if check is None else []
@@ -352,8 +352,8 @@ def _receives(node: ast.AST, receiving: set[str], functions: set[str]) -> set[st
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Name) and node.func.id in functions:
             # A program can call back a method or a function that it is passed.
-            called = [part for part in node.args if isinstance(part, ast.Attribute | ast.Lambda)]
-            return set().union(*map(names, called))
+            callbacks = [part for part in node.args if isinstance(part, ast.Attribute | ast.Lambda)]
+            return set().union(*map(names, callbacks))
         return names(node) if any(map(sees, node.args)) else set()
     return set()
 

@@ -267,16 +267,17 @@ class _Dispatcher:
         self, worker: WorkerProcess, index: int, status: int, stderr: str
     ) -> None:
         """Queue the job of a dead worker again, or decide its result by the exit status."""
-        job, left = self.jobs[index], worker.seconds_left
+        job, seconds_left = self.jobs[index], worker.seconds_left
         # These two signals are the timers of `limit_time`: the test itself did not end on the program's values.
         endless, fatal = status in (-signal.SIGPROF, -signal.SIGALRM), -status in FATAL
         # The worker may have died in a changed run. These only decide about helpers: the outcomes of the tests
         # count if they have arrived; otherwise the job runs again without changed runs.
         if (endless or fatal) and worker.tests_result is not None:
             return self._finish(index, worker.tests_result)
-        if (endless or fatal) and job["change"] and left > 0:
-            limits = {**job["limits"], "job_seconds": left}
-            self.jobs[index] = {**job, "change": False, "limits": limits, "tests_seconds": left}
+        if (endless or fatal) and job["change"] and seconds_left > 0:
+            limits = {**job["limits"], "job_seconds": seconds_left}
+            self.jobs[index] = {**job, "change": False, "limits": limits}
+            self.jobs[index]["tests_seconds"] = seconds_left
         else:
             self.attempts[index] += 1
             if endless:

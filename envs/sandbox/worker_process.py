@@ -284,13 +284,13 @@ def package_paths(modules: tuple[str, ...]) -> tuple[str, ...]:
     if unknown:
         raise ValueError(f"no installed package has the modules {unknown}; install them first")
     paths: set[str] = set()
-    seen: set[str] = set()
+    visited: set[str] = set()
     pending = [name for module in modules for name in owners[module]]
     while pending:
         name = pending.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         try:
             package = distribution(name)
         except PackageNotFoundError:

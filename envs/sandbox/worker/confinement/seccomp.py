@@ -136,8 +136,8 @@ def missing_support() -> str:
         return "not on this system"
     machine = os.uname().machine
     if machine not in TABLES or sys.maxsize < 2**32:
-        bits, known = struct.calcsize("P") * 8, ", ".join(TABLES)
-        return f"no table of system calls for {bits} bits of {machine}; there are {known}"
+        bits, machines = struct.calcsize("P") * 8, ", ".join(TABLES)
+        return f"no table of system calls for {bits} bits of {machine}; there are {machines}"
     # With filters, the kernel looks for the program at address 0 and finds none.
     kernel.libc.prctl(kernel.PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0, 0, 0)
     code = ctypes.get_errno()

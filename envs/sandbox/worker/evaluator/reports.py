@@ -289,10 +289,10 @@ def _find_library_exception(module: Any, name: Any) -> type[Exception] | None:
 
 def _build_builtin(base: Any, arguments: list[Any], failure: list[Any]) -> Exception:
     """Build an exception of a builtin class, or of the nearest base class that takes these arguments."""
-    named = vars(builtins).get(base) if type(base) is str else None
+    builtin = vars(builtins).get(base) if type(base) is str else None
     kinds: tuple[Any, ...] = ()
-    if isinstance(named, type) and issubclass(named, Exception):
-        kinds = () if issubclass(named, NEVER_REBUILT) else named.__mro__[:-2]
+    if isinstance(builtin, type) and issubclass(builtin, Exception):
+        kinds = () if issubclass(builtin, NEVER_REBUILT) else builtin.__mro__[:-2]
     for kind in (*kinds, CandidateError, Exception):
         if not _is_sound(kind, arguments):
             continue
