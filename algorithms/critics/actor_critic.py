@@ -1,16 +1,16 @@
-"""The critic of actor-critics: its value of the state before a turn is what returns are compared with.
+"""The critic of actor-critics, whose value of the state before a turn is the baseline of its returns.
 
-With x the state before the turn, x'_j the one after joint sample j, and c the joint sample that goes on to a turn
-whose target is y' (`critic.py`):
+With x the state before the turn, x'_j the one after joint sample j, and c the joint sample that continues to a
+turn with the target y' (`critic.py`):
 
     A_j = y_j - V(x),    y_j = r_j + discount V(x'_j),    y_c = r_c + discount [V(x'_c) + lambda (y' - V(x'_c))]
 
-V(x) does not depend on the actions, so that it is a baseline. Where G = 1 this is the advantage of GAE, the sum
-over k of (discount lambda)^k delta_{t+k} (arXiv 1506.02438, eq. 16). Only joint samples that go on have a future;
-the others end with V(x'_j), and so learn from the critic's guess. Nothing is whitened: a sample that is alone in
-its turn weighs like any other.
+V(x) does not depend on the actions, so it is a valid baseline. With G = 1 this is the advantage of GAE, the sum
+over k of (discount lambda)^k delta_{t+k} (arXiv 1506.02438, eq. 16). Only joint samples that continue have
+observed future rewards; the others end with the estimate V(x'_j). Advantages are not whitened, so a sample that
+is alone in its turn keeps its full weight.
 
-While a critic explains nothing of a turn, V is the running mean of its targets: a constant, and so as unbiased.
+While a critic explains nothing of a turn, V is the running mean of its targets: a constant, so equally unbiased.
 Before the critic has seen any return of the turn, a joint sample is compared with the joint samples of the turn in
 the batch that have another completion of the agent, by their own rewards (as in `marloo.py`, with the batch as the
 group). If there are none, its advantage is 0.
@@ -27,7 +27,6 @@ from llm_decpomdp.algorithms.critics.critic import (
     Array,
     Critic,
     Gather,
-    Key,
     Values,
     ValueTargets,
     lambda_targets,
@@ -43,15 +42,12 @@ from llm_decpomdp.policy import ReferencedPolicy, TrainablePolicy, policy_attrib
 
 
 class BaselineCritic(Critic):
-    """Values of states, and advantages over them.
-
-    Arguments as of `Critic`.
-    """
+    """Values of states, and advantages over them; arguments as of `Critic`."""
 
     reads_first = True
 
     def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
-        """Return the advantages of each rollout's joint samples, and metrics as of `Critic.assess`.
+        """Return the advantages of each rollout's joint samples, and the metrics of `Critic.assess`.
 
         Raises:
             ValueError: If the rollouts have no views.
@@ -59,18 +55,12 @@ class BaselineCritic(Critic):
         require_views(rollouts)
         return super().assess(rollouts)
 
-    def _outlooks(
-        self,
-        states: Mapping[str, Values],
-        rollouts: Sequence[Rollout],
-        explained: Mapping[Key, float],
+    def _targets(
+        self, states: Mapping[str, Values], rollouts: Sequence[Rollout]
     ) -> list[ValueTargets]:
         value_targets: list[ValueTargets] = [{} for _ in rollouts]
         for name, read in states.items():
-            returns = [
-                self._returns(name, read, number, rollout, explained)
-                for number, rollout in enumerate(rollouts)
-            ]
+            returns = [self._returns(name, read, n, rollout) for n, rollout in enumerate(rollouts)]
             unseen = self._unseen(name, rollouts, returns)
             for number, (rollout, of_turns) in enumerate(zip(rollouts, returns, strict=True)):
                 for agent in self._readers(name):
@@ -79,41 +69,31 @@ class BaselineCritic(Critic):
                         zip(rollout.groups, of_turns, strict=True)
                     ):
                         key = (name, group.turn)
+                        baseline: float | Array
                         if key in self._heads:
                             value = read.predictions[StatePosition(number, index)]
-                            baseline: float | Array = self._gate(key, value, explained, None)
+                            baseline = self._gate(key, value, None)
                         else:
-                            baseline = _mean_of_others(values, unseen[key[1]], group, agent)
+                            baseline = _mean_of_others(values, unseen[group.turn], group, agent)
                         advantages.append(less(values, baseline))
                     value_targets[number][agent] = advantages
         return value_targets
 
-    def _returns(
-        self,
-        name: str,
-        states: Values,
-        number: int,
-        rollout: Rollout,
-        explained: Mapping[Key, float],
-    ) -> list[Array]:
-        """Return y of each turn's joint samples, (J,): their rewards where no later state was seen before."""
-        chain = self._chain(name, states, number, rollout, explained)
+    def _returns(self, name: str, states: Values, number: int, rollout: Rollout) -> list[Array]:
+        """Return y of each turn's joint samples, (J,): their rewards if no later state was seen before."""
+        chain = self._chain(name, states, number, rollout)
         discount, trace = self.discount, self.options.critic_lambda
         targets = lambda_targets(chain, discount, trace)
+        returns = sample_returns(chain, targets, discount, trace)
         return [
             values if (name, group.turn + 1) in self._heads else turn.rewards
-            for group, turn, values in zip(
-                rollout.groups,
-                chain,
-                sample_returns(chain, targets, discount, trace),
-                strict=True,
-            )
+            for group, turn, values in zip(rollout.groups, chain, returns, strict=True)
         ]
 
     def _unseen(
         self, name: str, rollouts: Sequence[Rollout], returns: Sequence[Sequence[Array]]
     ) -> dict[int, Array]:
-        """Return all returns of the batch, in all processes, of each turn of which none was seen before."""
+        """Return all returns of the batch, of all processes, by turn, for turns of which none was seen before."""
         of_rollouts = [
             [
                 (group.turn, values)
@@ -129,14 +109,14 @@ class BaselineCritic(Critic):
 
 
 def _mean_of_others(values: Array, batch: Array, group: Group, agent: str) -> Array:
-    """Return, for each joint sample, the mean of those without the agent's completion, or its value without such.
+    """Return, for each joint sample, the mean of those with another completion of the agent; else its own value.
 
-    Under `joint_mode=cross` and `common` several joint samples of the group have that completion. A mean that
-    contains them depends on the completion, and takes away a part of its gradient.
+    With `joint_mode=cross` and `common`, several joint samples of the group share that completion. A mean over
+    them would depend on the completion and remove a part of its gradient.
 
     Args:
         values: Of the joint samples of the group, (J,).
-        batch: All values of the turn, those of the group among them.
+        batch: All values of the turn, including those of the group.
         group: The group.
         agent: The agent.
     """
@@ -153,7 +133,7 @@ ROLES: Mapping[str, type[Critic]] = {
     "baseline": BaselineCritic,
     "counterfactual": CounterfactualCritic,
 }
-"""Critic by role."""
+"""Critic by the use of its values: later rewards only, a baseline too, or the agent's other answers too."""
 
 
 def build_critic(
@@ -165,13 +145,13 @@ def build_critic(
     discount: float,
     gather: Gather,
 ) -> Critic:
-    """Build the critic that the options ask for.
+    """Build the critic of the options.
 
     Args:
         options: Scope, input, targets, steps.
         agents: The agents that learn, and their policies.
-        features: Featuriser; by default each agent's own model reads for its own critic, and the first one that
-            can for the team's.
+        features: From texts to features. By default the model of each agent reads for its own critic, and the
+            first model that can for the critic of the team.
         role: One of `ROLES`.
         discount: Weight of a reward one turn later.
         gather: As of `Critic`.
@@ -185,6 +165,7 @@ def build_critic(
         if options.critic == "own"
         else {"team": list(agents.values())}
     )
+    reading: dict[str, Features]
     if options.critic_trunk == "lora":
         if features is not None:
             raise ValueError(
@@ -192,26 +173,20 @@ def build_critic(
                 "critic_trunk=frozen, or leave them out"
             )
         rate = options.critic_learning_rate
-        reading: dict[str, Features] = {
+        reading = {
             name: TrunkOptimizer(_trunk(policies, seed), rate)
             for seed, (name, policies) in enumerate(readers.items())
         }
     else:
-        reading = {name: features or _featuriser(policies) for name, policies in readers.items()}
-    return ROLES[role](
-        options,
-        reading,
-        agents,
-        discount=discount,
-        gather=gather,
-    )
+        reading = {name: features or _features(policies) for name, policies in readers.items()}
+    return ROLES[role](options, reading, agents, discount=discount, gather=gather)
 
 
-def _featuriser(policies: list[TrainablePolicy]) -> Features:
-    """Return the features of the first model that gives some, as it is now."""
+def _features(policies: list[TrainablePolicy]) -> Features:
+    """Return the features of the first model that gives some, with its current weights."""
     for policy in policies:
         if isinstance(policy, ReferencedPolicy) and policy_attribute(policy, "features"):
-            # The reference stays as it is: features that move with the policy would mislead the heads.
+            # Features that change with the policy would mislead the heads.
             policy.keep_reference()
             features: Features = policy_attribute(policy, "features")
             return features
@@ -223,13 +198,13 @@ def _featuriser(policies: list[TrainablePolicy]) -> Features:
 
 
 def _trunk(policies: list[TrainablePolicy], seed: int) -> Trunk:
-    """Return a trunk of its own on the first model that stays as it is below adapters."""
+    """Return a new adapter on the first model that stays frozen below adapters."""
     for policy in policies:
         new_trunk = policy_attribute(policy, "new_trunk")
         trunk: Trunk | None = new_trunk(seed) if new_trunk is not None else None
         if trunk is not None:
             return trunk
     raise ValueError(
-        "critic_trunk=lora adds an adapter to a model that is frozen below adapters, and that of no policy is: "
-        "full weights would move under what the critic learns. Train adapters (lora), or set critic_trunk=frozen"
+        "critic_trunk=lora adds an adapter to a model that is frozen below adapters, and no policy has such a "
+        "model: full weights would change what the critic reads. Train adapters (lora), or set critic_trunk=frozen"
     )

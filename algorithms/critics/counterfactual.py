@@ -1,21 +1,21 @@
-"""The critic of answers: what a joint answer is worth, and what it would be with another answer of one agent.
+"""The critic of answers: the value of a joint answer, and its value with another answer of one agent.
 
 The counterfactual advantage of COMA (arXiv 1705.08926, eq. 4), with an agent's own G samples in place of all its
-actions. With phi the features of the state and of what all agents answered in it, a_g the joint sample g, and
-(h, a_g) the same with agent i's answer h:
+actions. With phi the features of the state and of all agents' answers, a_g the joint sample g, and (h, a_g) the
+same with agent i's answer h:
 
     A_ig = Q(x, a_g) - (1/G) sum_h Q(x, (h, a_g)),    Q(x, a) = c(x) + w'phi(x, a)
 
-c(x) cancels, so that w alone is learned, from differences within groups: w'(phi_g - mean phi) is regressed to
-y_g - mean y, with y the returns of `critic.py`. A critic that tells states apart and answers not would explain
-much of the returns, and all its advantages would be 0; this one explains nothing then, and its gate is closed.
-There A_ig = y_g - mean y: MAGRPO with a critic of the future. Never is A = y - Q, which goes to 0 for every answer
-as Q becomes right.
+c(x) cancels, so only w is learned, from differences within groups: w'(phi_g - mean phi) is regressed to y_g - mean
+y, with y the returns of `critic.py`. A critic that distinguishes states but not answers would explain much of the
+returns, and all its advantages would be 0. This critic then explains nothing, and its gate is closed: A_ig = y_g -
+mean y, which is MAGRPO with a critic of later states. The advantage y - Q is never used: it goes to 0 for every
+answer as Q becomes accurate.
 
-The critic reads at most G (1 + N (G - 1)) texts for a group, of which G were played; equal ones once.
+The critic reads at most G (1 + N (G - 1)) texts for a group, of which G were played; equal texts are read once.
 
-Degenerate cases: equal returns leave the gate closed, and teach nothing; an agent whose answers are all the same
-has advantages of 0 where Q counts; one turn needs no values of later states.
+Degenerate cases: equal returns leave the gate closed and teach nothing. An agent whose answers are all equal has
+advantages of 0 while Q is used. With one turn no values of later states are needed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ANSWERS = "answers"
 
 
 class _Answers(NamedTuple):
-    """A group's joint answers as the critic reads them."""
+    """The joint answers of a group as the critic reads them."""
 
     key: Key
     returns: Array
@@ -57,18 +57,15 @@ class _Answers(NamedTuple):
 
 
 class CounterfactualCritic(Critic):
-    """Values of states, and of joint answers in them.
-
-    Arguments as of `Critic`, of the team.
-    """
+    """Values of states and of joint answers; arguments as of `Critic`, for the critic of the team."""
 
     def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
         """Return the advantages of each rollout's joint samples, and metrics.
 
         Returns:
-            The advantages, and besides the metrics of `Critic.assess`:
+            The advantages, and in addition to the metrics of `Critic.assess`:
 
-            - `turn_<k>/explained_differences`: as `explained_variance`, of Q within groups.
+            - `turn_<k>/explained_differences`: explained variance of Q within groups.
             - `critic/counterfactual`: share of the turns whose advantages come from Q.
             - `critic/answer_texts`: number of texts with answers that were read.
 
@@ -84,12 +81,12 @@ class CounterfactualCritic(Critic):
             [record for _ in rollout.groups for record in self._answer_records(next(groups))]
             for rollout in rollouts
         ]
-        pending, judged = self._judge(rollouts, records)
+        pending, explained = self._evaluate(rollouts, records)
         self._pending |= pending
         counts = {
             key: key in self._heads
             and (self._heads[key].explained > 0 or not self.options.critic_gate)
-            for key in judged
+            for key in explained
         }
         groups = iter(answers)
         advantages = []
@@ -99,7 +96,7 @@ class CounterfactualCritic(Critic):
         metrics["critic/cut_parts"] += sum(self._gather([cut_parts]))
         return advantages, {
             **metrics,
-            **{f"turn_{turn + 1}/explained_differences": of for (_, turn), of in judged.items()},
+            **{f"turn_{turn + 1}/explained_differences": of for (_, turn), of in explained.items()},
             "critic/counterfactual": float(np.mean(list(counts.values()))),
             "critic/answer_texts": float(sum(self._gather([texts]))),
         }
@@ -107,7 +104,7 @@ class CounterfactualCritic(Critic):
     def _read_answers(
         self, rollouts: Sequence[Rollout], value_targets: Sequence[ValueTargets]
     ) -> tuple[list[_Answers], int, int]:
-        """Read the joint answers of each group; return the numbers of texts and of parts that were cut, too."""
+        """Return the joint answers of each group, and the numbers of texts and of shortened parts."""
         rows: dict[str, int] = {}
         tables = []
         cut_parts = 0
@@ -127,13 +124,13 @@ class CounterfactualCritic(Critic):
     def _table(
         self, rollout: Rollout, index: int, rows: dict[str, int]
     ) -> tuple[dict[str, list[list[int]]], int]:
-        """Return the rows of the texts of each joint sample with each answer of an agent, (G, G), for each."""
+        """Return, for each agent, the rows of the texts of each joint sample with each of its answers, (G, G)."""
         group = rollout.groups[index]
         size = len(group.joint)
         if any(set(sample) != {g} for g, sample in enumerate(group.joint)):
             raise ValueError(
-                "a critic of answers asks about partners that were not played, and joint samples are not aligned: "
-                "sample with joint_mode='aligned'"
+                "a critic of answers needs aligned joint samples, because it estimates the others: sample with "
+                "joint_mode='aligned'"
             )
         assert group.view is not None
         options, past = self.options, history(rollout, index)
@@ -149,14 +146,17 @@ class CounterfactualCritic(Critic):
                         past,
                         list(group.prompts),
                         options.critic_part_length,
-                        _texts(group, g, agent, h),
+                        {
+                            name: completions[h if name == agent else g].text
+                            for name, completions in group.completions.items()
+                        },
                     )
                     cut_parts += cut * (text not in rows)
                     table[g].append(rows.setdefault(text, len(rows)))
         return found, cut_parts
 
     def _answer_records(self, answers: _Answers) -> list[Record]:
-        """Return the joint answers of a group that a head learns from."""
+        """Return the joint answers of a group from which a head learns."""
         head = self._heads.get(answers.key)
         features = answers.played.float()
         predictions = head.differences(features) if head else torch.zeros(len(features))
@@ -174,7 +174,7 @@ class CounterfactualCritic(Critic):
 def _answers(
     group: Group, returns: Array, table: Mapping[str, list[list[int]]], values: Tensor
 ) -> _Answers:
-    """Take differences of features and returns, in float64: those of equal answers are 0."""
+    # In float64, so that differences between equal answers are exactly 0.
     read = {agent: values[torch.tensor(rows)] for agent, rows in table.items()}  # (G, G, d)
     played = next(iter(read.values())).diagonal().T
     return _Answers(
@@ -183,11 +183,3 @@ def _answers(
         played - played.mean(0),
         {agent: played - of.mean(1) for agent, of in read.items()},
     )
-
-
-def _texts(group: Group, sample: int, agent: str, answer: int) -> dict[str, str]:
-    """Return what all agents answer in a joint sample, with another answer of one of them."""
-    return {
-        name: completions[answer if name == agent else sample].text
-        for name, completions in group.completions.items()
-    }

@@ -1,10 +1,18 @@
-"""A value head: a linear function of frozen features, in float32.
+"""Value heads: linear functions of a text's features, in float32, with frozen or trained features.
 
     V(x) = m + s w'z(x),    z(x) = (phi(x) - m_phi) / s_phi
 
 m and s are the running mean and standard deviation of the targets, m_phi and s_phi those of the features (s_phi is
-one number). w begins at 0, so that V begins as the mean return and is never off by more than the head has learned.
-The loss is the mean squared error of w'z(x) to standardised targets. In 16 bits small steps would be lost.
+one number). w starts at 0, so V starts as the mean return. The loss is the mean squared error between w'z(x) and
+the standardized targets.
+
+`TrunkHead` also trains an adapter theta of the model:
+
+    min over w and theta of  (w'z(x) - y)^2,    z(x) = (phi_theta(x) - m_phi) / s_phi
+
+The adapter starts without effect, so V starts like that of frozen features. Each minibatch steps one head and the
+trunk, which the heads of all turns share. Features change with the trunk, so these heads store the newest states
+as texts and read them again. Cost: `critic_epochs` passes with gradients over the newest states of every turn.
 """
 
 from __future__ import annotations
@@ -15,18 +23,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-SLOWEST = 0.02
-"""Least share of the newest batch in running means: after 50 batches older ones fade."""
-
-SMALLEST = 1e-6
-"""Least standard deviation."""
-
-WINDOW = 64
-"""Number of the newest states that a head is trained on and judged by; more if a batch has more."""
-
-ENOUGH = 8
-"""Number of states from which on their explained variance says anything."""
-
+SLOWEST = 0.02  # smallest rate of running means: they forget with a time constant of 50 batches
+SMALLEST = (
+    1e-6  # smallest standard deviation, so that constant targets or features divide by no zero
+)
+WINDOW = 64  # newest states for training and evaluation; a larger batch counts as a whole
+ENOUGH = 8  # with fewer states the explained variance is noise, and counts as 0
 MINIBATCH = 16
 
 
@@ -61,7 +63,6 @@ class ValueHead:
     """
 
     def __init__(self, width: int, learning_rate: float) -> None:
-        # Zero, so that the head starts as the mean return.
         self.weight = torch.nn.Parameter(torch.zeros(width, dtype=torch.float32))
         self._adamw = torch.optim.AdamW([self.weight], lr=learning_rate, weight_decay=0.0)
         self._optimizers = [self._adamw]
@@ -69,23 +70,22 @@ class ValueHead:
         self._features = torch.zeros(0, width, dtype=torch.float32)
         self._pairs = torch.zeros(0, 2, dtype=torch.float64)
         self.explained = 0.0
-        """Share of the variance of the newest targets that was predicted before training on them; 0 while they
-        are too few."""
+        """Explained variance of the newest targets, by predictions from before training on them."""
 
     @property
     def mean(self) -> float:
-        """The running mean of the targets."""
+        """Running mean of the targets."""
         return float(self._targets.mean)
 
     @torch.no_grad()
     def predict(self, features: Tensor) -> Tensor:
-        """Return the values of states with these features (B, d), (B,), in float64."""
+        """Return the values (B,) of states by their features (B, d), in float64."""
         scores = self._standardize(features) @ self.weight
         return self._targets.mean + self._targets.deviation * scores.double()
 
     @torch.no_grad()
     def differences(self, features: Tensor) -> Tensor:
-        """Return the differences in value that differences of features (B, d) make, (B,), in float64; 0 for 0."""
+        """Return differences in value (B,) from differences of features (B, d), in float64; 0 for 0."""
         scores = (features / self._inputs.deviation).float() @ self.weight
         return self._targets.deviation * scores.double()
 
@@ -93,24 +93,20 @@ class ValueHead:
         return ((features - self._inputs.mean) / self._inputs.deviation).float()
 
     def evaluate(self, pairs: Tensor) -> float:
-        """Return the explained variance of the newest states with some more.
-
-        Args:
-            pairs: Predictions and targets of states that the head was not trained on, (B, 2).
-        """
+        """Return the explained variance of the newest states and of new pairs of prediction and target, (B, 2)."""
         newest = self._newest(self._pairs, pairs)
         return explained_variance(newest[:, 0], newest[:, 1])
 
     def learn(
         self, features: Tensor, pairs: Tensor, epochs: int, texts: Sequence[str] = ()
     ) -> None:
-        """Train on the newest states with these, in minibatches.
+        """Add states to the newest ones and train on all of these, in minibatches.
 
         Args:
             features: (B, d).
             pairs: Predictions and targets, as in `evaluate`, (B, 2).
             epochs: Passes over the newest states.
-            texts: The states as texts; only a trained trunk reads them again.
+            texts: The states as texts; needed by a trained trunk.
         """
         self._keep(features, texts)
         self._pairs = self._newest(self._pairs, pairs)
@@ -132,11 +128,9 @@ class ValueHead:
                     optimizer.step()
 
     def _keep(self, features: Tensor, texts: Sequence[str]) -> None:
-        """Add states to the newest ones."""
         self._features = self._newest(self._features, features)
 
     def _batch_inputs(self, batch: slice) -> Tensor:
-        """Return the standardised features of some of the newest states, (B, d)."""
         return self._standardize(self._features[batch])
 
     @staticmethod
@@ -145,7 +139,7 @@ class ValueHead:
         return torch.cat([older, newer])[-max(WINDOW, len(newer)) :].clone()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state from which `load_state_dict` continues exactly."""
+        """Return all that `load_state_dict` needs to continue exactly."""
         return {
             "weight": self.weight.detach().clone(),
             "adamw": self._adamw.state_dict(),
@@ -166,13 +160,10 @@ class ValueHead:
 
 
 def explained_variance(predictions: Tensor, targets: Tensor) -> float:
-    """1 - Var(y - V) / Var(y): 1 for what is exact up to a constant, 0 for constants, below for what misleads.
+    """1 - Var(y - V) / Var(y), of predictions V and targets y, (B,).
 
-    0 where there are too few states, or all targets are equal.
-
-    Args:
-        predictions: V, (B,).
-        targets: y, (B,).
+    1 if V is exact up to a constant, 0 if V is constant, below 0 if V is worse than a constant. Also 0 if there
+    are too few states or all targets are equal.
     """
     if len(targets) < ENOUGH:
         return 0.0
@@ -183,7 +174,7 @@ def explained_variance(predictions: Tensor, targets: Tensor) -> float:
 
 
 class Trunk(Protocol):
-    """A part of a model that reads texts for a critic, and is trained to."""
+    """A trainable part of a model that reads texts for a critic."""
 
     def features(self, texts: Sequence[str]) -> Tensor:
         """Return the differentiable features of texts, (B, d), float32."""
@@ -195,12 +186,7 @@ class Trunk(Protocol):
 
 
 class TrunkOptimizer:
-    """A trunk with its AdamW.
-
-    Args:
-        trunk: The trunk.
-        learning_rate: As of the heads.
-    """
+    """A trunk and its AdamW."""
 
     def __init__(self, trunk: Trunk, learning_rate: float) -> None:
         self.trunk = trunk
@@ -209,11 +195,11 @@ class TrunkOptimizer:
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Return the features of texts by the trunk as it is, (B, d)."""
+        """Return the features of texts without a gradient, (B, d)."""
         return self.trunk.features(texts)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state from which `load_state_dict` continues exactly."""
+        """Return all that `load_state_dict` needs to continue exactly."""
         # On the CPU, so that a checkpoint does not need the device it was written on.
         weights = [weight.detach().to("cpu", copy=True) for weight in self.weights]
         return {"weights": weights, "adamw": self.adamw.state_dict()}
@@ -227,13 +213,7 @@ class TrunkOptimizer:
 
 
 class TrunkHead(ValueHead):
-    """A value head that steps its trunk too.
-
-    Args:
-        width: Number of features (d).
-        learning_rate: Of its AdamW.
-        trunk: The trunk.
-    """
+    """A value head that steps its trunk too; arguments as of `ValueHead`."""
 
     def __init__(self, width: int, learning_rate: float, trunk: TrunkOptimizer) -> None:
         super().__init__(width, learning_rate)
@@ -248,7 +228,7 @@ class TrunkHead(ValueHead):
         return self._standardize(self._trunk.trunk.features(self._texts[batch]).cpu())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state from which `load_state_dict` continues exactly, but for the trunk's."""
+        """Return the state without that of the trunk, which several heads share."""
         return {**super().state_dict(), "texts": self._texts}
 
     def load_state_dict(self, state: Any) -> None:

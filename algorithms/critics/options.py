@@ -20,32 +20,30 @@ class CriticOptions(Options):
 
     switch = "critic"
     critic: str | None = option(None, choices=SCOPES, key="scope", neutral=("none",))
-    """Values of states, learned beside the policies: by one critic of the team (`joint`), one of each agent
-    (`own`), or `none`; null for what the algorithm has, as `iac`, `maac` and `coma` do. Others learn with one what
-    pays only later. Critics exist in training alone, and no agent sees what they read."""
+    """One critic of the team (`joint`), one for each agent (`own`), or `none`; null uses the algorithm's own
+    critic (`iac`, `maac`, `coma`). For other algorithms a critic extends the return beyond the current turn.
+    Critics exist in training only, and no agent sees what they read."""
     critic_input: str | None = option(
         None, choices=INPUTS, key="input", unless=("critic", "none"), neutral=(DEFAULT_INPUT,)
     )
-    """Text that a critic reads: all prompts and answers so far and the environment's `state()`, the same without
-    that state, that state alone, or the present `prompts` alone; null for `history` with `iac`, else
-    `history+state`. Of prompts and answers an agent's own critic reads its own, and long ones that the state has
-    word for word are not read twice."""
+    """Text that a critic reads: `history` is all prompts and answers so far, `state` the environment's `state()`,
+    `prompts` the current prompts only; null means `history` with `iac`, else `history+state`. An agent's own
+    critic reads only the prompts and answers of its agent. Long ones that the state contains are read once."""
     critic_trunk: str = option("frozen", choices=TRUNKS, key="trunk", unless=("critic", "none"))
-    """What reads that text: a policy's model as it was before training, without its adapter (`frozen`), or the
-    same with an adapter of the critic's own, which has the shape of the policy's and learns with the critic
-    (`lora`). That needs policies with `lora`, and takes passes with gradients over the newest states."""
+    """Model that reads the text: a policy's model before training, without its adapter (`frozen`), or the same
+    with a separate adapter that learns with the critic and has the shape of the policy's (`lora`). `lora` needs
+    policies with `lora`, and takes passes with gradients over the newest states."""
     critic_part_length: int = option(4000, ge=16, key="part_length", unless=("critic", "none"))
-    """Largest number of characters of a prompt, an answer or a state in that text; the middle of a longer one is
-    left out."""
+    """Maximum number of characters of a prompt, an answer or a state in the text; longer ones lose the middle."""
     critic_lambda: float = option(0.95, ge=0, le=1, key="td_lambda", unless=("critic", "none"))
-    """Weight of what really followed against what the critic expected, in the critic's targets: TD(lambda)."""
+    """Lambda of the TD(lambda) targets: 1 uses observed returns only, 0 the critic's one-step estimate only."""
     critic_learning_rate: float = option(1e-3, gt=0, key="learning_rate", unless=("critic", "none"))
-    """Learning rate of its AdamW."""
+    """Learning rate of the critic's AdamW."""
     critic_epochs: int = option(2, ge=1, key="epochs", unless=("critic", "none"))
     """Passes of an update over the newest states."""
     critic_gate: bool = option(True, key="gate", unless=("critic", "none"))
-    """Use the critic of a turn only while it explains some of the variance of returns that it was not yet trained
-    on. Otherwise that turn is learned as without one; `iac` and `maac` compare with its running mean return."""
+    """Use the critic of a turn only while it explains variance of returns that it was not trained on. Otherwise
+    the turn is learned as without a critic; `iac` and `maac` then compare with its running mean return."""
 
 
 def check_critic_rollouts(options: CriticOptions, rollouts: RolloutOptions) -> None:

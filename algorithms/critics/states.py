@@ -1,4 +1,8 @@
-"""The states of an update as a critic reads them: texts, and their features."""
+"""The states of an update as a critic reads them: texts, and their features.
+
+A text consists of parts, each with a title. Every part is shortened separately: shortening the text as a whole
+would drop the part of the last agent without notice.
+"""
 
 from __future__ import annotations
 
@@ -8,46 +12,59 @@ from typing import NamedTuple
 from torch import Tensor
 
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, View
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, View
 from llm_decpomdp.utils.text import shorten
 
+Features = Callable[[Sequence[str]], Tensor]
+"""From texts to their features, (B, d), float32."""
+
+# Shorter texts may occur in the state by chance.
 REPEATED = 80
-"""Fewest characters of a prompt or an answer that are not said again if they stand in the state, word for word:
-shorter ones may stand in it by chance."""
+"""Prompts and answers of at least this many characters are left out if the state contains them word for word."""
 
 
 class Exchange(NamedTuple):
-    """A turn of the past."""
+    """An earlier turn: prompts and played answers by agent."""
 
     prompts: Mapping[str, str]
-    """The prompt of each agent."""
     answers: Mapping[str, str]
-    """The answer of each agent that was played."""
 
 
 class Text(NamedTuple):
-    """A text for a critic."""
+    """A text for a critic, and the number of its parts that were shortened."""
 
     text: str
     cut_parts: int
-    """Number of parts that were too long."""
+
+
+class StatePosition(NamedTuple):
+    """A state in a batch of rollouts: before a group, or after one of its joint samples."""
+
+    rollout: int
+    group: int
+    sample: int | None = None
+
+
+class States(NamedTuple):
+    """The states of a batch: features (d,) and texts by position, and the number of shortened parts."""
+
+    features: dict[StatePosition, Tensor]
+    texts: dict[StatePosition, str]
+    cut_parts: int
 
 
 def history(rollout: Rollout, group: int, sample: int | None = None) -> list[Exchange]:
-    """Return the turns that led to a group or, with a joint sample of it, to the state after that."""
+    """Return the turns before a group or, with a joint sample of it, before the state after that sample."""
     exchanges = []
     index: int | None = group
     while index is not None:
         present = rollout.groups[index]
         if sample is not None:
-            exchanges.append(_exchange(present, sample))
+            pairs = zip(present.completions.items(), present.joint[sample], strict=True)
+            answers = {agent: completions[g].text for (agent, completions), g in pairs}
+            exchanges.append(Exchange(present.prompts, answers))
         index, sample = present.parent or (None, None)
     return exchanges[::-1]
-
-
-def _exchange(group: Group, sample: int) -> Exchange:
-    pairs = zip(group.completions.items(), group.joint[sample], strict=True)
-    return Exchange(group.prompts, {agent: answers[g].text for (agent, answers), g in pairs})
 
 
 def critic_text(
@@ -61,55 +78,31 @@ def critic_text(
     """Write the text of a state.
 
     Args:
-        kind: One of `INPUTS` (`options.py`). Long parts of the past that stand in a state too (see `REPEATED`) are
-            not said again: the state of a coding task has all of them.
+        kind: One of `INPUTS` (`options.py`).
         view: The state.
         past: The turns before.
-        agents: The agents whose prompts and answers stand in it.
-        limit: Largest number of characters of a part; of a longer one beginning and end are kept. A state that is
-            read alone may have as many as all parts of `history+state`.
-        answers: What each agent answers in the state, if that is read too.
+        agents: The agents whose prompts and answers the text contains.
+        limit: Maximum number of characters of a part, of which beginning and end are kept. The input `state` may
+            have as many characters as all parts of `history+state`.
+        answers: The answer of each agent in this state, for a critic of answers.
     """
     parts = []
     if "history" in kind:
         for turn, (prompts, given) in enumerate(past, 1):
             parts += [(f"{agent} saw in turn {turn}", prompts[agent]) for agent in agents]
             parts += [(f"{agent} answered in turn {turn}", given[agent]) for agent in agents]
-    if kind == "state":  # one part that holds all others
+    if kind == "state":
         limit *= 1 + 2 * len(agents) * len(past) + len(agents)
     else:
         parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
     if "state" in kind:
+        # The state of a coding task contains all earlier prompts and answers: reading them twice costs tokens.
         state = shorten(view.state, limit)
         news = [part for part in parts if len(part[1]) < REPEATED or part[1] not in state]
         parts = [("state", view.state), *news]
     parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
     texts = (f"[{title}]\n{shorten(text, limit)}" for title, text in parts if text)
     return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
-
-
-Features = Callable[[Sequence[str]], Tensor]
-"""From texts to their features, (B, d), float32."""
-
-
-class StatePosition(NamedTuple):
-    """A state in a batch of rollouts."""
-
-    rollout: int
-    group: int
-    sample: int | None = None
-    """Joint sample of the group that led to it; `None` for the state before the group."""
-
-
-class States(NamedTuple):
-    """The states of a batch."""
-
-    features: dict[StatePosition, Tensor]
-    """Features of each, (d,)."""
-    texts: dict[StatePosition, str]
-    """The text of each."""
-    cut_parts: int
-    """Number of parts of their texts that were too long."""
 
 
 def read_states(
@@ -120,33 +113,31 @@ def read_states(
     *,
     first: bool = False,
 ) -> States:
-    """Write the text of each state, and compute the features of all that differ at once.
+    """Write the text of each state, and compute the features of all distinct texts in one call.
 
     Args:
         rollouts: With views.
-        options: Input of the critic.
-        features: Featuriser.
-        agents: The agents whose prompts and answers are read; all if none is given.
-        first: Whether the first state of an episode is read too, which no return needs.
+        options: Input and part length.
+        features: From texts to features.
+        agents: The agents whose prompts and answers are read; by default all.
+        first: Whether to read the first state of an episode, which no return needs.
     """
-    places: dict[StatePosition, str] = {}
+    texts: dict[StatePosition, str] = {}
     cut_parts = 0
     for place, view in _views(rollouts, first):
-        rollout = rollouts[place.rollout]
         text, cut = critic_text(
             options.critic_input or DEFAULT_INPUT,
             view,
-            history(rollout, place.group, place.sample),
+            history(rollouts[place.rollout], place.group, place.sample),
             agents or list(view.prompts),
             options.critic_part_length,
         )
-        places[place] = text
+        texts[place] = text
         cut_parts += cut
     # Equal texts are read once: the joint samples of a group share their past.
-    rows = {text: row for row, text in enumerate(dict.fromkeys(places.values()))}
+    rows = {text: row for row, text in enumerate(dict.fromkeys(texts.values()))}
     values = features(list(rows)).float().cpu() if rows else ()
-    found = {place: values[rows[text]] for place, text in places.items()}
-    return States(found, places, cut_parts)
+    return States({place: values[rows[t]] for place, t in texts.items()}, texts, cut_parts)
 
 
 def _views(rollouts: Sequence[Rollout], first: bool) -> Iterator[tuple[StatePosition, View]]:

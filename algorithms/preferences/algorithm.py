@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.advantages import GroupValues, Returns
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
@@ -36,12 +35,12 @@ MEANINGLESS = {
     "negative_advantage_weight": ADVANTAGES,
     "step_advantage_weight": ADVANTAGES,
 }
-"""Options of steps that pairs have no use for, and why. What needs one of them is refused with it."""
+"""Options of updates without effect on pairs, and why. Those that depend on one of them are refused with it."""
 
 
 @dataclass(eq=False)
 class PreferenceAlgorithm(Algorithm):
-    """Declaration of an algorithm that makes the better of two joint samples likelier, and the other rarer."""
+    """An algorithm that makes the better of two joint samples more likely, and the other less likely."""
 
     is_on_policy: ClassVar[bool] = False
     supports_sharding: ClassVar[bool] = False
@@ -95,7 +94,8 @@ class PreferenceAlgorithm(Algorithm):
         for name, reason in MEANINGLESS.items():
             refuse_changes(options, [name], f"{self.name}, as {reason}")
         pairs = f"{self.name}, which compares returns in pairs"
-        refuse_changes(options, names(CriticOptions), pairs)
+        critic = [name for name in names(type(options)) if name.startswith("critic")]
+        refuse_changes(options, critic, pairs)
 
     def check_rollouts(
         self,

@@ -1,4 +1,21 @@
-"""The learner from preferences: pairs of joint samples become gradient steps of every trainable policy."""
+"""The learner from preferences: pairs of joint samples become gradient steps of every trainable policy.
+
+With Delta_i(y) = log pi_i(y|h_i) - log ref_i(y|h_i), summed over the tokens and the end of y, and d_ip =
+Delta_i(w_ip) - Delta_i(l_ip) of agent i in pair p, the margin of the pair and the loss are
+
+    m_p = beta sum_i d_ip        L_p = -log sigmoid(m_p) - alpha sum_i log pi_i(w_ip|h_i)
+
+(DPO, arXiv 2305.18290, eq. 7, for the product of the agents' policies; alpha as in arXiv 2404.19733, summed over
+tokens.) The agents enter by their sum only, so the gradient of agent i is that of its own log-probabilities with a
+constant weight for each completion:
+
+    dL_p / d log pi_i(w_ip) = -beta sigmoid(-m_p) - alpha        dL_p / d log pi_i(l_ip) = +beta sigmoid(-m_p)
+
+The margins of all agents are computed before any policy changes. The graphs of two agents are never held at the
+same time. If an agent's completions are equal in both samples, its terms cancel, including that of alpha.
+
+Degenerate cases: if no agent differs, m_p = 0. A margin far below 0 has the weight beta, one far above has none.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +56,8 @@ def completion_weights(
     """Return the derivative of sum_p weights_p L_p by the log-probability of each completion of an agent, (C,).
 
     Args:
-        signs: (C, P), 1 where the completion is the pair's winner, -1 where its loser, else 0.
-        margins: (P,), m of all agents together.
+        signs: (C, P), as in `AgentCompletions`.
+        margins: (P,), m.
         weights: (P,).
         beta: Weight of the log-ratios in the margin.
         alpha: Weight of the winners' log-likelihood.
@@ -51,16 +68,16 @@ def completion_weights(
 
 @dataclass
 class AgentCompletions:
-    """The distinct completions of an agent to one prompt, and the pairs that they are in."""
+    """The distinct completions of an agent for one prompt, and the pairs that contain them."""
 
     agent: str
     prompt: str
     completions: list[Completion]
-    """C of them."""
+    """C completions."""
     pairs: list[int]
-    """Positions of P pairs, in each of which the agent said two different things."""
+    """Positions of P pairs in which the agent's completions differ."""
     signs: Tensor
-    """(C, P): 1 where the completion is the pair's winner, -1 where its loser, else 0."""
+    """(C, P): 1 if the completion is the winner of the pair, -1 if it is the loser, else 0."""
     reference: Tensor
     """Log-probabilities of the completions under the reference, (C,)."""
 
@@ -69,8 +86,7 @@ class PreferenceLearner(BaseLearner):
     """Updates the trainable policies of a team by pairs of joint samples of the same group.
 
     Args:
-        team: Agent to policy. Policies that cannot be trained take part and stay as they are: they are their own
-            reference, and cancel in every margin.
+        team: Agent to policy. Policies that cannot be trained do not change and cancel in every margin.
         algorithm: The declaration of the algorithm.
         options: How to make pairs, and how to step.
         seed: Seed of `pair_selection=random`.
@@ -90,11 +106,11 @@ class PreferenceLearner(BaseLearner):
         self.pair_options = pairs = algorithm.pair_options
         self.has_comparator = pairs.comparator != CURRENT
         self._history = History(pairs.comparator_age) if pairs.comparator == HISTORY else None
-        self._batch: Sequence[Rollout] = ()  # by the newest gradient, of which no step was taken
+        self._batch: Sequence[Rollout] = ()  # that of the newest gradient
         self._keep_references(algorithm.name, "use magrpo")
 
     def pairs(self, rollout: Rollout) -> list[list[PreferencePair]]:
-        """Return the pairs of each group of a rollout in the present update."""
+        """Return the pairs of each group of a rollout in the current update."""
         rng = stream(self.seed, "pairs", self.updates, str(rollout.start))
         if self._history:
             rollout = replace(rollout, comparator=self._history.visit(rollout.start))
@@ -108,17 +124,15 @@ class PreferenceLearner(BaseLearner):
         return any(pair.weight for of_group in self.pairs(rollout) for pair in of_group)
 
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Compute the gradient: the mean over the pairs of the update of their losses.
+        """Compute the gradient of the mean loss of the pairs.
 
-        A pair counts in the mean by the share of the episodes that come to its group, so that the loss has the
-        same scale for trees of any size.
-
-        With n `updates_per_batch` the first n - 1 steps are taken here, and the gradient is that of the last. No
-        weight changes otherwise.
+        A pair is weighted by the share of the episodes that reach its group, so the loss has the same scale for
+        trees of any size. With n `updates_per_batch`, the first n - 1 steps are taken here, and the gradient is
+        that of the last.
 
         Returns:
-            See `PairMetrics`, with `learning_rate`, `grad_norm/<policy>` (before any shortening), `groups` and
-            `groups_without_signal`, those without a pair.
+            The metrics of `PairMetrics`, `learning_rate`, `grad_norm/<policy>` (before clipping), `groups` and
+            `groups_without_signal` (without a pair).
 
         Raises:
             FloatingPointError: If a return, loss or gradient isn't finite; names the update and the starts.
@@ -146,7 +160,7 @@ class PreferenceLearner(BaseLearner):
         }
 
     def step(self) -> None:
-        """Step along the accumulated gradient, and remember what it was of, if later updates compare with it."""
+        """Step along the accumulated gradient, and add its batch to the history if there is one."""
         super().step()
         if self._history:
             # Sorted, so that the history does not depend on the number of processes.
@@ -165,7 +179,7 @@ class PreferenceLearner(BaseLearner):
             self._history.load_state_dict(state["history"])
 
     def _answers(self, agent: str, pairs: Sequence[PreferencePair]) -> list[AgentCompletions]:
-        """Collect what an agent that learns said in the pairs in which it said two different things, by prompt."""
+        """Collect an agent's completions of the pairs in which they differ, by prompt."""
         by_prompt: dict[str, list[int]] = {}
         for index, pair in enumerate(pairs):
             if pair.differs(agent):
@@ -199,7 +213,7 @@ class PreferenceLearner(BaseLearner):
         visits: float,
         metrics: PairMetrics,
     ) -> None:
-        """Add the gradient of all pairs: first the margins of the whole team, then one agent after the other."""
+        """Add the gradient of all pairs: first the margins of the team, then one agent after the other."""
         options = self.pair_options
         weights = torch.tensor([pair.weight / visits for pair in pairs], dtype=torch.float64)
         # A pass without gradients first: a margin needs all agents, and only one agent's graph is held at a time.
@@ -288,22 +302,22 @@ class PairMetrics:
             self._sums[f"{name}/{agent}"] += value
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the pass, all of them from before its step.
+        """Return the metrics of the pass, from before its step.
 
         - `pairs`: number of pairs.
-        - `compared_pairs`: number of those with one side of another team; not there if it is 0.
-        - `comparator_wins`: share of these in which that side is the better one.
+        - `compared_pairs`: number of pairs with one side of another team; missing if it is 0.
+        - `comparator_wins`: share of these in which that side is better.
         - `pair_gap`: mean difference of the returns of a pair.
         - `pair_loss`: mean of -log sigmoid(m), in nats.
         - `pair_margin`, `pair_accuracy`: mean of m, and the share of pairs in which it is above 0.
-        - `loss/<agent>`: the agent's part of the loss: that of the pairs in which it said different things.
-        - `equal_answers/<agent>`: number of pairs in which it did not, and learns nothing.
+        - `loss/<agent>`: loss of the pairs in which the agent's completions differ.
+        - `equal_answers/<agent>`: number of pairs in which they are equal, so the agent learns nothing.
         - `winner_nll/<agent>`: mean of -log pi over the tokens of its winners.
         - `winner_log_ratio/<agent>`, `loser_log_ratio/<agent>`: mean of log pi - log reference of a winner, and of
-          a loser: both fall where a team unlearns what it could.
+          a loser. If both fall, the team loses abilities.
         - `completion_tokens`: tokens of the winners and losers in the loss, of all agents.
 
-        Means over no pairs are left out.
+        Means over no pairs are missing.
         """
         total, agents = self._total, self.agents
         gaps = processes.total(sum(pair.gap for pair in self._pairs))

@@ -72,7 +72,7 @@ class OpponentSource(SourceWrapper):
         self._rng = np.random.default_rng(0)
         if self._tokenizers:
             logger.warning(
-                "what the comparator says is tokenised anew for %s, as its models have other tokens",
+                "completions of the comparator are tokenized again for %s: its models have another vocabulary",
                 ", ".join(self._tokenizers),
             )
 

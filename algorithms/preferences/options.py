@@ -17,35 +17,34 @@ class PreferenceOptions(Options):
     """
 
     pair_kind: str = option("joint", choices=KINDS)
-    """Pairs of joint samples of a group, of which the one with the higher return is to become likelier: any two
-    (`joint`), or two that differ in the completion of one agent alone (`single`), which alone then learns from
-    them. `single` needs `joint_mode=common` or `cross`, unless there is one agent."""
+    """Pairs of joint samples of a group, of which the one with the higher return becomes more likely: any two
+    (`joint`), or two that differ in the completion of one agent (`single`). Only this agent then learns from the
+    pair. `single` needs `joint_mode=common` or `cross`, unless there is one agent."""
     pair_selection: str = option("largest_gap", choices=SELECTIONS)
-    """Pairs that are taken first: those with the largest difference of returns, or `random` ones, which the seed
-    draws. No completion of an agent is in two of them with a part in the loss."""
+    """Order of the pairs: by the largest difference of returns, or `random`, drawn from the seed. No completion
+    enters the loss twice."""
     pair_min_gap: float = option(0.5, ge=0)
-    """Least difference of the returns of a pair, in standard deviations of the group's returns. Equal returns make
-    no pair, also at 0."""
+    """Minimum difference of the returns of a pair, in standard deviations of the group's returns. Equal returns
+    make no pair, even with 0."""
     pairs_per_group: int = option(8, ge=1)
-    """Most pairs of a group."""
+    """Maximum number of pairs of a group."""
     pairs_per_start: int | None = option(None, ge=1)
-    """Most pairs of a start in an update, over all its turns; null for no limit but that of each group."""
+    """Maximum number of pairs of a start in an update, over all its turns; null means no limit."""
     comparator: str = option(CURRENT, key="opponent")
-    """Team whose joint samples are the other side of each pair: the team itself (`current`), the same at an
-    earlier visit of the start (`history`), or another one that plays beside it, by the path of its folder, as
-    `output.save_final_model` writes it. Either side may be the better one. Later turns of a start, in which states
-    differ, and starts that `history` does not know yet make pairs as `current` does."""
+    """Team on the other side of each pair: the team itself (`current`), the team at an earlier visit of the start
+    (`history`), or another team, by the path of its folder from `output.save_final_model`. Either side may be
+    better. Later turns, in which states differ, and starts that are new to `history` make pairs as `current`."""
     comparator_age: int | None = option(
         1, ge=1, key="opponent_lag", only_with=("comparator", HISTORY)
     )
-    """Under `history`, number of visits back: 1 is the last one. Where there were fewer, and with null always, it
-    is the first."""
+    """With `history`, number of visits to go back: 1 is the last one; null is the first one, as are numbers above
+    the number of visits."""
     dpo_beta: float = option(0.1, gt=0)
-    """Weight of the log-ratios of policy and reference in the margin of a pair: the higher, the closer the team
-    stays to the reference, the weights before training or the model without its adapter."""
+    """Weight of the log-ratios of policy and reference in the margin of a pair. Higher values keep the team closer
+    to the reference: the weights before training, or the model without its adapter."""
     nll_coefficient: float = option(0.0, ge=0)
-    """Weight of the negative log-likelihood of the winners' completions, summed over tokens: keeps them from
-    becoming less likely together with the losers'."""
+    """Weight of the negative log-likelihood of the winners, summed over tokens: it keeps winners from becoming
+    less likely together with losers."""
 
     @property
     def named_comparator(self) -> str | None:

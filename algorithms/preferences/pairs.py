@@ -2,11 +2,13 @@
 
 Letters: N agents, J joint samples of a group with returns R_1 .. R_J, of standard deviation s.
 
-A pair (w, l) are two joint samples with R_w > R_l. Of kind `joint` they are any two: every agent's part of w is
-preferred, whoever made the difference. Of kind `single` they differ in the completion of one agent i alone, beside
-the same completions of its partners, and so the difference of the returns is what agent i made of it: exact
-credit, and no bad part of a good sample is ever preferred. Whether completions differ is a matter of their tokens,
-not of the draw that they come from.
+A pair (w, l) consists of two joint samples with R_w > R_l. With `pair_kind=joint` any two are paired: the part of
+every agent in w is preferred, whichever agent made the difference. With `single` they differ in the completion of
+one agent only, with equal completions of its partners. The difference of the returns is then caused by this agent:
+exact credit, and no bad part of a good sample is preferred. Two completions are equal if their tokens are.
+
+With an opponent, two teams are compared in a state that both were in, the first of a start. Their joint samples
+are combined, and each pair has one side from each team. Returns are those of each team's own rollouts.
 """
 
 from __future__ import annotations
@@ -26,32 +28,29 @@ from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 
 MOST_STARTS = 10_000
-"""Most starts of a history: of more, those that were visited longest ago are forgotten."""
+"""Maximum number of starts of a history: of more, those visited longest ago are forgotten."""
 
 
 class OpponentSamples(NamedTuple):
-    """The joint samples of a group, those of another team after the team's own."""
+    """A group with the joint samples of the team, then `num_others` of another team, and the returns (J,)."""
 
     group: Group
     returns: Returns
-    """(J,)."""
     num_others: int
-    """Number of the last joint samples that the other team has played."""
 
 
 def add_opponent_samples(
     rollout: Rollout, index: int, values: Returns, discount: float
 ) -> OpponentSamples:
-    """Put the joint samples of a group together with those of the other team, if they can be compared.
+    """Combine the joint samples of a group with those of the other team, if they can be compared.
 
-    They can in the first state, if all agents were asked the same and said something: a prompt that is skipped has
-    no answer to learn from.
+    They can in the first state, if all agents had equal prompts and no prompt was skipped.
 
     Args:
-        rollout: With what another team has played from its start, or without.
+        rollout: With the other team's rollout from the same start (`comparator`), or without.
         index: Position of the group.
         values: Returns of its joint samples, (J,).
-        discount: Weight of a reward a turn later.
+        discount: Weight of a reward one turn later.
     """
     group, comparator = rollout.groups[index], rollout.comparator
     if index or comparator is None or not _comparable(group, root := comparator.groups[0]):
@@ -79,10 +78,10 @@ def _comparable(group: Group, other: Group) -> bool:
 
 
 class History:
-    """What a team has said in the first states of its starts before, with the returns that it had.
+    """Earlier joint samples of a team in the first states of its starts, with their returns.
 
     Args:
-        age: Number of visits of a start back, and that are kept of it; `None` keeps the first.
+        age: Number of visits of a start to go back; `None` means the first visit.
     """
 
     def __init__(self, age: int | None) -> None:
@@ -90,12 +89,12 @@ class History:
         self._visits: dict[Start, list[Rollout]] = {}  # the start visited last comes last
 
     def visit(self, start: Start) -> Rollout | None:
-        """Return the visit of a start to compare with, if there was any."""
+        """Return the visit of a start to compare with, if there is one."""
         visits = self._visits.get(start)
         return visits[0] if visits else None
 
     def add(self, rollouts: Sequence[Rollout], discount: float) -> None:
-        """Add visits, in their order."""
+        """Add visits, in order."""
         for rollout in rollouts:
             visits = self._visits.pop(rollout.start, [])
             if self.age is not None or not visits:
@@ -106,7 +105,7 @@ class History:
             del self._visits[start]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the visits, as containers of texts and numbers."""
+        """Return the visits as plain values."""
         return {
             "visits": [
                 {**vars(start), "groups": [_row(visit.groups[0]) for visit in visits]}
@@ -115,7 +114,7 @@ class History:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value."""
+        """Continue from the value of `state_dict`."""
         self._visits = {}
         for row in state["visits"]:
             start = Start(row["seed"], row["task_id"])
@@ -123,7 +122,7 @@ class History:
 
 
 def _first_state(rollout: Rollout, discount: float) -> Rollout:
-    """Return the first group alone, worth what its joint samples were in the whole rollout."""
+    """Return the first group, with the returns of the whole rollout as its rewards."""
     root = rollout.groups[0]
     completions = {
         agent: tuple(Completion(c.text, c.tokens, (), c.finish_reason) for c in of)
@@ -156,21 +155,20 @@ def _group(row: Mapping[str, Any]) -> Group:
 
 
 MAX_JOINT_SAMPLES = 2048
-"""Most joint samples of a group of which all pairs are looked at: two million."""
+"""Maximum number of joint samples of a group: they make two million pairs."""
 
 
 class SamplePair(NamedTuple):
-    """Two joint samples of a group."""
+    """Two joint samples of a group, and their gap R_w - R_l above 0."""
 
     winner: int
     loser: int
     gap: float
-    """R_w - R_l, above 0."""
 
 
 @dataclass(frozen=True)
 class PreferencePair:
-    """Two joint samples for the same prompts, the better and the worse."""
+    """A better and a worse joint sample for the same prompts."""
 
     start: Start
     prompts: Mapping[str, str]
@@ -183,27 +181,23 @@ class PreferencePair:
     weight: float = 1.0
     """Factor of the loss: `visits`, times the factor of the turn."""
     visits: float = 1.0
-    """Share of the episodes that come to the group: what the pair counts in the mean of the losses."""
+    """Share of the episodes that reach the group: weight of the pair in the mean of the losses."""
     comparator: str | None = None
-    """The side that another team has played, `winner` or `loser`; `None` if both are of the team itself."""
+    """The side of another team, `winner` or `loser`; `None` if both are of the team itself."""
 
     def differs(self, agent: str) -> bool:
-        """Check whether an agent said different things in the two; otherwise its terms cancel.
-
-        Stored pairs are without the agents that said the same.
-        """
-        if agent not in self.winner:
-            return False
-        return content(self.winner[agent]) != content(self.loser[agent])
+        """Check whether the completions of an agent differ; otherwise its terms cancel."""
+        # Stored pairs do not contain agents whose completions are equal.
+        return agent in self.winner and content(self.winner[agent]) != content(self.loser[agent])
 
 
 def content(completion: Completion) -> tuple[Any, ...]:
-    """Return what tells completions apart: their tokens, or the text of a policy without any."""
+    """Return the tokens of a completion, or its text if it has none: the content that is compared."""
     return completion.tokens or (completion.text,)
 
 
 def answers(group: Group) -> NDArray[np.int64]:
-    """Return what each agent said in each joint sample, (J, N): equal numbers are equal answers of an agent."""
+    """Return the completion of each agent in each joint sample, (J, N): equal numbers are equal completions."""
     joint = np.array(group.joint)
     columns = []
     for position, completions in enumerate(group.completions.values()):
@@ -226,11 +220,11 @@ def matches(
     Args:
         said: (J, N), of `answers`.
         joint_returns: (J,).
-        learns: Whether each agent learns, (N,): in at least one that does the two samples differ.
+        learns: Whether each agent learns, (N,). A pair differs in at least one agent that learns.
         kind: `joint` or `single`.
-        min_gap: Least R_w - R_l, in units of s. Differences that rounding alone makes are none.
-        num_others: Number of the last joint samples that another team has played. If there are any, one side of
-            each pair is among them, and the other is not.
+        min_gap: Minimum R_w - R_l, in units of s. Rounding errors count as 0.
+        num_others: Number of the last joint samples, which another team has played. If above 0, each pair has one
+            side among them.
 
     Raises:
         ValueError: If there are more than `MAX_JOINT_SAMPLES`.
@@ -245,7 +239,7 @@ def matches(
         for columns in (said, said[:, np.array(learns)])
     )
     gaps = joint_returns[:, None] - joint_returns  # (J, J), of winner and loser
-    # Equal returns summed in another order differ by rounding; that is no preference.
+    # Equal returns that were summed in another order differ by rounding errors, which are no preference.
     noise = ROUNDING * np.abs(joint_returns).max()
     possible = (learning > 0) & (gaps > noise) & (gaps >= min_gap * joint_returns.std() - noise)
     if kind == "single":
@@ -267,17 +261,17 @@ def disjoint(
     learns: Sequence[bool],
     limit: int,
 ) -> list[SamplePair]:
-    """Return the first pairs of an order in which no completion has a part in the loss twice.
+    """Return the first pairs of an order in which no completion enters the loss twice.
 
-    A completion of an agent that learns has one where the agent said different things in the two samples: it is
-    made likelier, or rarer, at most once in a pass over the pairs.
+    A completion enters the loss if its agent learns and differs between the two samples. It is then made more, or
+    less, likely at most once in a pass over the pairs.
 
     Args:
-        ordered: Pairs of the group, those to prefer first.
+        ordered: Pairs of the group, in order of preference.
         group: The group.
         said: (J, N), of `answers`.
         learns: Whether each agent learns, (N,).
-        limit: Most pairs.
+        limit: Maximum number of pairs.
     """
     result: list[SamplePair] = []
     completions: set[tuple[int, int]] = set()
@@ -301,21 +295,19 @@ def rollout_pairs(
 ) -> list[list[PreferencePair]]:
     """Return the pairs of each group of a rollout, by the returns of its joint samples.
 
-    In a chain a return is the group's own reward; in a tree what followed counts too (`advantages.py`). Each group
-    makes at most `pairs_per_group`, all of them `pairs_per_start`, by the same order. Where another team has
-    played from the same start, the first group makes them of one side each (`add_opponent_samples`).
+    In a chain a return is the group's own reward; in a tree it includes later rewards (`advantages.returns`). Each
+    group makes at most `pairs_per_group`, the rollout at most `pairs_per_start`, in the same order.
 
     Args:
-        rollout: As sampled.
+        rollout: The rollout, with `comparator` if the first group is compared with another team's.
         agents: The agents that learn.
         pair_options: How to make pairs.
         options: The discount, and the weights of turns.
-        rng: Draws the order of `pair_selection=random`, and that of equal gaps: the first joint samples of a
-            crossed group share their first agent's completion, so that their own order would favour the others.
+        rng: Draws the order of `pair_selection=random`, and that of equal gaps.
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
-        ValueError: As of `matches`.
+        ValueError: If there are more than `MAX_JOINT_SAMPLES`.
     """
     selection: list[tuple[int, SamplePair]] = []
     versus = [
@@ -346,7 +338,8 @@ def rollout_pairs(
 def _order(
     candidates: Sequence[SamplePair], options: PreferenceOptions, rng: np.random.Generator
 ) -> list[SamplePair]:
-    # Shuffled first: sorting is stable, so that equal gaps stay in random order.
+    # Shuffled first, because sorting is stable: equal gaps stay in random order. In the order of the samples, the
+    # first pairs of a crossed group would share the completion of its first agent.
     order = [candidates[k] for k in rng.permutation(len(candidates))]
     if options.pair_selection == "largest_gap":
         order.sort(key=lambda match: -match.gap)

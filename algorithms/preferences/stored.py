@@ -1,7 +1,7 @@
-"""Stored pairs: those of a file that `export --pairs --to jsonl` has written, as rollouts to learn from.
+"""Stored pairs, from a file that `export --pairs --to jsonl` has written, as rollouts.
 
-Each pair becomes a rollout of one group with two joint samples, so that all else takes it as if it had just been
-played. Agents that said the same in both samples are in no row, and in no group.
+Each pair becomes a rollout of one group with two joint samples, as if it had just been played. Agents with equal
+completions in both samples have no row, and are not in the group.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NEEDED = (
     "rejected_return",
 )
 SAMPLES = ("run", "task", "rollout", "group", "chosen_sample", "rejected_sample")
-"""Columns that tell a pair from all others."""
+"""Columns that identify a pair."""
 
 
 def stored_pairs(
@@ -47,13 +47,13 @@ def stored_pairs(
 
     Args:
         path: The file, with a line for each agent of each pair.
-        models: Name of the model of each agent. Token ids are those of the file where they were sampled by a model
-            of the same name; other completions come without, as texts.
-        limit: Most pairs of a task, those with the largest difference of returns; `None` for all.
-        environment: Id of the environment that the pairs must be of, where they name one; `None` for any.
+        models: Name of the model of each agent. Completions sampled by a model of the same name keep their token
+            ids; others have none.
+        limit: Maximum number of pairs of a task, by the difference of returns; `None` for all.
+        environment: Id of the environment that pairs must name, if they name one; `None` for any.
 
     Raises:
-        ValueError: If the file cannot be read, holds no pair, or a line has another form; names the line.
+        ValueError: If the file cannot be read or has no pair, or a line has another format; names the line.
     """
     try:
         lines = read_utf8(path).splitlines()
@@ -147,10 +147,10 @@ def _gap(pair: Rollout) -> float:
 
 
 def add_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
-    """Return stored pairs with tokens for all completions of the policies that are trained.
+    """Return stored pairs with tokens for all completions of trained policies.
 
-    A text without any is tokenised once, and the end of the sequence appended unless the token limit had cut it
-    off; its tokens may be others than those that were sampled.
+    A text without tokens is tokenized, and the end of the sequence appended unless the token limit had cut it off.
+    These tokens may differ from the sampled ones.
 
     Raises:
         TypeError: If such a policy has no `encode_completion`.
@@ -169,15 +169,15 @@ def add_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
         result.append(replace(pair, groups=(replace(group, completions=completions),)))
     if number:
         logger.warning(
-            "%d completions of stored pairs come without tokens of these models and were tokenised anew: to have "
-            "them, record them in the run that is exported (output.record_tokens)",
+            "%d completions of stored pairs have no tokens of these models and were tokenized again: record "
+            "tokens in the run that is exported (output.record_tokens)",
             number,
         )
     return result
 
 
 def tokenize(completion: Completion, policy: TrainablePolicy, agent: str) -> Completion:
-    """Return a completion with the tokens that a policy makes of its text, and its end unless it was cut off.
+    """Return a completion with the tokens of its text by a policy, and its end unless it was cut off.
 
     Raises:
         TypeError: If the policy has no `encode_completion`.
@@ -185,7 +185,7 @@ def tokenize(completion: Completion, policy: TrainablePolicy, agent: str) -> Com
     encode_completion = policy_attribute(policy, "encode_completion")
     if encode_completion is None:
         raise TypeError(
-            f"the completions of {agent!r} have no tokens, and a {type(policy).__name__} makes none of a text: "
+            f"the completions of {agent!r} have no tokens, and a {type(policy).__name__} cannot tokenize texts: "
             "it has no encode_completion()"
         )
     whole: Completion = encode_completion(completion.text)

@@ -120,9 +120,7 @@ def test_what_has_no_trunk_to_train_is_refused(base: Path) -> None:
         return Learner(players, ALGORITHMS[algorithm], LearnerOptions(**{**LORA, **more}), features)
 
     for players in (make_team(), {"x": tiny_causal_lm("ab"), "y": tiny_causal_lm("ab")}):
-        with pytest.raises(
-            ValueError, match="full weights would move under what the critic learns"
-        ):
+        with pytest.raises(ValueError, match="full weights would change what the critic reads"):
             learner(players)
     with pytest.raises(ValueError, match="and features are given: set critic_trunk=frozen"):
         learner(team(base), features=HashedParts())

@@ -12,7 +12,7 @@ import torch
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms.preferences import pairs as comparison
+from llm_decpomdp.algorithms.preferences import pairs
 from llm_decpomdp.algorithms.preferences.pairs import History
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
@@ -108,7 +108,7 @@ def test_a_history_has_the_visit_that_is_asked_for_and_forgets_what_is_older(
             history.add([visit], 1.0)
             found = history.visit(START)
             assert found is not None and found.groups[0].rewards[0] == reward
-    monkeypatch.setattr(comparison, "MOST_STARTS", 2)
+    monkeypatch.setattr(pairs, "MOST_STARTS", 2)
     history = History(1)
     history.add([replace(visits[0], start=Start(seed=n)) for n in (1, 2, 1, 3)], 1.0)
     assert [history.visit(Start(seed=n)) is None for n in (1, 2, 3)] == [False, True, False]
@@ -215,7 +215,7 @@ def test_texts_of_models_with_other_tokens_are_tokenised_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     trainer = compared_run(tmp_path, {"x": tiny(3, "ba"), "y": tiny(4)})
-    assert "tokenised anew for x," in caplog.text
+    assert "tokenized again for x," in caplog.text
     source: Any = trainer.source
     asked = replace(rollout_of(OWN, JOINT, [0.0, 1.0]), start=Start(seed=0))
     rollout_batch = UpdateBatch(

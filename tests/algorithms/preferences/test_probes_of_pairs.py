@@ -18,7 +18,7 @@ from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from llm_decpomdp.seeding import stream
 from tests.algorithms.steps import declare
-from tools.performance.models.probe_curves import MAX_GRAD_NORM, value
+from tools.performance.models.probe_trials import MAX_GRAD_NORM, value
 
 RENDEZVOUS, MIXED = "probe-rendezvous-v0", "probe-mixed-pairs-v0"
 

@@ -129,7 +129,7 @@ def test_a_run_learns_from_a_file_and_goes_on_where_it_stopped(
     assert len(evaluations) == 2 and (run / "report.html").is_file()
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["pairs"]["rows"] == 16 and manifest["algorithm"] == "madpo"
-    assert "tokenised anew" not in capsys.readouterr().err
+    assert "tokenized again" not in capsys.readouterr().err
     longer = ["algorithm.num_train_epochs=4"]
     assert call("train", "--resume", str(run), "--override", *longer) == 0
     rows = [row for row in read_json_lines(run / "metrics.jsonl") if row["kind"] == "train"]
@@ -223,7 +223,7 @@ def test_texts_without_the_tokens_of_the_model_are_tokenised_once_with_their_end
     assert (cut.tokens, cut.finish_reason) == ((2,), "length")  # it never ended
     assert (empty.tokens, empty.finish_reason) == ((0,), "stop")
     assert same == kept
-    assert "2 completions of stored pairs come without tokens" in caplog.text
+    assert "2 completions of stored pairs have no tokens" in caplog.text
 
 
 def test_a_task_has_no_more_pairs_than_its_limit_and_keeps_the_clearest(tmp_path: Path) -> None:
