@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
     from llm_decpomdp.algorithms.learning.losses import LossInputs as LossInputs
     from llm_decpomdp.algorithms.learning.losses import LossOutputs as LossOutputs
-    from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner as PreferenceLearner
     from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
         LocalRolloutWorker as LocalRolloutWorker,
     )
@@ -52,7 +51,6 @@ else:
             "llm_decpomdp.algorithms.learning.advantages": ["BASELINES"],
             "llm_decpomdp.algorithms.learning.learner": ["Learner"],
             "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],
-            "llm_decpomdp.algorithms.preferences.learner": ["PreferenceLearner"],
             "llm_decpomdp.algorithms.rollouts.environment": ["TextEnv"],
             "llm_decpomdp.algorithms.rollouts.collection": ["collect_rollouts"],
             "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start"],

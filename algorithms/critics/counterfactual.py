@@ -110,10 +110,10 @@ class CounterfactualCritic(Critic):
         cut_parts = 0
         for rollout, targets in zip(rollouts, value_targets, strict=True):
             for index, group in enumerate(rollout.groups):
-                table, cut = self._table(rollout, index, rows)
+                table, num_cut = self._table(rollout, index, rows)
                 returns = targets[self.agents[0]][index]
                 tables.append((group, returns, table))
-                cut_parts += cut
+                cut_parts += num_cut
         if not rows:
             return [], 0, 0
         (features,) = self._features.values()
@@ -134,13 +134,13 @@ class CounterfactualCritic(Critic):
             )
         assert group.view is not None
         options, past = self.options, history(rollout, index)
-        found: dict[str, list[list[int]]] = {agent: [] for agent in self.agents}
+        tables: dict[str, list[list[int]]] = {agent: [] for agent in self.agents}
         cut_parts = 0
-        for agent, table in found.items():
+        for agent, table in tables.items():
             for g in range(size):
                 table.append([])
                 for h in range(size):
-                    text, cut = critic_text(
+                    text, num_cut = critic_text(
                         options.critic_input or DEFAULT_INPUT,
                         group.view,
                         past,
@@ -151,9 +151,9 @@ class CounterfactualCritic(Critic):
                             for name, completions in group.completions.items()
                         },
                     )
-                    cut_parts += cut * (text not in rows)
+                    cut_parts += num_cut * (text not in rows)
                     table[g].append(rows.setdefault(text, len(rows)))
-        return found, cut_parts
+        return tables, cut_parts
 
     def _answer_records(self, answers: _Answers) -> list[Record]:
         """Return the joint answers of a group from which a head learns."""

@@ -83,8 +83,8 @@ def lambda_targets(chain: Sequence[ChainTurn], discount: float, trace: float) ->
     # Backwards, because each target contains the target of the following turn.
     for turn in reversed(chain):
         following = targets[-1] if targets else None
-        expected = float(np.mean(turn.rewards + discount * turn.following))
-        targets.append(expected + turn.going * turn.correction(following, discount, trace))
+        mean_return = float(np.mean(turn.rewards + discount * turn.following))
+        targets.append(mean_return + turn.going * turn.correction(following, discount, trace))
     return targets[::-1]
 
 
@@ -206,9 +206,13 @@ class Critic:
 
         The order decides the minibatches of the heads, so it must not depend on the number of processes.
         """
-        own = [(rollout.place, list(of)) for rollout, of in zip(rollouts, items, strict=True)]
+        by_rollout = [
+            (rollout.place, list(of)) for rollout, of in zip(rollouts, items, strict=True)
+        ]
         return [
-            item for _, of in sorted(self._gather(own), key=lambda pair: pair[0]) for item in of
+            item
+            for _, of in sorted(self._gather(by_rollout), key=lambda pair: pair[0])
+            for item in of
         ]
 
     def _evaluate(
@@ -219,8 +223,8 @@ class Critic:
         for record in self._collect(rollouts, records):
             pending.setdefault(record.key, []).append(record)
         explained = {
-            key: self._heads[key].evaluate(_pairs(found)) if key in self._heads else 0.0
-            for key, found in pending.items()
+            key: self._heads[key].evaluate(_pairs(of_head)) if key in self._heads else 0.0
+            for key, of_head in pending.items()
         }
         return pending, explained
 
@@ -324,11 +328,11 @@ class Critic:
         return self._heads[key].mean
 
     def _metrics(self, explained: Mapping[Key, float], cut_parts: int) -> dict[str, float]:
-        found = [record for records in self._pending.values() for record in records]
+        pending = [record for records in self._pending.values() for record in records]
         metrics = {"critic/cut_parts": float(cut_parts)}
-        if not found:
+        if not pending:
             return metrics
-        errors = [(record.prediction - record.target) ** 2 for record in found]
+        errors = [(record.prediction - record.target) ** 2 for record in pending]
         is_open = [self._is_open(key) for key in explained]
         metrics |= {"critic/loss": float(np.mean(errors)), "critic/gate": float(np.mean(is_open))}
         for turn in sorted({turn for _, turn in explained}):

@@ -88,9 +88,11 @@ def critic_text(
     """
     parts = []
     if "history" in kind:
-        for turn, (prompts, given) in enumerate(past, 1):
+        for turn, (prompts, played_answers) in enumerate(past, 1):
             parts += [(f"{agent} saw in turn {turn}", prompts[agent]) for agent in agents]
-            parts += [(f"{agent} answered in turn {turn}", given[agent]) for agent in agents]
+            parts += [
+                (f"{agent} answered in turn {turn}", played_answers[agent]) for agent in agents
+            ]
     if kind == "state":
         limit *= 1 + 2 * len(agents) * len(past) + len(agents)
     else:
@@ -125,7 +127,7 @@ def read_states(
     texts: dict[StatePosition, str] = {}
     cut_parts = 0
     for place, view in _views(rollouts, first):
-        text, cut = critic_text(
+        text, num_cut = critic_text(
             options.critic_input or DEFAULT_INPUT,
             view,
             history(rollouts[place.rollout], place.group, place.sample),
@@ -133,7 +135,7 @@ def read_states(
             options.critic_part_length,
         )
         texts[place] = text
-        cut_parts += cut
+        cut_parts += num_cut
     # Equal texts are read once: the joint samples of a group share their past.
     rows = {text: row for row, text in enumerate(dict.fromkeys(texts.values()))}
     values = features(list(rows)).float().cpu() if rows else ()

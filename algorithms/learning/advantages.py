@@ -34,9 +34,6 @@ SMALLEST_SPREAD = 1e-8
 """Standard deviation below which normalized advantages treat the returns of a group as equal."""
 
 
-# ------------------------------------------------------------------------------- returns and values
-
-
 def returns(
     rollout: Rollout, discount: float = 1.0, own_agent: str = "", own_weight: float = 0.0
 ) -> list[Returns]:
@@ -74,10 +71,7 @@ def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns
     only the joint samples that were played for this agent count, although others may contain the completion:
     within a column, all completions have the same partners.
 
-    Args:
-        group: The group.
-        joint_returns: Return of each joint sample, (J,).
-        agent: Position of the agent among the agents of the group.
+    `joint_returns` are (J,), and `agent` is the position of the agent in the group.
     """
     if not group.anchors:
         indices = [sample[agent] for sample in group.joint]
@@ -117,11 +111,7 @@ def aggregate(
 
     Degenerate case: with K = 1 each value is the return itself.
 
-    Args:
-        values: (G, K).
-        aggregation: One of `AGGREGATIONS`.
-        quantile: 0 to 1; for `quantile`.
-        progress: p, from 0 in the first update of the run to 1 in the last.
+    p is the `progress` of the run.
     """
     average: Returns = values.mean(-1)
     best: Returns = values.max(-1)
@@ -261,11 +251,7 @@ def pool_advantages(
     (n - 1)/n). Any other baseline is computed from the n returns; with it a single completion has an advantage of
     0, unless the baseline is `none`.
 
-    Args:
-        returns: (n,).
-        baseline: Subtracted from the returns.
-        size: Number of episodes, at least n.
-        normalize: As in `advantages`; a single return has no deviation, and an advantage of 0.
+    With `normalize`, a single return has no deviation, and an advantage of 0.
     """
     number = len(returns)
     if number == size:
@@ -361,8 +347,8 @@ def group_advantages(
         ValueError: If `Algorithm.advantages` returns another shape than that of the values.
     """
     for index, rollout in enumerate(rollouts):
-        found = targets[index] if targets is not None else None
-        groups = _group_values(rollout, agents, options, progress, found, limits or {})
+        rollout_targets = targets[index] if targets is not None else None
+        groups = _group_values(rollout, agents, options, progress, rollout_targets, limits or {})
         if options.reward_parts == "normalize_then_sum":
             compared = _sum_of_parts(rollout, agents, algorithm, options, progress, limits or {})
         else:
@@ -686,10 +672,10 @@ def _check_shapes(
     compared: Sequence[Mapping[str, Returns]],
 ) -> None:
     """Raise a `ValueError` unless each group has an advantage for each value."""
-    expected = [{agent: values.shape for agent, values in group.values.items()} for group in groups]
+    shapes = [{agent: values.shape for agent, values in group.values.items()} for group in groups]
     actual = [{agent: np.shape(values) for agent, values in found.items()} for found in compared]
-    if actual != expected:
+    if actual != shapes:
         raise ValueError(
             f"{algorithm.name}.advantages must return a mapping from agent to an array for each group, with the "
-            f"shapes of `values`: expected {expected}, got {actual}"
+            f"shapes of `values`: expected {shapes}, got {actual}"
         )

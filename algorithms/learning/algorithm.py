@@ -78,16 +78,16 @@ class Algorithm:
         if self.options is None and self.Options is not None:
             self.options = self.Options()
         for returns in (SAMPLE_RETURNS, SAMPLE_RETURNS[0]):
-            found = self.baseline(returns.copy())
+            baselines = self.baseline(returns.copy())
             if (
-                not isinstance(found, np.ndarray)
-                or found.shape != returns.shape
-                or not np.isfinite(found).all()
+                not isinstance(baselines, np.ndarray)
+                or baselines.shape != returns.shape
+                or not np.isfinite(baselines).all()
             ):
                 name = getattr(self.baseline, "__name__", repr(self.baseline))
                 raise ValueError(
                     f"the baseline {name!r} of {self.name!r} must return an array of finite numbers in the shape "
-                    f"of the returns, and gave {short(found)} for returns of shape {returns.shape}: compute over "
+                    f"of the returns, and gave {short(baselines)} for shape {returns.shape}: compute over "
                     "the last axis with keepdims=True, and np.broadcast_to(..., returns.shape)"
                 )
 
@@ -99,8 +99,8 @@ class Algorithm:
         """
         if self.Options is None:
             if values:
-                given = ", ".join(f"{name}={value}" for name, value in values.items())
-                raise ValueError(f"{self.name} has no options of its own, got {given}: drop them")
+                changes = ", ".join(f"{name}={value}" for name, value in values.items())
+                raise ValueError(f"{self.name} has no options of its own, got {changes}: drop them")
             return self
         configured = deepcopy(self)
         configured.options = self.Options(**values)

@@ -23,16 +23,11 @@ from llm_decpomdp.policy import ReferencedPolicy, Team, TrainablePolicy, policy_
 
 
 def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | None) -> float:
-    """Factor of the learning rate at an update.
+    """Return the factor of the learning rate after `update` complete updates.
 
-    It rises linearly over the first `warmup` updates, then stays (`constant`), falls linearly to 0
-    (`linear`), or falls along half a cosine (`cosine`, arXiv 1608.03983) by the end of the run.
-
-    Args:
-        update: Complete updates before this one.
-        schedule: `constant`, `linear` or `cosine`.
-        warmup: Updates of the rise; the first steps with 1/(warmup + 1).
-        total: All updates of the run; needed unless the schedule is `constant`.
+    It rises linearly from 1/(warmup + 1) over the first `warmup` updates. Then it stays (`constant`), falls
+    linearly to 0 (`linear`), or falls along half a cosine (`cosine`, arXiv 1608.03983), by the end of `total`
+    updates.
     """
     if update < warmup:
         return (update + 1) / (warmup + 1)
@@ -44,10 +39,7 @@ def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | N
 
 
 class PolicyOptimizer:
-    """Steps the parameters of a policy.
-
-    16-bit parameters get a float32 copy that the steps are added to: most steps are too small to change a
-    16-bit number at all, and would be lost.
+    """AdamW for the parameters of a policy, with float32 copies of 16-bit parameters.
 
     Args:
         parameters: The parameters to train.
@@ -59,7 +51,13 @@ class PolicyOptimizer:
         self, parameters: Sequence[torch.nn.Parameter], learning_rate: float, weight_decay: float
     ) -> None:
         self.parameters = list(parameters)
-        self.masters = [_master(parameter) for parameter in self.parameters]
+        # Most steps are too small to change a 16-bit number, and would be lost without a float32 copy.
+        self.masters = [
+            torch.nn.Parameter(weight.detach().float())
+            if weight.dtype in (torch.bfloat16, torch.float16)
+            else weight
+            for weight in self.parameters
+        ]
         self.learning_rate = learning_rate
         matrices = [master for master in self.masters if master.dim() > 1]
         vectors = [master for master in self.masters if master.dim() <= 1]
@@ -71,13 +69,13 @@ class PolicyOptimizer:
         self._adamw = torch.optim.AdamW([g for g in groups if g["params"]], lr=learning_rate)
 
     def clip(self, limit: float | None) -> float:
-        """Shorten the gradient to the norm `limit`; the norm before, in the units of the loss."""
+        """Clip the gradient to the norm `limit`, and return its norm before, in the units of the loss."""
         # An infinite limit only measures the norm.
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, limit or math.inf)
         return float(whole(norm))
 
     def step(self, factor: float = 1.0) -> None:
-        """Step with `factor` times the learning rate; nothing moves where there is no gradient."""
+        """Step with `factor` times the learning rate; parameters without a gradient do not change."""
         for group in self._adamw.param_groups:
             # Set at each step, and not by torch's schedulers: a resumed run then needs no scheduler state.
             group["lr"] = self.learning_rate * factor
@@ -91,12 +89,12 @@ class PolicyOptimizer:
 
     @torch.no_grad()
     def reload(self) -> None:
-        """Copy the current parameters into the float32 copies, after something else has changed them."""
+        """Update the float32 copies, after something else has changed the parameters."""
         for parameter, master in self._float_copies():
             master.copy_(parameter)
 
     def clear(self) -> None:
-        """Forget the gradient."""
+        """Remove all gradients."""
         for tensor in (*self.parameters, *self.masters):
             tensor.grad = None
 
@@ -105,10 +103,10 @@ class PolicyOptimizer:
         return ((parameter, master) for parameter, master in pairs if parameter is not master)
 
     def state_dict(self, keep: bool = True) -> dict[str, Any]:
-        """Moments, and the float32 copies.
+        """Return moments and float32 copies.
 
-        Those in shards are gathered, on the CPU: then all processes call this, and those that do not write a
-        checkpoint need not `keep` what it holds.
+        With shards, all processes have to call this: whole tensors are gathered on the CPU. Processes that write
+        no checkpoint set `keep=False` and get empty tensors.
         """
         masters = [master.detach() for _, master in self._float_copies()]
         state = {"adamw": self._adamw.state_dict(), "masters": masters}
@@ -116,28 +114,28 @@ class PolicyOptimizer:
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value."""
+        """Continue from the value of `state_dict`."""
         adamw = state["adamw"]
         if has_shards(self.parameters):
-            adamw = {**adamw, "state": self._cut(adamw["state"])}
+            # AdamW numbers weights in the order of its groups.
+            order = [weight for group in self._adamw.param_groups for weight in group["params"]]
+            moments = {
+                index: {
+                    name: cut_as(value, order[index])
+                    if value.shape == order[index].shape
+                    else value
+                    for name, value in of_weight.items()
+                }
+                for index, of_weight in adamw["state"].items()
+            }
+            adamw = {**adamw, "state": moments}
         self._adamw.load_state_dict(adamw)
         for (_, master), weights in zip(self._float_copies(), state["masters"], strict=True):
             master.copy_(cut_as(weights, master))
 
-    def _cut(self, moments: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-        """Return the part of whole moments that belongs here; AdamW numbers weights in the order of its groups."""
-        order = [weight for group in self._adamw.param_groups for weight in group["params"]]
-        return {
-            index: {
-                name: cut_as(value, order[index]) if value.shape == order[index].shape else value
-                for name, value in of_weight.items()
-            }
-            for index, of_weight in moments.items()
-        }
-
 
 def _gather_whole(state: Any, keep: bool) -> Any:
-    """Return a container of containers with whole tensors in the place of shards, or with empty ones."""
+    """Replace the shards in nested containers by whole tensors, or by empty ones."""
     if isinstance(state, torch.Tensor):
         if not is_shard(state):
             return state
@@ -148,16 +146,7 @@ def _gather_whole(state: Any, keep: bool) -> Any:
     return [_gather_whole(value, keep) for value in state] if isinstance(state, list) else state
 
 
-def _master(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
-    if parameter.dtype in (torch.bfloat16, torch.float16):
-        return torch.nn.Parameter(parameter.detach().float())
-    return parameter
-
-
 logger = logging.getLogger(__name__)
-
-TRAINABLE = get_protocol_members(TrainablePolicy)
-"""Names of the members of a trainable policy."""
 
 
 def trainable_policies(team: Team) -> dict[str, TrainablePolicy]:
@@ -170,10 +159,11 @@ def trainable_policies(team: Team) -> dict[str, TrainablePolicy]:
 
 
 def warn_of_delegates(team: Team) -> None:
-    """Warn of policies whose instances answer to `parameters` while their classes lack a member of `TRAINABLE`."""
+    """Warn of policies with `parameters` whose classes are no `TrainablePolicy`, such as wrappers."""
     for agents, policy in distinct_policies(team).items():
         if hasattr(policy, "parameters") and not isinstance(policy, TrainablePolicy):
-            missing = sorted(name for name in TRAINABLE if not hasattr(type(policy), name))
+            members = get_protocol_members(TrainablePolicy)
+            missing = sorted(name for name in members if not hasattr(type(policy), name))
             logger.warning(
                 "the policy of %s is not trained: its class %s has no %s; members that it forwards by __getattr__ "
                 "do not count",
@@ -284,8 +274,7 @@ class BaseLearner(ABC):
     def step(self) -> None:
         """Step along the accumulated gradient; policies whose gradient is missing or 0 do not change.
 
-        A policy with a gradient steps along its mean over the newest updates (AdamW's momentum). Weights that are
-        not used by this batch, such as embeddings of absent tokens, may therefore change too.
+        With AdamW's momentum, weights without a gradient in this batch may change too.
         """
         self._step()
         self.updates += 1

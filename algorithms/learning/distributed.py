@@ -120,12 +120,10 @@ def broadcast(value: T) -> T:
 
 
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Sum the gradients over all processes; a missing one counts as 0, and stays missing if all lack it.
-
-    Those of weights in shards are sums already, each backward pass has added them up.
-    """
+    """Sum the gradients over all processes; a missing one counts as 0, and stays missing if all lack it."""
     if not _is_initialized():
         return
+    # Gradients of shards are sums already: each backward pass has reduced them.
     weights = [weight for weight in parameters if not is_shard(weight)]
     # All processes have to call all_reduce for the same weights, or they wait for each other forever.
     present = gather([[weight.grad is not None for weight in weights]])

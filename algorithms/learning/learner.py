@@ -52,22 +52,20 @@ class LossItem(NamedTuple):
     """The completions of one agent in one group."""
 
     position: int
-    """Position of the group among those that this process learns from."""
+    """Position of the group among those from which this process learns."""
     agent: str
-    """The agent."""
     source: GroupAdvantages
-    """The group, with its advantages."""
     counts: bool = True
     """False for a dummy, whose weight is 0."""
 
     @property
     def prompt(self) -> str:
-        """The agent's prompt."""
+        """Prompt of the agent."""
         return self.source.group.prompts[self.agent]
 
     @property
     def completions(self) -> tuple[Completion, ...]:
-        """The agent's completions."""
+        """Completions of the agent."""
         return self.source.group.completions[self.agent]
 
 
@@ -78,19 +76,16 @@ def loss_items(
 ) -> list[LossItem]:
     """Return the loss items of this process, in order; with sharded weights, as many as any process has.
 
-    Args:
-        groups: The groups that this process learns from.
-        agents: The agents that learn, and their policies, in the same order in all processes.
-        include_zeros: Whether agents learn even if all their advantages are 0.
+    All processes have the same order of `agents`. With `include_zeros` agents learn from advantages of 0 too.
     """
-    own = [
+    items = [
         LossItem(position, agent, group)
         for position, group in enumerate(groups)
         for agent, advantages in group.advantages.items()
         if include_zeros or advantages.any()
     ]
     sharded = {agent for agent, policy in agents.items() if has_shards(policy.parameters())}
-    return _align_processes(own, list(agents), sharded) if sharded else own
+    return _align_processes(items, list(agents), sharded) if sharded else items
 
 
 def group_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
@@ -167,11 +162,9 @@ class Learner(BaseLearner):
 
     Raises:
         TypeError: If the loss needs a reference and a policy keeps none, `overlong_tokens` is set and a policy
-            does
-            not report its token limit, or there is a critic and no policy gives features.
+            does not report its token limit, or there is a critic and no policy gives features.
         ValueError: If the algorithm cannot train the team with these options, no policy can be trained, or there
-            is
-            a `correction` and a policy samples from a part of its distribution.
+            is a `correction` and a policy samples from a part of its distribution.
     """
 
     def __init__(
@@ -289,12 +282,9 @@ class Learner(BaseLearner):
     ) -> None:
         """Add the gradient of one forward pass of an agent's policy.
 
-        Args:
-            microbatch: Items with one agent and one prompt.
-            starts: Number of starts of all processes.
-            old_log_probs: Log-probabilities before the first step, filled in the first pass, by item.
-            token_metrics: Filled with the metrics of the items that count.
-            log_ratios: Filled with log(pi / pi_old) of the completions, (G,), by group and agent.
+        `starts` is their number in all processes. Filled are: `old_log_probs`, in the first pass, with the
+        log-probabilities before the first step; `token_metrics`; and `log_ratios`, with log(pi / pi_old) of the
+        completions, (G,), by group and agent.
         """
         losses = []
         for item, (log_probs, mask, reference) in zip(
@@ -496,8 +486,7 @@ def require_whole_distribution(agents: Mapping[str, Policy]) -> None:
 
     Raises:
         ValueError: If `top_p` or `top_k` truncate it. A token that was kept then has more probability than
-            recorded,
-            by an unknown factor that changes with the weights, so no ratio is that of the samples.
+            recorded, by an unknown factor that changes with the weights, so no ratio is that of the samples.
     """
     for agent, policy in agents.items():
         if policy_attribute(policy, "cuts"):

@@ -79,19 +79,14 @@ def policy_loss(inputs: LossInputs) -> LossOutputs:
         ValueError: If there is a `correction` and the sampler recorded no log-probabilities.
     """
     options, mask = inputs.options, inputs.mask
-    terms = loss_terms(
-        options,
-        inputs.log_probs,
-        inputs.old_log_probs,
-        inputs.advantages,
-        mask,
-        inputs.reference_log_probs if options.kl_coefficient else None,
-    )
-    metrics = {"clip_fraction": is_clipped(options, inputs.log_probs, inputs.old_log_probs, mask)}
+    reference = inputs.reference_log_probs if options.kl_coefficient else None
+    log_probs, old = inputs.log_probs, inputs.old_log_probs
+    terms = loss_terms(options, log_probs, old, inputs.advantages, mask, reference)
+    metrics = {"clip_fraction": is_clipped(options, log_probs, old, mask)}
     if options.correction != "none":
         # Weights are those of the policy before the first step; the objective's own ratio covers later steps.
         weight, correction = importance_weights(
-            options, inputs.completions, inputs.old_log_probs, inputs.sampler_log_probs, mask
+            options, inputs.completions, old, inputs.sampler_log_probs, mask
         )
         terms = weight * terms
         metrics |= correction
@@ -176,20 +171,7 @@ def objective_terms(
     low: float,
     high: float,
 ) -> Tensor:
-    """Compute the terms of an objective.
-
-    Args:
-        name: One of `OBJECTIVES`.
-        log_probs: (G, T), of the sampled tokens, in nats.
-        old: (G, T), of the policy that sampled; constants.
-        advantages: (G,), or (G, T) where they differ by token; constants.
-        mask: (G, T).
-        low: l, the distance below 1 at which a ratio is clipped; 1 for no lower bound.
-        high: h, the distance above 1.
-
-    Returns:
-        (G, T).
-    """
+    """Return the terms of an objective of `OBJECTIVES`, (G, T); arguments as of `loss_terms`, l and h."""
     ratio, surrogate = OBJECTIVES[name]
     return surrogate(
         log_probs, ratio(log_probs, old, mask), _expand_tokens(advantages).detach(), low, high
@@ -257,12 +239,8 @@ def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
 
     Assumption: the completions come from the policy that is updated.
 
-    Args:
-        log_probs: (G, T), log-probabilities of the sampled tokens, in nats.
-        advantages: (G,), or (G, T) if they differ by token; constants.
-
     Returns:
-        (G, T).
+        (G, T), from log-probabilities (G, T) in nats and advantages (G,) or (G, T).
     """
     return -_expand_tokens(advantages).detach() * log_probs
 
@@ -276,11 +254,6 @@ def kl_divergence(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
 
     because a token also decides which tokens follow. Backpropagating through an estimate such as
     exp(-d) - 1 + d instead gives the gradient of another divergence (arXiv 2506.09477).
-
-    Args:
-        log_probs: (G, T).
-        reference: (G, T), constants.
-        mask: (G, T).
 
     Returns:
         (G, T); only their gradient is meaningful.
@@ -377,14 +350,7 @@ LIMIT = 20.0
 
 
 def importance_ratio(log_probs: Tensor, sampled: Tensor, mask: Tensor, level: str) -> Tensor:
-    """Return r = pi / mu of each token, or of its whole completion, (G, T), float64, without a gradient.
-
-    Args:
-        log_probs: log pi, (G, T), in nats.
-        sampled: log mu, (G, T), in nats; may be anything on padding.
-        mask: (G, T).
-        level: `token` or `sequence`.
-    """
+    """Return r = pi / mu of each token, or of its whole completion, (G, T), float64, without a gradient."""
     difference = mask_terms(log_probs.detach().double() - sampled.double(), mask)
     if level == "sequence":
         difference = difference.sum(-1, keepdim=True).expand_as(difference)
@@ -398,13 +364,7 @@ def out_of_bounds(ratio: Tensor, mode: str, cap: float) -> Tensor:
 
 
 def bounded_weight(ratio: Tensor, mode: str, cap: float) -> Tensor:
-    """Return w, the factor of each token's gradient, (G, T).
-
-    Args:
-        ratio: r, (G, T).
-        mode: `truncate` or `mask`.
-        cap: C, above 1.
-    """
+    """Return w, the factor of each token's gradient, (G, T)."""
     if mode == "truncate":
         return ratio.clamp(max=cap)
     return ratio.masked_fill(out_of_bounds(ratio, mode, cap), 0.0)
@@ -419,15 +379,8 @@ def importance_weights(
 ) -> tuple[Tensor, Mapping[str, Tensor]]:
     """Compute the weights of the tokens, and the terms of their metrics.
 
-    Args:
-        options: Of the update, with a `correction`.
-        completions: G completions.
-        log_probs: log pi before the first step with the batch, (G, T).
-        sampled: log mu, (G, T); not a number where the sampler recorded none.
-        mask: 1 where a token counts, (G, T).
-
     Returns:
-        The weights (G, T), in the format of `log_probs`, and terms of `TokenMetrics` by name, (G, T).
+        The weights (G, T), in the format of `log_probs` (log pi), and terms of `TokenMetrics` by name, (G, T).
 
     Raises:
         ValueError: If the sampler recorded no log-probabilities.
@@ -445,14 +398,10 @@ def importance_weights(
 
 
 def joint_log_ratios(group: Group, by_agent: Mapping[str, Tensor]) -> Tensor:
-    """Add up the log-ratios of the completions in each joint sample, (J,).
+    """Return log w_j = sum_i log(pi_i / pi_old_i) of the completions in each joint sample, (J,).
 
-    w_j = prod_i pi_i / pi_old_i of whole completions is the weight with which joint samples of the old team count
-    for the new one.
-
-    Args:
-        group: The group.
-        by_agent: log(pi / pi_old) of the completions of each agent that has changed, (G,).
+    w_j is the weight with which joint samples of the old team count for the new one. `by_agent` has the log-ratios
+    of the agents that have changed, (G,).
     """
     joint = torch.tensor(group.joint)
     total = torch.zeros(len(group.joint), dtype=torch.float64)
@@ -469,11 +418,6 @@ def joint_effective_sample_size(
 
     1 if all weights w_j are equal, 1/J if one of them dominates. With n agents whose log-ratios have the variance
     v each, it is about e^(-n v): the number of safe steps with one batch shrinks with the team.
-
-    Args:
-        group: The group.
-        learning: The agents that learn from it.
-        by_agent: log(pi / pi_old) of the completions of each agent that has changed, (G,).
     """
     if set(learning) != set(by_agent):
         return None

@@ -91,7 +91,9 @@ class OpponentSource(SourceWrapper):
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Count the tokens of the opponents."""
-        rollouts = [one.comparator for one in batch.rollouts if one.comparator is not None]
+        rollouts = [
+            rollout.comparator for rollout in batch.rollouts if rollout.comparator is not None
+        ]
         return {**self.source.metrics(batch), "comparator_tokens": count_tokens(rollouts)}
 
     def add_opponents(
@@ -115,7 +117,7 @@ class OpponentSource(SourceWrapper):
                 num_partners=options.num_partners,
                 early_termination_threshold=-float(np.finfo(np.float64).max),
             )
-        others = collect_rollouts(
+        opponent_rollouts = collect_rollouts(
             self.env,
             self.opponents,
             rollout_batch.starts,
@@ -125,8 +127,8 @@ class OpponentSource(SourceWrapper):
             timer=timer,
         )
         return [
-            replace(rollout, comparator=self._retokenize(other))
-            for rollout, other in zip(rollouts, others, strict=True)
+            replace(rollout, comparator=self._retokenize(opponent_rollout))
+            for rollout, opponent_rollout in zip(rollouts, opponent_rollouts, strict=True)
         ]
 
     def _retokenize(self, rollout: Rollout) -> Rollout:

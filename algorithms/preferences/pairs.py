@@ -63,7 +63,8 @@ def add_opponent_samples(
     together = replace(
         group,
         completions={
-            agent: (*own, *root.completions[agent]) for agent, own in group.completions.items()
+            agent: (*completions, *root.completions[agent])
+            for agent, completions in group.completions.items()
         },
         joint=(*group.joint, *further),
     )
@@ -372,8 +373,8 @@ def _pair(
     )
     comparator = None
     if versus.num_others:
-        own = len(group.joint) - versus.num_others
-        comparator = "winner" if match.winner >= own else "loser"
+        num_own = len(group.joint) - versus.num_others
+        comparator = "winner" if match.winner >= num_own else "loser"
     return PreferencePair(
         start, group.prompts, winner, loser, match.gap, visits=visits, comparator=comparator
     )

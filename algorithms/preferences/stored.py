@@ -84,10 +84,10 @@ def _check_row(line: str, models: Mapping[str, str | None], environment: str | N
         raise ValueError(
             f"no {', '.join(missing)}: write the file by export RUN --pairs --to jsonl"
         )
-    found = row.get("environment")
-    if environment is not None and found not in (None, environment):
+    env_id = row.get("environment")
+    if environment is not None and env_id not in (None, environment):
         raise ValueError(
-            f"a pair of {found}, and the configuration is of {environment}: set env.id"
+            f"a pair of {env_id}, and the configuration is of {environment}: set env.id"
         )
     if row["agent"] not in models:
         raise ValueError(f"agent {row['agent']!r} is none of {', '.join(models)}")

@@ -170,9 +170,9 @@ class RolloutWorkerPool(ABC):
             SamplerError: If a server does not accept them, or answers with others.
         """
         update_servers(self._servers, version)
-        own = {name: policy for name, policy in policies.items() if not is_remote(policy)}
-        stored = self._store(own, version) if own else None
-        self._weights = WeightUpdate(stored, self._server_weights())
+        local = {name: policy for name, policy in policies.items() if not is_remote(policy)}
+        path = self._store(local, version) if local else None
+        self._weights = WeightUpdate(path, self._server_weights())
 
     @abstractmethod
     def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Any:

@@ -130,5 +130,5 @@ def test_what_has_no_trunk_to_train_is_refused(base: Path) -> None:
         learner(team(base), critic="none")
     mixed = {"x": tiny_causal_lm("ab"), "y": team(base)["y"]}
     assert learner(mixed).critic is not None  # the one that stays as it is reads
-    with pytest.raises(ValueError, match="that of no policy is"):
+    with pytest.raises(ValueError, match="no policy has such a model"):
         learner(mixed, critic="own")

@@ -215,7 +215,7 @@ def test_texts_of_models_with_other_tokens_are_tokenised_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     trainer = compared_run(tmp_path, {"x": tiny(3, "ba"), "y": tiny(4)})
-    assert "tokenized again for x," in caplog.text
+    assert "tokenized again for x:" in caplog.text
     source: Any = trainer.source
     asked = replace(rollout_of(OWN, JOINT, [0.0, 1.0]), start=Start(seed=0))
     rollout_batch = UpdateBatch(
