@@ -391,9 +391,7 @@ def names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(declared.name for declared in fields(kind))
 
 
-def as_arguments(
-    kind: type[Any],
-) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Let a function whose last parameter is a `kind` take the fields of it as keyword arguments instead.
 
     Its signature has each with type and default, and its docstring ends with their texts: `help` shows all.

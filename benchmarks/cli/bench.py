@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from llm_decpomdp.benchmarks.cli.console import PROGRAM
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
@@ -18,37 +18,33 @@ FILE_WIDTH = 120
 
 
 def bench(
-    suite: Annotated[str | None, typer.Argument(help="Name or path of a suite.")] = None,
-    show: Annotated[bool, typer.Option("--list", help="Show the suites.")] = False,
+    suite: Annotated[str | None, Argument(help="Name or path of a suite.")] = None,
+    show: Annotated[bool, Option("--list", help="Show the suites.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="ARM", help="Run this arm alone; may be given several times."),
+        Option(metavar="ARM", help="Run this arm alone; may be given several times."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check every arm, and say what it would cost.")
+        bool, Option("--dry-run", help="Check every arm, and say what it would cost.")
     ] = False,
     tokens_per_second: Annotated[
         float | None,
-        typer.Option(
-            metavar="N", min=0.001, help="With --dry-run: hours, where N are sampled a second."
-        ),
+        Option(metavar="N", min=0.001, help="With --dry-run: hours, where N are sampled a second."),
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(min=1, help="Cores to use at most; all if not given.")
+        int | None, Option(min=1, help="Cores to use at most; all if not given.")
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="Run on this machine, or on the nodes of a Ray cluster.")
+        Engine, Option(help="Run on this machine, or on the nodes of a Ray cluster.")
     ] = "local",
     address: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Of the Ray cluster; by default one is started."),
+        Option(metavar="HOST:PORT", help="Of the Ray cluster; by default one is started."),
     ] = None,
     trusted_network: Annotated[
-        bool, typer.Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
+        bool, Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="By default runs/SUITE.")
-    ] = None,
+    output: Annotated[Path | None, Option(metavar="FOLDER", help="By default runs/SUITE.")] = None,
 ) -> None:
     """Run a suite of experiments, and write its leaderboard. Stopped, the same command goes on.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from llm_decpomdp.benchmarks.cli.console import EnvOptions, Folder, Seed
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors
@@ -39,7 +39,7 @@ def list_() -> None:
 def doctor(
     need: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="Exit with 1 if this will not run: demo, gpu, host-safe, or an extra such as expert; may be "
             "given several times.",
@@ -47,13 +47,13 @@ def doctor(
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="HOST:PORT",
             help="Check the nodes of a Ray cluster instead; `auto` for that of this machine.",
         ),
     ] = None,
     trusted_network: Annotated[
-        bool, typer.Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
+        bool, Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
     ] = False,
 ) -> None:
     """Check what works on this machine, and say how to get the rest.
@@ -78,13 +78,11 @@ def doctor(
 
 
 def env(
-    env_id: Annotated[
-        str, typer.Argument(help="An environment of `list`, or your own as MODULE:ID.")
-    ],
+    env_id: Annotated[str, Argument(help="An environment of `list`, or your own as MODULE:ID.")],
     env_option: EnvOptions = None,
     seed: Seed = 0,
     messages: Annotated[
-        bool, typer.Option("--messages", help="Agents may read each other's completions.")
+        bool, Option("--messages", help="Agents may read each other's completions.")
     ] = False,
 ) -> None:
     """Check that an environment keeps the contract that learners rely on (`check_env`).
@@ -104,19 +102,19 @@ def env(
 
 
 def data(
-    env_id: Annotated[str, typer.Argument(help="An environment of `list` with tests.")],
-    source: Annotated[str, typer.Option(help="Where the problems come from.")] = "auto",
+    env_id: Annotated[str, Argument(help="An environment of `list` with tests.")],
+    source: Annotated[str, Option(help="Where the problems come from.")] = "auto",
     split: Annotated[
-        str | None, typer.Option(help="Which of them, such as test[16:]; by default the usual.")
+        str | None, Option(help="Which of them, such as test[16:]; by default the usual.")
     ] = None,
     episodes: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Grade the programs of a run's episodes.jsonl too."),
+        Option(metavar="FILE", help="Grade the programs of a run's episodes.jsonl too."),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="How often each program is graded.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    repeats: Annotated[int, Option(help="How often each program is graded.")] = 3,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the result as JSON, too.")
+        Path | None, Option(metavar="FILE", help="Save the result as JSON, too.")
     ] = None,
 ) -> None:
     """Check a data set: references, tests, chance, and whether the examples agree with the tests.
@@ -138,7 +136,7 @@ def data(
 def rewards(
     folder: Folder,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="All differences, as JSON Lines.")
+        Path | None, Option(metavar="FILE", help="All differences, as JSON Lines.")
     ] = None,
 ) -> None:
     """Grade stored episodes again, and name what differs.

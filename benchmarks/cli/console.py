@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import typer
+from typer import Argument, Option
 
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
@@ -102,30 +102,28 @@ def _leave(text: str, code: int) -> NoReturn:
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--override", metavar="KEY=VALUE ...", help="Set keys of the configuration."),
+    Option("--override", metavar="KEY=VALUE ...", help="Set keys of the configuration."),
 ]
-Checkpoint = Annotated[str | None, typer.Option(help="Which team of a run: final, best or last.")]
-Env = Annotated[str | None, typer.Option(help="An environment instead of the configuration's.")]
+Checkpoint = Annotated[str | None, Option(help="Which team of a run: final, best or last.")]
+Env = Annotated[str | None, Option(help="An environment instead of the configuration's.")]
 EnvOptions = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="An argument of the environment.")
+    list[str] | None, Option(metavar="KEY=VALUE", help="An argument of the environment.")
 ]
 Split = Annotated[
     str | None,
-    typer.Option(
-        help="Which problems, such as test[:16]; by default the held-out, of --env its usual."
-    ),
+    Option(help="Which problems, such as test[:16]; by default the held-out, of --env its usual."),
 ]
-Tasks = Annotated[int | None, typer.Option(min=1, help="How many of them, from the first on.")]
-Samples = Annotated[int, typer.Option(min=1, help="Episodes of each problem.")]
-Greedy = Annotated[bool, typer.Option("--greedy", help="Take the likeliest token.")]
-Seed = Annotated[int, typer.Option(min=0, help="Decides what is sampled.")]
-AtATime = Annotated[int, typer.Option(min=1, help="Episodes that are played together.")]
-Output = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where the results go.")]
+Tasks = Annotated[int | None, Option(min=1, help="How many of them, from the first on.")]
+Samples = Annotated[int, Option(min=1, help="Episodes of each problem.")]
+Greedy = Annotated[bool, Option("--greedy", help="Take the likeliest token.")]
+Seed = Annotated[int, Option(min=0, help="Decides what is sampled.")]
+AtATime = Annotated[int, Option(min=1, help="Episodes that are played together.")]
+Output = Annotated[Path | None, Option(metavar="FOLDER", help="Where the results go.")]
 AllowEndpoint = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         metavar="VARIABLE@URL",
         help="Server that a saved team may ask, and the environment variable with its key.",
     ),
 ]
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")]
+Folder = Annotated[Path, Argument(metavar="FOLDER", help="A run or an evaluation.")]

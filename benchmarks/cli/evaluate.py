@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from llm_decpomdp.benchmarks.cli.console import (
     AllowEndpoint,
@@ -50,21 +50,20 @@ docs/evaluation.md says what is measured.
 
 def eval_(
     config: Annotated[
-        str | None,
-        typer.Option(help="Name or path of a configuration, whose team plays untrained."),
+        str | None, Option(help="Name or path of a configuration, whose team plays untrained.")
     ] = None,
     override: Overrides = None,
     team: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A saved team, or a run, instead.")
+        Path | None, Option(metavar="FOLDER", help="A saved team, or a run, instead.")
     ] = None,
     checkpoint: Checkpoint = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help=f"A baseline instead: {', '.join(BASELINES)}, or module:NAME of yours."),
+        Option(help=f"A baseline instead: {', '.join(BASELINES)}, or module:NAME of yours."),
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="A model behind a server that speaks OpenAI's protocol plays all agents instead; several, each "
             "after its own --model, make one table.",
@@ -72,18 +71,18 @@ def eval_(
     ] = None,
     base_url: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="Its server, mostly ending in /v1; by default OpenAI's."),
+        Option(metavar="URL", help="Its server, mostly ending in /v1; by default OpenAI's."),
     ] = None,
     key_variable: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="VARIABLE",
             help="The environment variable that holds its key; by default OPENAI_API_KEY.",
         ),
     ] = None,
     model_option: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="KEY=VALUE",
             help="Another key of its policy, such as timeout=60, omit=\\[top_p] or extra={reasoning_effort: low}.",
         ),
@@ -94,15 +93,14 @@ def eval_(
     tasks: Tasks = None,
     samples: Samples = 1,
     k: Annotated[
-        list[int] | None,
-        typer.Option("--k", metavar="K", help="Of pass@k; may be given several times."),
+        list[int] | None, Option("--k", metavar="K", help="Of pass@k; may be given several times.")
     ] = None,
     greedy: Greedy = False,
     seed: Seed = 0,
     at_a_time: AtATime = 64,
     on_error: Annotated[
         str,
-        typer.Option(
+        Option(
             help="What to do once a request to a server has failed for good: raise ends the evaluation, skip "
             "leaves its episode out and counts it."
         ),

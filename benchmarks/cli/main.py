@@ -11,19 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from llm_decpomdp import __version__
-from llm_decpomdp.benchmarks.cli import (
-    bench,
-    check,
-    evaluate,
-    plan,
-    play,
-    results,
-    serve,
-    train,
-)
+from llm_decpomdp.benchmarks.cli import bench, check, evaluate, plan, play, results, serve, train
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes, prepare_process
 
 Functions = Mapping[Callable[..., None], str | None]
@@ -158,8 +150,7 @@ def _version(requested: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool,
-        typer.Option("--version", is_eager=True, callback=_version, help="Show the version."),
+        bool, Option("--version", is_eager=True, callback=_version, help="Show the version.")
     ] = False,
 ) -> None:
     """Cooperative language-model agents as Dec-POMDPs: play, train, evaluate and report."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from llm_decpomdp.benchmarks.cli.console import Overrides
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -26,23 +26,21 @@ if TYPE_CHECKING:
 
 
 def plan(
-    config: Annotated[
-        str, typer.Argument(metavar="CONFIG", help="Name or path of a configuration.")
-    ],
+    config: Annotated[str, Argument(metavar="CONFIG", help="Name or path of a configuration.")],
     gpus: Annotated[
-        str, typer.Option(metavar="[N]xKIND", help="Devices: 8xh100, a100, h200, l40s, 4090, cpu.")
+        str, Option(metavar="[N]xKIND", help="Devices: 8xh100, a100, h200, l40s, 4090, cpu.")
     ] = "cpu",
     override: Overrides = None,
     assume: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME=VALUE",
             help="Replace usable_memory (share), length (share of max_new_tokens), characters (per token), memory "
             "(GB of a device) or prompt (tokens).",
         ),
     ] = None,
     parameters: Annotated[
-        float | None, typer.Option(min=1, help="Weights of a model of unknown size, such as 7.6e9.")
+        float | None, Option(min=1, help="Weights of a model of unknown size, such as 7.6e9.")
     ] = None,
 ) -> None:
     """Estimate the memory that a run needs on each device; exit with 2 if it cannot fit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from llm_decpomdp.benchmarks.cli.console import (
     AllowEndpoint,
@@ -28,18 +28,13 @@ if TYPE_CHECKING:
 
 
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folders of runs, evaluations.")
-    ],
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Folders of runs, evaluations.")],
     output: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="The page; by default report.html, of one run in its folder."
-        ),
+        Option(metavar="FILE", help="The page; by default report.html, of one run in its folder."),
     ] = None,
     files: Annotated[
-        bool,
-        typer.Option("--files", help="Tables as CSV and figures as SVG and PNG, too."),
+        bool, Option("--files", help="Tables as CSV and figures as SVG and PNG, too.")
     ] = False,
 ) -> None:
     """Write one HTML page of runs: what they learned, what it cost, and every transcript.
@@ -52,22 +47,21 @@ def report(
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="FOLDER", help="A run or an evaluation.")],
-    to: Annotated[str, typer.Option(help="parquet, jsonl or hub-folder.")] = "parquet",
+    run: Annotated[Path, Argument(metavar="FOLDER", help="A run or an evaluation.")],
+    to: Annotated[str, Option(help="parquet, jsonl or hub-folder.")] = "parquet",
     output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A new folder; by default in the run's.")
+        Path | None, Option(metavar="FOLDER", help="A new folder; by default in the run's.")
     ] = None,
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Preference pairs instead of trajectories.")
+        bool, Option("--pairs", help="Preference pairs instead of trajectories.")
     ] = False,
     min_margin: Annotated[
-        float, typer.Option(min=0, help="The least difference in reward of a pair.")
+        float, Option(min=0, help="The least difference in reward of a pair.")
     ] = 0,
     pair_kind: Annotated[
-        str,
-        typer.Option(help="joint, or single for pairs in which one agent alone said otherwise."),
+        str, Option(help="joint, or single for pairs in which one agent alone said otherwise.")
     ] = "joint",
-    pairs_per_group: Annotated[int, typer.Option(min=1, help="Most pairs of a group.")] = 1,
+    pairs_per_group: Annotated[int, Option(min=1, help="Most pairs of a group.")] = 1,
 ) -> None:
     """Write episodes as a data set: trajectories, or the best against the worst of each group."""
     from llm_decpomdp.benchmarks.export import write as exporting
@@ -90,10 +84,10 @@ def credit(
     folder: Folder,
     phase: Annotated[
         str | None,
-        typer.Option(help="eval or train; by default eval, or train where nothing was evaluated."),
+        Option(help="eval or train; by default eval, or train where nothing was evaluated."),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Decides which orders are drawn for over six agents.")
+        int, Option(min=0, help="Decides which orders are drawn for over six agents.")
     ] = 0,
 ) -> None:
     """Find out which agent earned the team's rewards: what would have been earned without it."""
@@ -112,10 +106,9 @@ def credit(
 
 
 def crossplay(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs or saved teams.")],
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Runs or saved teams.")],
     agent: Annotated[
-        str | None,
-        typer.Option(help="Who comes from the column's run; by default the last agent."),
+        str | None, Option(help="Who comes from the column's run; by default the last agent.")
     ] = None,
     checkpoint: Checkpoint = None,
     env: Env = None,
@@ -196,14 +189,14 @@ def crossplay(
 def partners(
     runs: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="RUN",
             help="A training run; after it one of another seed, or a saved team, that lends its partners. Of "
             "three runs or more each is lent those of the next.",
         ),
     ],
     tasks: Annotated[
-        int | None, typer.Option(min=1, help="Number of held-out problems, from the first on.")
+        int | None, Option(min=1, help="Number of held-out problems, from the first on.")
     ] = None,
     samples: Samples = 1,
     seed: Seed = 0,
@@ -231,10 +224,9 @@ def partners(
 
 
 def necessity(
-    team: Annotated[Path, typer.Argument(metavar="TEAM", help="An evaluation of a team.")],
+    team: Annotated[Path, Argument(metavar="TEAM", help="An evaluation of a team.")],
     single: Annotated[
-        Path,
-        typer.Argument(metavar="SINGLE", help="One of the baseline single_agent_matched."),
+        Path, Argument(metavar="SINGLE", help="One of the baseline single_agent_matched.")
     ],
 ) -> None:
     """Compare a team with a single agent task by task: what are several agents good for?"""

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from llm_decpomdp.benchmarks.cli.console import EnvOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -14,34 +14,29 @@ from llm_decpomdp.utils.extras import how_to_get, installed
 
 
 def serve(
-    env_id: Annotated[
-        str, typer.Argument(help="An environment of `list`, or your own as MODULE:ID.")
-    ],
+    env_id: Annotated[str, Argument(help="An environment of `list`, or your own as MODULE:ID.")],
     seat: Annotated[
         str | None,
-        typer.Option(
-            help="The agent that clients play; they play the whole team if none is given."
-        ),
+        Option(help="The agent that clients play; they play the whole team if none is given."),
     ] = None,
     partner: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="AGENT=WHO",
             help="Who plays another agent beside the seat: gold, random, or a model.",
         ),
     ] = None,
     env_option: EnvOptions = None,
     host: Annotated[
-        str,
-        typer.Option(help="The address to listen at; by default this machine alone reaches it."),
+        str, Option(help="The address to listen at; by default this machine alone reaches it.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port.")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="The port.")] = 8000,
     max_sessions: Annotated[
-        int, typer.Option(min=1, help="Most sessions at the same time; others are refused.")
+        int, Option(min=1, help="Most sessions at the same time; others are refused.")
     ] = 64,
     name: Annotated[
         list[str] | None,
-        typer.Option(help="A name by which clients reach it, beside localhost and addresses."),
+        Option(help="A name by which clients reach it, beside localhost and addresses."),
     ] = None,
 ) -> None:
     """Serve an environment to clients of OpenEnv, which need nothing of this package."""

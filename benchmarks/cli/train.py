@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, Overrides, first_process
 from llm_decpomdp.benchmarks.config.errors import (
@@ -69,18 +69,18 @@ def demo(override: Overrides = None) -> None:
 
 
 def train_(
-    config: Annotated[str | None, typer.Option(help="Name or path of a configuration.")] = None,
+    config: Annotated[str | None, Option(help="Name or path of a configuration.")] = None,
     override: Overrides = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Decides what is drawn at random; the key seed.")
+        int | None, Option(min=0, help="Decides what is drawn at random; the key seed.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="The run folder; the keys output.base_dir and name."),
+        Option(metavar="FOLDER", help="The run folder; the keys output.base_dir and name."),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FOLDER",
             help="Continue an interrupted run, or with --override a longer one: the budget, checkpoints and what "
             "happens to long prompts may change.",
@@ -88,7 +88,7 @@ def train_(
     ] = None,
     from_: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--from",
             metavar="RUN",
             help="Begin a new run with the team of another, by its configuration if --config names none.",
@@ -96,7 +96,7 @@ def train_(
     ] = None,
     warm_start: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="gold|passes|FILE",
             help="Imitate references, what the team itself solves, or the completions of a JSONL file, before the "
             "first update; the key warm_start.source.",
@@ -104,15 +104,14 @@ def train_(
     ] = None,
     pairs: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Learn from stored pairs, as export --pairs --to jsonl writes them, with madpo; the key "
             "algorithm.preferences.source.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Check the configuration, and say what it would cost."),
+        bool, Option("--dry-run", help="Check the configuration, and say what it would cost.")
     ] = False,
 ) -> None:
     """Train a team of language models, and write a report."""
@@ -154,21 +153,21 @@ def train_(
 
 def reward_model(
     pairs: Annotated[
-        Path, typer.Option(metavar="FILE", help="Pairs, as export --pairs --to jsonl writes them.")
+        Path, Option(metavar="FILE", help="Pairs, as export --pairs --to jsonl writes them.")
     ],
     config: Annotated[
-        str, typer.Option(help="Name or path of the configuration whose runs are to learn from it.")
+        str, Option(help="Name or path of the configuration whose runs are to learn from it.")
     ],
-    output: Annotated[Path, typer.Option(metavar="FOLDER", help="Where reward_model.pt goes.")],
+    output: Annotated[Path, Option(metavar="FOLDER", help="Where reward_model.pt goes.")],
     override: Overrides = None,
     held_out: Annotated[
-        float, typer.Option(help="Share of the tasks whose pairs judge it, between 0 and 1.")
+        float, Option(help="Share of the tasks whose pairs judge it, between 0 and 1.")
     ] = 0.2,
     penalty: Annotated[
-        float, typer.Option(help="Weight of half the squared norm of its weights.")
+        float, Option(help="Weight of half the squared norm of its weights.")
     ] = 0.01,
     part_length: Annotated[
-        int, typer.Option(help="Most characters of a prompt or an answer that it reads.")
+        int, Option(help="Most characters of a prompt or an answer that it reads.")
     ] = 4000,
 ) -> None:
     """Learn to score joint answers from pairs; train --override algorithm.reward_model=FILE learns by it."""

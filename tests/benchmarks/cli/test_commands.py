@@ -86,9 +86,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"llm-decpomdp {__version__}\n"
 
 
-def test_list_names_every_environment_and_configuration(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_list_names_every_environment_and_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("list") == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in (*registered_ids(), *shipped()))

@@ -130,9 +130,7 @@ def test_a_run_that_does_not_fit_is_told_before_packages_are_missed(
     assert shown.startswith("error: ")
 
 
-def test_a_report_says_where_its_figures_would_stand(
-    outcomes: dict[str, tuple[int, str]],
-) -> None:
+def test_a_report_says_where_its_figures_would_stand(outcomes: dict[str, tuple[int, str]]) -> None:
     page = Path(outcomes["report"][1].strip()).read_text(encoding="utf-8")
     assert "Mean team reward over the updates: not drawn, as matplotlib is not installed" in page
     assert "<svg" not in page

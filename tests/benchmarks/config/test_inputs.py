@@ -355,8 +355,7 @@ def test_an_item_of_another_form_is_refused_by_name(item: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "items",
-    [["a=2", "a.b=1"], ["a.b=1", "a=2"], ["a.b=1", "a.b.c=2"], ["a.b=1", "a={c: 2}"]],
+    "items", [["a=2", "a.b=1"], ["a.b=1", "a=2"], ["a.b=1", "a.b.c=2"], ["a.b=1", "a={c: 2}"]]
 )
 def test_a_value_and_a_part_of_it_exclude_each_other(items: list[str]) -> None:
     with pytest.raises(ConfigError, match="exclude"):
