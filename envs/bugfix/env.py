@@ -75,23 +75,23 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
     """Repair a program of several functions as a team: `bugfix-v0`.
 
     ## Description
-    A program holds one to three bugs. Every agent, `fixer_0`, `fixer_1`, ..., sees the whole program and what the
-    mode tells of its tests, owns some of the functions, and submits these again; all do so at the same time.
-    The bugs may lie in anybody's functions.
+    A program has one to three bugs. Every agent, `fixer_0`, `fixer_1`, ..., sees the whole program and the
+    feedback of the mode about its tests. The agent owns some of the functions and submits these again, at the
+    same time as its team-mates. The bugs may be in any agent's functions.
 
-    They are made by changing a correct program by rule: an operator, a bound, a variable, a lost statement, and
-    so on; see `llm_decpomdp.envs.source_code.mutation`. `llm_decpomdp.envs.bugfix.programs` says which programs
-    there are. Of a class, the methods are what is said here of functions.
+    Bugs are rule-based changes of a correct program: of an operator, a bound, a variable, a lost statement, and
+    so on; see `llm_decpomdp.envs.source_code.mutation`. `llm_decpomdp.envs.bugfix.programs` lists the programs.
+    If the program is a class, agents own and repair its methods.
 
     ## Observation Space
-    `UnicodeText`: what the program shall do, the program, and its failing tests as the mode allows, on the first
-    turn; then what the external mode says.
+    `UnicodeText`: the purpose of the program, the program, and its failing tests as the mode allows, on the first
+    turn; then the feedback of the external mode.
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
-    `llm_decpomdp.envs.source_code.completion`. Functions of team-mates in it are left out, and so is what gives
-    their names another meaning; where two agents add helpers or variables of one name, that of the later agent
-    counts for both (in classes, that of the earlier one).
+    `llm_decpomdp.envs.source_code.completion`. Functions of team-mates in it are left out, and so are
+    statements that bind their names. If two agents add helpers or variables of one name, the later agent's
+    counts for both (in classes, the earlier agent's).
 
     ## Rewards
     The components of `llm_decpomdp.envs.bugfix.reward`, each turn anew: at most 3.0. `solved` in the infos means
@@ -133,10 +133,8 @@ def humanevalfix(options: FixOptions) -> DecPOMDPEnv:
     """Repair a function alone: `humanevalfix-v0`, with the tasks of `llm_decpomdp.envs.bugfix.programs`.
 
     ## Description
-    One agent, `fixer_0`, is shown a function of HumanEval with one bug and what the mode tells of its tests, and
-    submits the function again.
-
-    All is as in `bugfix`.
+    One agent, `fixer_0`, sees a function of HumanEval with one bug and the feedback of the mode about its tests,
+    and submits the function again. All else is as in `bugfix`.
 
     Raises:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.

@@ -1,4 +1,4 @@
-"""The feedback of the external modes about a repair, and about the program as the agents get it."""
+"""The feedback of the external modes about a repair, and about the program with its bugs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RepairAnalysis:
 
     @property
     def parses(self) -> bool:
-        """True if everybody's code parses."""
+        """True if every agent's code parses."""
         return not any(part.problem for part in self.work.values())
 
     def missing(self, role: FixerRole) -> list[str]:
@@ -117,7 +117,7 @@ class RepairMode(CodeMode):
         return {role.agent: role.instructions(task, lines) for role in self.roles}
 
     def visible_tests(self, task: BugTask, items: Sequence[Item]) -> tuple[Item, ...]:
-        """Return the tests that prompts may tell of, or what belongs to them, failing ones first."""
+        """Return the items of the tests that prompts may show, failing tests first."""
         before = self.runner.run_unmodified(task).tests
         order = sorted(range(len(before)), key=lambda number: before[number].passed)
         return self.options.visible_tests([items[number] for number in order])

@@ -70,6 +70,7 @@ from llm_decpomdp.envs.source_code.mutation import Mutation, mutants, mutate, mu
 from llm_decpomdp.envs.source_code.parsing import find_function
 from llm_decpomdp.seeding import stream
 
+# The clock must not decide whether a fault counts.
 VALIDATION = Limits(2.0, 2.0, 10.0, wall_factor=30.0, job_seconds=300.0, max_timeouts=1)
 """Far more than a variant of a program needs that takes at most `MAX_STEPS`."""
 
@@ -338,6 +339,7 @@ def _spread_fits(
 
 def find_split(row: Row) -> str:
     """`train` or `test`, by the number in the name of a problem; `train` where it has none."""
+    # By the number, not the name, so that all forms of a problem are in one split.
     number = re.search(r"[/_](\d+)", row["task_id"].partition(":")[0])
     return "test" if number and int(number[1]) % 5 == 4 else "train"
 
@@ -395,6 +397,7 @@ def stand_in_rows() -> list[Row]:
         first = node.body[0].lineno - 1
         declaration = "".join(lines[:first])
         alone = [keys for keys in faults.get(source.name, ()) if len(keys) == 1]
+        # The bug must be in the body: the prompt shows the header.
         fitting = [keys for keys in alone if source.mutate(keys).startswith(declaration)]
         if not fitting:
             continue

@@ -7,8 +7,8 @@
 | `minimal`   | 0 to 0.5  | the share in `fixed`, less what the change is larger than the bugs need           |
 | `regressed` | 0 to -1.0 | share of the tests that passed before and do not pass now                         |
 
-At most 3.0, which undoing the bugs earns. Submitting everything as it was earns 0.5, and nothing at all 0:
-functions that nobody submits stay as they were. If any agent's code does not parse, only `parses` counts.
+At most 3.0, for undoing the bugs. Submitting everything unchanged gives 0.5, and submitting nothing 0:
+functions that no agent submits stay unchanged. If any agent's code does not parse, only `parses` counts.
 
 The size of a change is the least number of tokens to put in, take out or replace in the program, comments,
 line ends and docstrings aside; a literal counts by its words and marks, for code may hide there. What agents
@@ -94,6 +94,7 @@ class RepairReward:
         points["fixed"] = FIXED * fixed
         regressions = _share([not new.passed for old, new in pairs if old.passed])
         points["regressed"] = 0.0 - REGRESSED * regressions  # no negative zero
+        # A repair smaller than undoing the bugs gets no more than full points.
         excess = max(0, change(task, work, submitted) - task.need)
         points["minimal"] = MINIMAL * fixed * max(0.0, 1 - excess / task.size)
         passes = all(test.passed for test in execution.tests)

@@ -1,9 +1,9 @@
 """The roles of a team that repairs a program: their shares of it, their prompts, and their submissions.
 
 The functions of a program are dealt out in order: of N agents `fixer_i` owns function i, i + N, i + 2N, ...,
-so that every agent owns as many as any other, or one more. What stands outside functions belongs to nobody and
-stays as it is. Code may still replace a function of a team-mate while it runs, through `globals()`: it changes the
-joint program for the whole team, and earns no more than correct code does.
+so the numbers of two agents' functions differ by at most one. Code outside functions belongs to no agent and does
+not change. Code may still replace a function of a team-mate at run time, through `globals()`: this changes the
+joint program for the whole team, and gives no more reward than correct code.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def submission(
     for reading in readings.values():
         if reading.problem:
             return Submission(reading.code, submitted, reading.problem, fallbacks=fallbacks)
+    # Own functions that were only quoted or broken keep their old text in the program.
     kept_names = set(functions(code)) - set(others) - (set(owned) - set(whole))
     text = remove_bindings(excerpt(code, kept_names, rest=True), others)
     return Submission(text, submitted, fallbacks=fallbacks)

@@ -82,7 +82,7 @@ def test_cases_of_program(code: str, test: str, entry_point: str) -> Tests:
 
 
 def whole(code: str, entry_point: str, repaired: Collection[str]) -> Program:
-    """Return a program as it is, to be run; `repaired` names the pieces that are somebody's."""
+    """Return an unchanged program, to be run; `repaired` names the pieces that agents own."""
     if known_class(code, entry_point):
         return Program(((PROGRAM, code),), entry_point)
     return joint(code, entry_point, repaired, repaired)
@@ -95,13 +95,13 @@ def joint(
     kept: Collection[str],
     parts: Mapping[str, str] | None = None,
 ) -> Program:
-    """Join what is nobody's, the functions that are kept, and the agents' parts, in this order.
+    """Join code outside the agents' functions, the functions that are kept, and the agents' parts, in this order.
 
     Args:
         code: The program.
         entry_point: The function that its tests call.
-        repaired: The functions that are somebody's.
-        kept: Those of them that nobody submitted.
+        repaired: The functions that agents own.
+        kept: Those of them that no agent submitted.
         parts: Code by agent.
     """
     segments = [(PROGRAM, excerpt(code, kept, rest=False)), *(parts or {}).items()]
@@ -226,7 +226,7 @@ class BugTask(Task):
     correct: str
     """The program without bugs."""
     buggy: str
-    """The program as the agents get it."""
+    """The program with its bugs."""
     test: str
     """Text of a module with a function `check(candidate)`, or with unittest classes about a class."""
     entry_point: str
@@ -240,7 +240,7 @@ class BugTask(Task):
         return f"{self.prompt}\n    pass\n"
 
     def idle_programs(self) -> dict[str, str]:
-        """Return the program as it is: some of its tests pass, but not all."""
+        """Return the unchanged program: some of its tests pass, but not all."""
         return {"the program with its bugs": self.buggy}
 
     @cached_property
@@ -265,7 +265,7 @@ class BugTask(Task):
 
     @cached_property
     def program(self) -> Program:
-        """The program as the agents get it, to be run."""
+        """The program with its bugs, to be run."""
         return whole(self.buggy, self.entry_point, self.functions)
 
     @cached_property
@@ -280,7 +280,7 @@ class BugTask(Task):
 
     @cached_property
     def given_functions(self) -> Mapping[str, str]:
-        """The functions' text as the agents get it."""
+        """The functions' text with the bugs."""
         return pieces(self.buggy, self.entry_point)
 
     @cached_property
@@ -333,6 +333,7 @@ def bug_task(index: int, row: Row) -> BugTask:
 MAX_STEPS = 300_000
 """Largest number of steps of a program in all of its tests together."""
 
+# Steps, not seconds, end a program: the list of faults must be the same on every machine.
 COUNTER = f"""
 __steps__ = 0
 def __step__():
@@ -372,11 +373,12 @@ class ProgramRunner:
     sandbox: Sandbox
 
     def run_unmodified(self, task: BugTask) -> Execution:
-        """Run the program as the agents get it."""
+        """Run the unchanged program, with its bugs."""
         return self.sandbox.run(task.program, self.tests(task))
 
     def run(self, task: BugTask, work: Mapping[str, Submission]) -> Execution:
-        """Run the program with the agents' submissions; functions that nobody submitted stay."""
+        """Run the program with the agents' submissions; functions that no agent submitted stay."""
+        # A function without a submission keeps its bug.
         kept_names = set(task.functions).difference(*(part.submitted for part in work.values()))
         if task.known_class is not None:
             parts = [part.contribution for part in work.values() if part.submitted]

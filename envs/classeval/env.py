@@ -39,13 +39,13 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
 
     ## Description
     A class is given as a skeleton: signatures and docstrings. Each agent, `coder_0`, `coder_1`, ..., writes some
-    of its methods, and no method is asked of two; neither sees what the others write.
+    of its methods. Every method has one agent, and no agent sees the others' code.
 
     ClassEval has 100 classes with 410 methods (Du et al. 2023, arXiv 2308.01861).
 
     ## Observation Space
-    `UnicodeText`: the skeleton and the names of the agent's methods on the first turn; then what the external
-    mode says.
+    `UnicodeText`: the skeleton and the names of the agent's methods on the first turn; then the feedback of the
+    external mode.
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; methods are found in fences, in a class and amid prose.
@@ -54,7 +54,7 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
 
     ## Rewards
     At most 6.0, each turn anew: methods written and parseable 2.0, tests 4.0, overlap down to -1.0; see
-    `llm_decpomdp.envs.classeval.reward`. A team that wrote nothing earns 0. `solved` in the infos means full
+    `llm_decpomdp.envs.classeval.reward`. A team that wrote nothing gets 0. `solved` in the infos means full
     marks.
 
     ## Starting State

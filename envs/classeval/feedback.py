@@ -47,12 +47,12 @@ class ClassAnalysis:
 
     @property
     def parses(self) -> bool:
-        """True if nobody's method is broken and the class compiles."""
+        """True if no method is broken and the class compiles."""
         return self.compiles and not any(part.broken for part in self.team.values())
 
     @property
     def all_passed(self) -> bool:
-        """True if every method is written, once, all parses, and every test that may be told of passes."""
+        """True if every method is written exactly once, all parses, and every shown test passes."""
         all_written = all(self.complete(agent) for agent in self.team)
         tests = bool(self.tests) and all(test.passed for test in self.tests)
         return all_written and self.parses and tests and not self.merged.overlaps

@@ -2,12 +2,12 @@
 
 | component | points  | for                                                                                |
 |-----------|---------|------------------------------------------------------------------------------------|
-| `syntax`  | 0 to 2  | share of the methods that the agent which was asked for them wrote, so that it parses |
+| `syntax`  | 0 to 2  | share of the methods that their own agent wrote in code that parses |
 | `tests`   | 0 to 4  | share of the unit tests that pass                                                    |
 | `overlap` | -1 to 0 | minus the share of the methods that several agents wrote                              |
 
-At most 6. A body that is empty is not written. A team that wrote no method, or whose class does not compile,
-earns 0 in all.
+At most 6. A method with an empty body does not count as written. The reward is 0 if no method was written or
+the class does not compile.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ class ClassReward:
         tests = tuple(_attribute_line(test, merged_class) for test in execution.tests)
         error = execution.error and _attribute_line(execution.error, merged_class)
         analysis = ClassAnalysis(task, team, merged_class, compiles, tests)
+        # Shares add up with rounding errors.
         verdict = Verdict(points, False, {**details(tests, error), **readings}, analysis)
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
 

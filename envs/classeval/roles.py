@@ -84,6 +84,7 @@ def _work(nodes: list[ast.AST]) -> int:
 def _split_by_parameters(outline: Outline, num_agents: int) -> list[set[str]]:
     groups: list[set[str]] = [set() for _ in range(num_agents)]
     for unit in outline.units:
+        # Upstream counts parameters besides `self`.
         further = unit.parameters - 1 if unit.parameters else 1  # none at all is not only `self`
         groups[min(further, num_agents - 1)].add(unit.name)
     return groups
@@ -180,6 +181,7 @@ class ClassRole(Writer):
             return None
         reading = read_class(_drop_known_imports(task), task.outline)
         part = self._contribution(task, reading)
+        # Helper functions and methods of the class go to one agent, or they would overlap.
         if self.place == 0:
             return part.code
         methods = tuple(piece for piece in part.own if piece.name in task.outline.names)
@@ -215,7 +217,7 @@ class ClassRole(Writer):
 
 
 def class_team(num_agents: int, by: str) -> tuple[ClassRole, ...]:
-    """Return the roles of a team; arguments and errors as of `divide`."""
+    """Return the roles of a team; see `divide` for arguments and errors."""
     check_division(by, num_agents)
     return tuple(ClassRole(place, num_agents, by) for place in range(num_agents))
 

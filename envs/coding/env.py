@@ -39,14 +39,14 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
 
     ## Description
     Two agents write one program at the same time: `aux_0` a helper function `aux`, `main_0` the entry
-    function. Neither sees what the other writes. With `num_agents=1`, `main_0` writes alone; with more than
-    two, `aux_0`, `aux_1`, ... each write a helper function that bears the agent's name.
+    function. Neither sees the other's code. With `num_agents=1`, `main_0` writes alone; with more than
+    two, `aux_0`, `aux_1`, ... each write a helper function named after the agent.
 
     HumanEval has 164 problems (Chen et al. 2021, arXiv 2107.03374), CoopHumanEval 82 that divide well (arXiv
-    2508.04652), the sanitized MBPP 427 (Austin et al. 2021, arXiv 2108.07732), in splits of its own.
+    2508.04652), the sanitized MBPP 427 (Austin et al. 2021, arXiv 2108.07732), with its own splits.
 
     ## Observation Space
-    `UnicodeText`: the problem, worded for the role, on the first turn; then what the external mode says.
+    `UnicodeText`: the problem, worded for the role, on the first turn; then the feedback of the external mode.
 
     ## Action Space
     `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of

@@ -109,6 +109,7 @@ Feedback = Callable[[CodeAnalysis, Role], list[str]]
 
 def level_feedback(analysis: CodeAnalysis, role: Role) -> list[str]:
     """Write diagnostics of every level."""
+    # The agent's own function comes first.
     team = sorted(analysis.roles, key=lambda mate: mate.agent != role.agent)
     lines = ["Static and execution diagnostics:"]
     lines += [_definition(analysis, mate) for mate in team]
@@ -145,12 +146,14 @@ def _syntax(analysis: CodeAnalysis, role: Role) -> str:
     if problem is not None:
         place = f"SyntaxError at line {problem.line}, col {problem.column}"
         return f"- Syntax: ERROR ({place} of your code: {foreign_line(problem.message)})"
+    # A larger team has several mates.
     article = "your" if len(analysis.roles) == 2 else "a"
     return "- Syntax: OK" if analysis.parses else f"- Syntax: ERROR (in {article} team-mate's code)"
 
 
 def _usage(analysis: CodeAnalysis, helper: str) -> str:
     use = analysis.use(helper)
+    # The code may name the helper in a branch that no passing test runs.
     if use == NOT_CALLED:
         when = " in a test that passes" if names(analysis.main.code, helper) else ""
         return f"main does NOT call {helper}{when}"

@@ -10,7 +10,7 @@
 | `not_wrapper`  | 1.0      | ... and no helper does as well as the entry function         |           |
 | `aux_ignored`  | -0.5     | ... but no test's outcome depends on what it returns         |           |
 
-A team earns at most 4.0, a single agent 2.1. Where N - 1 helpers help, each has an equal share of the four
+A team earns at most 4.0, a single agent 2.1. With N - 1 helpers, each has an equal share of the four
 components that are about helpers: a component's points are those above times the share of helpers that fulfil the
 condition, such as 0.4 * 2/3 where two of three are defined. The other components are the team's.
 
@@ -79,7 +79,7 @@ class CodeReward:
     """Merges the agents' code into one program, runs it against the tests, and counts the levels.
 
     The program is the prompt's imports and helpers, the helpers' code in the team's order, the entry function's
-    code, in this order. A helper that is not defined is left out, whatever else its author wrote.
+    code, in this order. Code without its helper function is left out.
     """
 
     roles: tuple[Role, ...]
@@ -153,6 +153,7 @@ class CodeReward:
     def _program(self, task: CodeTask, parts: Mapping[str, Reading]) -> Program:
         """Return the joint program: helpers' code comes before the entry function's."""
         segments = tuple((agent, reading.code) for agent, reading in parts.items())
+        # The sandbox counts calls of these, and replaces them to see whether a test needs them.
         helpers = tuple((role.agent, role.helper) for role in self.helpers)
         return Program(segments, task.entry_point, task.preamble, helpers, substitute=True)
 

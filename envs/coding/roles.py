@@ -105,6 +105,7 @@ class AuxRole:
 
     def read(self, task: CodeTask, completion: str) -> Reading:
         """Read the agent's completion."""
+        # Names that others bind: the completion's own versions of them are not needed.
         given = {*bound_names(task.preamble), *self.others, task.entry_point}
         return read(completion, self.helper, given)
 
@@ -180,9 +181,9 @@ class MainRole:
         return read(completion, task.entry_point, given, opening)
 
     def reference(self, task: CodeTask) -> str | None:
-        """Return the data's entry function, with the helper that it calls when nobody else writes one.
+        """Return the data's entry function, with the helper that it calls if no team-mate writes one.
 
-        None in a larger team where the function calls `aux`, which nobody writes there.
+        None in a larger team if the function calls `aux`, which no agent writes there.
         """
         main, helper = task.references.get(self.original_agent), task.references.get("aux_0")
         if main is None or helper is None or self.helpers == (HELPER,):
@@ -241,6 +242,7 @@ def coding_team(
             f"num_agents must be a whole number of at least 1 (main_0 alone), got {num_agents!r}"
         )
     original_agents = [f"aux_{number}" for number in range(num_agents - 1)]
+    # The data's solutions of two functions call their helper `aux`.
     helpers = (HELPER,) if num_agents == 2 else tuple(original_agents)
     team: list[Role] = [
         AuxRole(helper, tuple(other for other in helpers if other != helper), agent, agent)

@@ -61,8 +61,7 @@ class CodeOptions(Options):
     (edits by another model; not for writing), and for ClassEval `code_feedback` (diagnostics with all tests)."""
     sandbox_slice: int | str | None = 1
     """Tests whose outcome feedback may show: n the first n, -n the last n; 0, `None` or `all` for all. Repairs
-    show those first that the bugs fail; `code_feedback` shows none and counts all. The reward counts every test
-    in any case."""
+    show failing tests first. `code_feedback` shows no test and counts all. The reward always counts every test."""
     original_prompt: bool = False
     """Repeat the first prompt in later ones."""
     previous_response: bool = True
@@ -72,7 +71,7 @@ class CodeOptions(Options):
     expert_model: str | None = None
     """The model that `expert_edits` asks, such as `deepseek-coder`; its name decides whose key is needed: with
     "claude" `ANTHROPIC_API_KEY`, "deepseek" `DEEPSEEK_API_KEY`, "qwen" `DASHSCOPE_API_KEY`, else `OPENAI_API_KEY`
-    and perhaps `OPENAI_BASE_URL`. Other modes ask nobody."""
+    and optionally `OPENAI_BASE_URL`. Other modes do not use it."""
     expert_base_url: str | None = None
     """Address of an OpenAI-compatible endpoint that serves it, with the key `OPENAI_API_KEY`."""
     on_expert_failure: str = option("raise", choices=("raise", "continue"))
@@ -100,7 +99,7 @@ class CodeOptions(Options):
         parse_slice(self.sandbox_slice)
 
     def visible_tests(self, tests: Sequence[Item]) -> tuple[Item, ...]:
-        """Return the part of the tests, or of what belongs to them, that prompts may tell of."""
+        """Return the items of the tests that prompts may show."""
         count = parse_slice(self.sandbox_slice)
         return tuple(tests[count:] if count < 0 else tests[: count or None])
 
@@ -289,11 +288,11 @@ class CodeMode:
         return lines, {"expert_failed": 0.0}
 
     def visible_tests(self, task: Any, items: Sequence[Item]) -> tuple[Item, ...]:
-        """Return the tests of a task that prompts may tell of, or what belongs to them."""
+        """Return the items of the tests of a task that prompts may show."""
         return tuple(items) if self.hides_tests else self.options.visible_tests(items)
 
     def sanitize(self, tests: Sequence[Outcome]) -> tuple[Outcome, ...]:
-        """Return outcomes as prompts may tell them."""
+        """Return outcomes in the form that prompts may show."""
         return tuple(presentable(test, self.options.exception_text) for test in tests)
 
     def secrets(self, task: Any) -> list[str]:
@@ -302,6 +301,7 @@ class CodeMode:
         cases = list(task.tests.cases)
         if self.hides_tests or self.expert is not None:
             return cases
+        # A shown test is no secret.
         public = (*self.public(task), *self.visible_tests(task, cases))
         return [case for case in cases if not any(case in text for text in public)]
 
@@ -337,7 +337,7 @@ def foreign_line(text: str) -> str:
 
 
 def presentable(outcome: Outcome, exception_text: bool = True) -> Outcome:
-    """Return an outcome as prompts may tell it.
+    """Return an outcome in the form that prompts may show.
 
     Args:
         outcome: The outcome of a test that may be shown.
@@ -347,6 +347,7 @@ def presentable(outcome: Outcome, exception_text: bool = True) -> Outcome:
     if not exception_text and outcome.status in BY_PROGRAMS:
         name = message.partition(":")[0]
         kind = vars(builtins).get(name)
+        # The name of a class is a text of the program, too, unless it is a builtin one.
         builtin = isinstance(kind, type) and issubclass(kind, BaseException)
         message = name if builtin else "an exception"
     return replace(outcome, message=foreign_line(message))

@@ -122,11 +122,13 @@ class RemoteExpert:
         self.max_retries = max_retries
         self._api_key = api_key
         self._client: Any = None
+        # Before a run starts, not at its first request.
         if find_spec(self.provider.sdk) is None:
             raise ImportError(
                 f"expert model {model!r} needs the {self.provider.sdk!r} package; "
                 f"{install_command('expert')}"
             )
+        # A missing key is an error here, too.
         self._key()
 
     def __repr__(self) -> str:
@@ -164,6 +166,7 @@ class RemoteExpert:
             except sdk.APIError as error:
                 problem = f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]
                 raise ExpertError(f"{failure}: {problem}") from error
+            # The SDK repeats failed requests; a reply without edits is asked for again here.
             texts = read_reply(reply, keys.values())
             if texts is not None:
                 return {agent: texts[key] for agent, key in keys.items()}
@@ -285,7 +288,7 @@ def short_names(agents: Collection[str]) -> dict[str, str]:
 def message_text(body: str) -> str:
     """Return the model's text in the body of an OpenAI-compatible or Anthropic response.
 
-    A body without one (a web page, a refusal, a broken server) is returned as it is, for an error
+    A body without one (a web page, a refusal, a broken server) is returned unchanged, for an error
     to quote.
     """
     try:

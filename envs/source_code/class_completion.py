@@ -1,13 +1,13 @@
 """Read an agent's completion as methods of a class, by the rule of `source_code/completion.py`.
 
 Methods may stand alone, in the class, indented as in its body, in one Markdown fence or in several. A block that
-does not parse is read method by method, so that a broken method does not affect the others. What differs from
+does not parse is read method by method, so that a broken method does not affect the others. Differences from
 functions:
 
 - Methods of all blocks are taken together. Of several definitions of one the last complete one counts, those in
-  fences before those in prose; what builds on it stays, as the setter of a property does.
-- Beside methods, all imports and functions are kept, and of assignments, other classes and compound statements
-  those that bind a name which the methods read. All other statements are left out.
+  fences before those in prose. Definitions that extend it stay, such as the setter of a property.
+- Outside the class, all imports and functions are kept. Assignments, other classes and compound statements are
+  kept if they bind a name that the methods read. All other statements are left out.
 - A method may be bound by an assignment in the class's body. Attributes of the class that the skeleton does not
   have are kept as helper methods are.
 """
@@ -56,7 +56,7 @@ class ClassReading:
 
     imports: tuple[str, ...]
     functions: tuple[CodeSegment, ...]
-    """Functions beside the class, and what else the methods read."""
+    """Functions outside the class, and other statements that the methods need."""
     methods: tuple[CodeSegment, ...]
     broken: tuple[tuple[str, SyntaxProblem], ...]
     """Methods that do not parse, and the reasons; lines count from the method's own first line."""
@@ -82,6 +82,7 @@ def read_class(
     answer = find_answer(completion)
     reader = _ClassReader(outline, fingerprints(prompt) if prompt else frozenset())
     blocks = split_blocks(answer.text, reader.parses) if len(answer.text) <= MAX_CHARACTERS else []
+    # Fenced blocks first: a method in prose counts only if no fence has it.
     for reader.fenced, text in sorted(((b.fenced, b.text) for b in blocks), key=lambda b: not b[0]):
         source, tree = _parse_class(text, reader.parse)
         if tree is not None:
@@ -121,6 +122,7 @@ def _parse_class(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
     """Return the source that parses, if need be with a class header, and its tree."""
     body = text.strip("\n")
     first = body.lstrip(" \t")
+    # As it stands, as the indented body of a class, and with the first line's indentation lost.
     for source in (body, WRAPPER + body, f"{WRAPPER}    {first}"):
         tree = parse(source)
         if isinstance(tree, ast.Module):
@@ -141,7 +143,7 @@ class _ClassReader:
     block: dict[CodeSegment, str] = field(default_factory=dict)
     """Methods of the block that is read, with their fingerprints."""
     beside: list[tuple[Statement, str]] = field(default_factory=list)
-    """Statements beside the class, with their text."""
+    """Statements outside the class, with their text."""
     broken: dict[str, SyntaxProblem] = field(default_factory=dict)
     fenced: bool = False
     """True while fenced blocks are read, which comes first."""
@@ -169,6 +171,7 @@ class _ClassReader:
                 piece = CodeSegment(statement.name, text, is_unwritten(statement), weak)
                 if self._is_taken(piece.name):
                     continue  # the skeleton has it complete
+                # Outside a class, a function may be a method or a helper.
                 if in_class or _is_method(statement, self.outline):
                     self.block[piece] = fingerprint(statement) if self.quotations else ""
                 elif not (weak and piece.name in self.functions):
@@ -220,7 +223,7 @@ class _ClassReader:
                 yield ([p for p in parts[part] if not p.weak] or parts[part])[-1]
 
     def needed_statements(self, pieces: Sequence[CodeSegment]) -> list[CodeSegment]:
-        """Return the statements beside the class that bind names which these pieces read, and what they need."""
+        """Return the statements outside the class that these pieces need, directly or indirectly."""
         if not self.beside:
             return []
         bound = {*self.outline.taken, *(piece.name for piece in self.functions.values())}

@@ -6,9 +6,9 @@ changes. The rules, all deterministic:
 - A method that its own agent wrote counts. If its agent wrote none, the first other agent's counts.
 - Where the skeleton decorates a method and the agent's text has no decorator, the skeleton's stay.
 - Methods that the skeleton does not have are added at the end of the class; of equal names the first agent's.
-- Imports and functions beside the class come before it, imports from the future first; of equal names the first
+- Imports and functions outside the class come before it, imports from the future first; of equal names the first
   agent's.
-- A method that nobody wrote stays as the skeleton has it.
+- A method that no agent wrote stays as the skeleton has it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from llm_decpomdp.envs.source_code.statements import Statement, first_line, head
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
+# Some skeletons of ClassEval have quotes of a word processor.
 CURLY_QUOTES = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f", '"'))
 
 _DEFINITION = re.compile(r"[ \t]*(@|(async[ \t]+)?def\b)")
@@ -270,7 +271,7 @@ class Contribution:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Texts of its own code, in order."""
+        """Texts of the agent's own code, in order."""
         imports = ("\n".join(self.imports),) if self.imports else ()
         return (*imports, *(piece.code for piece in (*self.functions, *self.own)))
 
@@ -364,6 +365,7 @@ def _lines(
     if piece.code.startswith(("def ", "async ")):
         yield from ((indent + line, None) for line in decorators)
     module = parse_or_none(piece.code)
+    # Lines inside a literal belong to its value and keep their indentation.
     fixed = inside_strings(module) if module is not None else set()
     begin = member.first_line_number(piece.code) if piece in member.own else 0
     for number, line in enumerate(shift(piece.code.split("\n"), 1, fixed, "", indent).split("\n")):
@@ -372,7 +374,7 @@ def _lines(
 
 
 def _around(team: tuple[Contribution, ...]) -> Iterator[tuple[str, Origin]]:
-    """Yield imports and functions beside the class."""
+    """Yield imports and functions outside the class."""
     names: set[str] = set()
     imports = [
         (line, member.agent, n) for member in team for n, line in enumerate(member.imports, 1)
@@ -398,6 +400,7 @@ def _helpers(outline: Outline, team: tuple[Contribution, ...]) -> Iterator[tuple
         for piece in member.own:
             if piece.name in outline.names:
                 continue
+            # Of equal names the first agent's counts, with all its parts, such as a setter.
             if authors.setdefault(piece.name, member.agent) == member.agent:
                 yield "", None
                 yield from _lines(member, piece, outline.indent)

@@ -182,12 +182,14 @@ class CompletionReader:
         """Read the definition of a function, and the code that goes with it."""
         place = self._place(function)
         attempt = None
+        # A broken attempt counts more than an import, a quotation or an empty body.
         if place is None or place.rank < SILENT:
             attempt = self._broken_attempt(function)
         if attempt is not None:
             return replace(_add_problem(attempt), fallbacks=self.fallbacks)
         if place is None:
             nothing = Reading("", None, False, False)
+            # The problem of code without the function is told only if there is no other code.
             if self.unparsable and not self.modules:
                 nothing = _add_problem(_read_text(self.unparsable[0], function))
             return replace(nothing, fallbacks=self.fallbacks)
@@ -319,6 +321,7 @@ class CompletionReader:
             for rival in self._all_places(name):
                 if (rival.module, rival.statement) == (place.module, place.statement):
                     continue
+                # In the chosen block, a definition that still has an effect stays.
                 if rival.module == place.module and not self._is_replaced(name, rival, place):
                     continue
                 counts["stubs" if rival.rank == STUB else "drafts"] += 1
@@ -384,12 +387,14 @@ class CompletionReader:
         elsewhere = [number for number in range(len(self.modules)) if number not in bases]
         if not elsewhere:
             return []
+        # Names that the code itself, the task or team-mates bind are not needed from other blocks.
         bound = set(self.given)
         for number in bases:
             for index, statement in enumerate(self.modules[number].statements):
                 bound |= statement.bound if index not in dropped[number] else set()
         pending = {name for text in texts for name in needed_names(text)}
         places: set[tuple[int, int]] = set()
+        # A statement that is taken may need further ones.
         while names := pending - bound:
             bound |= names
             pending = set()
@@ -419,6 +424,7 @@ class CompletionReader:
 
 def bodies(opening: str, texts: Iterable[str], attempts: Attempts) -> Iterator[str]:
     """Yield code in which one of the first texts that may be a body continues an opening."""
+    # A body must return something: otherwise any prose would continue the header.
     for text in islice(dict.fromkeys(texts), MAX_BODIES):
         if any(word in opening or word in text for word in ("return", "yield")):
             for continued in continuations(opening, text):
@@ -435,6 +441,7 @@ _RETURN = re.compile(r"(?:^|[:;])\s*(?:return|yield)\b")
 
 def _read_text(text: str, function: str, parts: Iterable[str] = ()) -> Reading:
     """Read code that does not parse, but for its parts that do; `_add_problem` adds the reason."""
+    # A function in a part that parses is no broken attempt.
     rest = code = text.strip("\n")
     for part in parts:
         rest = rest.replace(part.strip("\n"), "", 1)

@@ -68,7 +68,9 @@ HEADERS = tuple(
 )
 """Markers that introduce an answer. Any other `<|...|>` is removed like them."""
 
+# Soft hyphen, zero-width spaces and joiners, marks of direction, byte order mark.
 INVISIBLE = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
+# No-break, thin and ideographic spaces, separators of lines and paragraphs.
 BLANKS = "\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u0085"
 
 # A fence inside a triple-quoted string ends it here: the quotation mark was a stray one in prose.
@@ -82,12 +84,14 @@ _QUOTED = rf"(?P<quoted>{_STRING}|{_COMMENT}|(?<!`)`[^`\n]+`(?!`))"
 _FLAGS = re.MULTILINE | re.DOTALL
 
 _NAMES = "|".join(map(re.escape, REASONING))
+# Mistral's tag counts at the beginning of a line only: in code, a word in brackets is an index.
 _OPEN = (
     rf"<(?:{_NAMES})>|^[ \t]*\[THINK\]|\u25c1think\u25b7|<\|START_THINKING\|>"
     r"|<\|channel\|>(?:analysis|commentary)\b[^<\n]*<\|message\|>|<\|inner_prefix\|>"
 )
 _CLOSE = rf"</(?:{_NAMES})>|\[/THINK\]|\u25c1/think\u25b7|<\|END_THINKING\|>|<\|inner_suffix\|>"
 _FINAL = r"<\|channel\|>final[^<\n]*<\|message\|>"
+# gpt-oss writes in channels: `analysis` and `commentary` are reasoning, `final` is the answer.
 _HARMONY_END = re.compile(rf"<\|end\|>(?:<\|start\|>assistant)?(?:{_FINAL})?|{_FINAL}")
 _TAG = re.compile(rf"{_QUOTED}|(?P<close>{_CLOSE})|(?P<open>{_OPEN})", _FLAGS | re.IGNORECASE)
 _CLOSING_TAG = re.compile(_CLOSE, re.IGNORECASE)
@@ -107,10 +111,12 @@ _MARKER = re.compile(
     r"|<\|[\w .:-]{1,40}\|>|<\uff5c[^\uff5c<>\n]{1,40}\uff5c>)",
     _FLAGS,
 )
+# A cheap test: most completions have no marker, and the long pattern takes time.
 _ANY_MARKER = re.compile(r"<[|\uff5c/a-z]|\[/?(?:INST|SYSTEM_PROMPT)|\[\|")
 _AFTER_MENTION = re.compile(r"[ ,.;:!?)]+\w")
 _ROLE = re.compile(r"\s*(?:assistant|model|chatbot|final|python)?[ \t]*(?:\n|$)", re.IGNORECASE)
 _OTHER_ROLE = re.compile(r"\s*(?:user|system|human|tool|ipython)[ \t]*(?:\n|$)", re.IGNORECASE)
+# Models that are asked for a format put the answer into tags, which are no code.
 _WRAPPER = re.compile(
     rf"{_QUOTED}|(?P<tag></?(?:answer|response|solution|code|python|output|final_answer)>"
     r"|^[ \t]*\[/?(?:PYTHON|ANSWER)\][ \t]*$)",
@@ -261,6 +267,7 @@ _LANGUAGE = re.compile(r"\s*(?:python3?|py3?|Python)?(?:\s+|$)")
 _CODE_ON_FENCE = re.compile(
     r"(?:async[ \t]+def|def|class|import|from|try|if|for|while|with)\b|@\w|#|\w+[ \t]*=[ \t]*lambda\b"
 )
+# Lines at which a part may begin: at any other line, prose would be tried line by line.
 _CODE_START = re.compile(
     r"(async\b|def|class|import|from|try|if|with|for|while|@|[A-Za-z_]\w*\s*(:[^=\n]*)?=)"
 )
@@ -279,6 +286,7 @@ class Attempts:
             return SyntaxProblem("too much that does not parse", 1, 1)
         tree = syntax_tree(text)
         compiled = isinstance(tree, ast.Module) or tree.parses
+        # The budget is charged after the parse, so that a text of any length is tried once.
         self.room -= ATTEMPT + len(text) // CHARACTERS
         self.room -= (COMPILED if compiled else 1) * tokens(text[:MAX_CHARACTERS])
         return tree
@@ -360,6 +368,7 @@ def dedent(text: str) -> str:
     The text of a literal of several lines may lose blanks, but only where the whole block is indented.
     """
     first = next((line for line in text.split("\n") if line.strip()), "")
+    # Without a margin, `dedent` would only empty blank lines of literals.
     return textwrap.dedent(text) if first[:1].isspace() else text
 
 

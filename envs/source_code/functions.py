@@ -21,12 +21,14 @@ from llm_decpomdp.envs.source_code.statements import (
     statement_text,
 )
 
+# The comparison of a very long text would take seconds, and its exact size does not matter.
 MAX_GROWTH = 4
 MAX_MORE = 200
 """A text of more than `MAX_GROWTH` times another's tokens plus `MAX_MORE` counts in full, without a comparison."""
 
 UNSEEN = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
 
+# Strings and numbers of any length are one token to Python.
 LITERALS = {"STRING", "NUMBER", "FSTRING_MIDDLE"}
 """Names in `tokenize` of tokens of any length."""
 
@@ -69,7 +71,7 @@ def excerpt(code: str, names: Collection[str], rest: bool) -> str:
 
 
 def remove_bindings(code: str, names: Collection[str]) -> str:
-    """Remove the statements beside functions that bind one of these names."""
+    """Remove the statements, other than functions, that bind one of these names."""
     tree, lines = parse_or_none(code), _lines(code)
     for statement in tree.body if tree is not None else []:
         if not isinstance(statement, FUNCTIONS) and not _bound(statement).isdisjoint(names):

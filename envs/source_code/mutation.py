@@ -7,7 +7,7 @@ whether a mutant behaves differently, and whether it ends.
 |---------------------|-----------------------------------------------------------------------------|
 | `operator`          | `+` for `-`, `and` for `or`, a lost minus sign                              |
 | `comparison`        | `<` for `<=`, `==` for `!=`, `in` for `not in`                              |
-| `off_by_one`        | a bound, an index or a number beside `+`, `-` or a comparison, by one       |
+| `off_by_one`        | a bound, an index or a number next to `+`, `-` or a comparison, by one      |
 | `wrong_variable`    | a variable read in place of the one that was bound before it                |
 | `dropped_statement` | a statement, or an `if` without `else`, is gone                             |
 | `swapped_arguments` | two neighbours among a call's positional arguments                          |
@@ -58,14 +58,16 @@ OPERATORS: dict[type[ast.AST], tuple[str, ...]] = {
 }
 """Text of each operator, and of its replacements."""
 
+# Their negation is a mutation of kind `comparison` already.
 HAS_OPPOSITE = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
+# Names that no author confuses with others.
 UNMISTAKEN = ("self", "cls", "_")
 
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Continue, ast.Break, ast.Delete)
 """Statements that can be dropped."""
 
 PRIMARY = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant)
-"""Expressions that need no brackets beside an operator."""
+"""Expressions that need no brackets next to an operator."""
 
 
 class Edit(NamedTuple):
@@ -103,6 +105,7 @@ def _swap_operator(
         pattern = rf"\b{pattern}\b"
     start = text.end(left)
     gap = text.data[start : text.start(right)]
+    # An operator in a comment between the operands is none. The length stays.
     gap = re.sub(rb"#[^\r\n]*", lambda comment: b" " * len(comment[0]), gap)
     if match := re.search(pattern.encode(), gap):
         for new in replacements:
@@ -179,6 +182,7 @@ def wrong_variable(text: LocatedSource, location: Location) -> Iterator[Edit]:
     if node.id not in (inner | {name for _, name in location.names}).difference(UNMISTAKEN):
         return
     statement = next(ancestor for ancestor in location.above if isinstance(ancestor, ast.stmt))
+    # A default value may use parameters before it; a statement, what earlier statements bind.
     before = text.start(node) if isinstance(statement, FUNCTIONS) else text.start(statement)
     candidates = [
         name for at, name in location.names if at < before and name not in (node.id, "self", "_")
@@ -389,6 +393,7 @@ def mutate(source: str, faults: Iterable[Mutation]) -> str:
     """
     data = source.encode()
     ordered = sorted(faults, key=lambda fault: fault.start)
+    # The second change would be at a wrong place.
     if overlap(ordered):
         raise ValueError(f"{[fault.key for fault in ordered]} change the same piece of the text")
     for fault in reversed(ordered):

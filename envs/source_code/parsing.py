@@ -28,6 +28,7 @@ MAX_COMPILED = 4 * 10**4
 CLEANUP = 10
 """Nodes that make as much work as leaving a `with` block."""
 
+# Only code with one of these words is walked through before it is compiled.
 COPYING = ("finally", "with", "except", "lambda")
 """Keywords of code that the compiler emits more than once, or with ever longer names."""
 
@@ -71,6 +72,7 @@ def explodes(tree: ast.Module) -> bool:
     `try`. Each exit from a `with` block, or from an `except` with a name, has clean-up code, too. The qualified
     name of a function contains those of all functions around it.
     """
+    # A walk in the order in which the compiler emits code, without recursion: trees may be deep.
     size = 0
     leaving: Counter[ast.AST] = Counter()
     pending: list[tuple[ast.AST, int, tuple[ast.AST, ...], int, bool]] = [(tree, 1, (), 0, False)]

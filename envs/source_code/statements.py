@@ -17,6 +17,7 @@ from llm_decpomdp.envs.source_code.parsing import (
     parse_or_none,
 )
 
+# Python 3.10 has no `except*`.
 TRY = tuple(vars(ast)[name] for name in ("Try", "TryStar") if name in vars(ast))
 BLOCKS = (*TRY, ast.If, ast.With, ast.AsyncWith, ast.For, ast.While, ast.Match)
 """Statements whose bodies bind names of the module."""
@@ -47,6 +48,7 @@ def _is_empty(statement: ast.stmt) -> bool:
 
 def fingerprint(function: ast.AST) -> str:
     """Return a text that is equal for functions that are equal but for comments, layout and docstring."""
+    # A quotation of the prompt often lacks the docstring.
     if isinstance(function, FUNCTIONS) and ast.get_docstring(function, clean=False) is not None:
         body = function.body[1:] or function.body
         copy = type(function)(**{**vars(function), "body": body})
@@ -194,6 +196,7 @@ def _never_runs(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.If):
         return False
     names = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
+    # The body of `if True` runs.
     if isinstance(statement.test, ast.Constant):
         return not statement.test.value
     return bool(names & {"__name__", "TYPE_CHECKING"})
