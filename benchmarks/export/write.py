@@ -150,7 +150,7 @@ def _card(source: EpisodeSource, content: Content, rows: Mapping[str, int]) -> s
         "```python\nimport datasets\n\ndata = datasets.load_dataset(FOLDER)\n```\n",
         "## Origin\n",
         *_origin(source),
-        "\nThe problems have the licences of their data sets.\n",
+        "\nThe problems have the licenses of their data sets.\n",
         "## Columns\n",
         "| column | type | meaning |\n|---|---|---|",
         *(f"| `{name}` | {c.kind} | {c.meaning} |" for name, c in content.columns.items()),

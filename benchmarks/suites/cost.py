@@ -218,7 +218,7 @@ def show_costs(suite: Suite, jobs: Sequence[Job], tokens_per_second: float | Non
         memory = "?" if cost.gigabytes is None else f"{cost.gigabytes:.1f}" * bool(cost.gigabytes)
         table.add_row(name, str(seeds), model, *_count_cells(numbers, memory, len(columns)))
     table.add_section()
-    table.add_row("in all", str(len(jobs)), "", *_count_cells(totals, "", len(columns)))
+    table.add_row("total", str(len(jobs)), "", *_count_cells(totals, "", len(columns)))
     console.print(table)
     console.print(
         "Tokens are upper bounds, for completions of the maximum length and full episodes. Memory is for weights, "
