@@ -27,23 +27,7 @@ from tools.performance.gpu.steps import (
     failures,
     write_model,
 )
-from tools.performance.harness.trials import (
-    BenchmarkError,
-    Device,
-    JsonFile,
-    NewTokens,
-    Peers,
-    Report,
-    Rounds,
-    Threads,
-    about,
-    environment,
-    goal_table,
-    progress,
-    run,
-    show,
-    table,
-)
+from tools.performance.harness import trials
 
 
 def main(
@@ -54,16 +38,16 @@ def main(
     step: Annotated[
         list[str], typer.Option(help=f"{', '.join(STEPS)}; give it again. By default all.")
     ] = [*STEPS],  # noqa: B006
-    device: Device = "cuda",
+    device: trials.Device = "cuda",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
     group_size: Annotated[int, typer.Option(min=2, help="Completions of a group (G).")] = 8,
-    new_tokens: NewTokens = 256,
+    new_tokens: trials.NewTokens = 256,
     updates: Annotated[int, typer.Option(min=1, help="Updates of the short training.")] = 100,
-    rounds: Rounds = 1,
-    peers: Peers = None,
+    rounds: trials.Rounds = 1,
+    peers: trials.Peers = None,
     minutes: Annotated[float, typer.Option(min=0, help="No step begins after them.")] = 10.0,
-    threads: Threads = None,
-    json_file: JsonFile = None,
+    threads: trials.Threads = None,
+    json_file: trials.JsonFile = None,
 ) -> None:
     """Measure everything on a device, and print ratios."""
     for names, valid in ((size, SIZES), (step, STEPS)):
@@ -75,7 +59,7 @@ def main(
             "error: torch sees no GPU here; --device cpu tries the steps with --size tiny"
         )
     with TemporaryDirectory() as scratch:
-        progress("writing models with random weights")
+        trials.progress("writing models with random weights")
         folders = {name: str(write_model(name, Path(scratch))) for name in {*size, CHECKED}}
         setting = GpuSettings(
             folders=folders,
@@ -89,19 +73,19 @@ def main(
             updates=updates,
             rounds=rounds,
             peers=peers,
-            variables=environment(True, threads),
+            variables=trials.environment(True, threads),
         )
         outcomes = measure(setting, step, minutes)
     complete = [outcome for outcome in outcomes.values() if isinstance(outcome, StepOutcome)]
-    report = Report(
+    report = trials.Report(
         f"on {_about(device)}",
         {"size": ", ".join(size), "dtype": dtype, "G": group_size, "new tokens": new_tokens},
         setting.variables,
         [section for outcome in complete for section in outcome.sections],
         [judgement for outcome in complete for judgement in outcome.judgements],
     )
-    header = {**about(), "device": _about(device)}
-    show(header, [goal_table(report.judgements)])
+    header = {**trials.about(), "device": _about(device)}
+    trials.show(header, [trials.goal_table(report.judgements)])
     if json_file is not None:
         json_file.write_text(json.dumps(report.content(), indent=1) + "\n", encoding="utf-8")
     lines = list(failures(outcomes))
@@ -120,14 +104,14 @@ def measure(
         if time.perf_counter() - begin > 60 * minutes:
             outcomes[name] = f"skipped: {minutes:g} minutes are over"
             continue
-        progress(f"step {name}")
+        trials.progress(f"step {name}")
         try:
             outcome = STEPS[name](setting)
-            show({}, [table(name, "tokens", outcome.sections)])
+            trials.show({}, [trials.table(name, "tokens", outcome.sections)])
             outcomes[name] = outcome
         except Skipped as reason:
             outcomes[name] = f"skipped: {reason}"
-        except (BenchmarkError, OSError, RuntimeError, ValueError) as error:
+        except (trials.BenchmarkError, OSError, RuntimeError, ValueError) as error:
             outcomes[name] = f"failed: {error}"
     return outcomes
 
@@ -143,4 +127,4 @@ def _about(device: str) -> str:
 
 
 if __name__ == "__main__":
-    run(main)
+    trials.run(main)

@@ -12,20 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
-from tools.performance.harness.trials import (
-    Comparisons,
-    Device,
-    Goal,
-    JsonFile,
-    Judgement,
-    Model,
-    Rounds,
-    Threads,
-    Variant,
-    environment,
-    progress,
-    run,
-)
+from tools.performance.harness import trials
 from tools.performance.models import workload
 
 PLAIN = "chain"
@@ -43,27 +30,27 @@ SECONDS_A_TOKEN = 1.0
 
 
 def main(
-    model: Model = OFFLINE_MODEL,
+    model: trials.Model = OFFLINE_MODEL,
     group_size: Annotated[int, typer.Option(min=2, help="Joint samples (G).")] = 4,
     new_tokens: Annotated[
         list[int], typer.Option(min=1, help="Tokens of a completion; give it again for more.")
     ] = [64, 256],  # noqa: B006
-    rounds: Rounds = 3,
-    device: Device = "cpu",
-    threads: Threads = None,
-    json_file: JsonFile = None,
+    rounds: trials.Rounds = 3,
+    device: trials.Device = "cpu",
+    threads: trials.Threads = None,
+    json_file: trials.JsonFile = None,
 ) -> None:
     """Measure an update with each way of credit, and judge what it adds to a plain one."""
     minutes = rounds * len(WAYS) * sum(new_tokens) * SECONDS_A_TOKEN / 60
-    progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    results = Comparisons(rounds, environment(True, threads))
+    trials.progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
+    results = trials.Comparisons(rounds, trials.environment(True, threads))
     env = workload.environment(turns=2)
     common = {"tasks": workload.task_ids(env, 2), "group_size": group_size, "dtype": "auto"}
     with workload.endless_copy(model) as folder:
         for tokens in new_tokens:
             case = {**common, "model": folder, "new_tokens": tokens, "device": device, "turns": 2}
             contenders = [
-                Variant(
+                trials.Variant(
                     f"{name}, {tokens} tokens",
                     "models/update.py",
                     "update_with_critic",
@@ -73,11 +60,11 @@ def main(
             ]
             plain, *rivals = results.compare(contenders)
             for (name, (_, _, most)), rival in zip(list(WAYS.items())[1:], rivals, strict=True):
-                goal = Goal(f"processor time: {name}, {tokens} tokens", at_most=most)
-                results.judgements.append(Judgement(goal, rival.times_cpu(plain)))
+                goal = trials.Goal(f"processor time: {name}, {tokens} tokens", at_most=most)
+                results.judgements.append(trials.Judgement(goal, rival.times_cpu(plain)))
     settings = {"model": model, "G": group_size, "rounds": rounds, "device": device}
     results.finish("Credit compared with a plain update", settings, json_file)
 
 
 if __name__ == "__main__":
-    run(main)
+    trials.run(main)

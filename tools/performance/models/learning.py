@@ -17,24 +17,7 @@ from torch import Tensor
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from llm_decpomdp.policy import Completion
-from tools.performance.harness.trials import (
-    Comparisons,
-    Device,
-    Dtypes,
-    Goal,
-    JsonFile,
-    Judgement,
-    Measured,
-    Model,
-    Rounds,
-    Threads,
-    Tuned,
-    Variant,
-    environment,
-    progress,
-    run,
-    speed,
-)
+from tools.performance.harness import trials
 from tools.performance.models import workload
 from tools.performance.models.workload import Case
 
@@ -43,52 +26,58 @@ FILE = "models/learning.py"
 SECONDS = 30
 """Rough duration of a trial with the defaults."""
 
-SPEED = Goal("speed against one padded batch, float32", at_least=2.5)
-MEMORY = Goal("peak memory against one padded batch, float32", at_most=0.5)
+SPEED = trials.Goal("speed against one padded batch, float32", at_least=2.5)
+MEMORY = trials.Goal("peak memory against one padded batch, float32", at_most=0.5)
 
 
-def variants(case: Mapping[str, Any], dtype: str) -> list[Variant]:
+def variants(case: Mapping[str, Any], dtype: str) -> list[trials.Variant]:
     """Return ours, then the batch that it is judged by, then the others, with the floor at the end."""
     case = {**case, "dtype": dtype}
     together, apart = ({**case, "together": together} for together in (True, False))
     return [
-        Variant(f"ours, {dtype}", FILE, "ours", case),
-        Variant(f"one padded batch, {dtype}", FILE, "padded_batch", together),
-        Variant(f"a padded batch a group, {dtype}", FILE, "padded_batch", apart),
-        Variant(f"row by row, all logits, {dtype}", FILE, "one_by_one", case),
-        Variant(f"floor, {dtype}", "models/product_floors.py", "learning", case),
+        trials.Variant(f"ours, {dtype}", FILE, "ours", case),
+        trials.Variant(f"one padded batch, {dtype}", FILE, "padded_batch", together),
+        trials.Variant(f"a padded batch a group, {dtype}", FILE, "padded_batch", apart),
+        trials.Variant(f"row by row, all logits, {dtype}", FILE, "one_by_one", case),
+        trials.Variant(f"floor, {dtype}", "models/product_floors.py", "learning", case),
     ]
 
 
-def judge(measured: Sequence[Measured], dtype: str) -> list[Judgement]:
+def judge(measured: Sequence[trials.Measured], dtype: str) -> list[trials.Judgement]:
     """Judge ours against each other variant; the bounds are for float32 against one padded batch."""
     learner, *rivals, floor = measured
     judgements = []
     for rival in rivals:
         name = rival.variant.name
-        faster, smaller = Goal(f"speed against {name}"), Goal(f"peak memory against {name}")
+        faster, smaller = (
+            trials.Goal(f"speed against {name}"),
+            trials.Goal(f"peak memory against {name}"),
+        )
         if rival is rivals[0] and dtype == "float32":
             faster, smaller = SPEED, MEMORY
-        judgements.append(speed(faster, learner, rival))
-        judgements.append(Judgement(smaller, learner.times_memory(rival)))
-    return [*judgements, speed(Goal(f"speed against the floor, {dtype}"), learner, floor)]
+        judgements.append(trials.speed(faster, learner, rival))
+        judgements.append(trials.Judgement(smaller, learner.times_memory(rival)))
+    return [
+        *judgements,
+        trials.speed(trials.Goal(f"speed against the floor, {dtype}"), learner, floor),
+    ]
 
 
 def main(
-    model: Model = OFFLINE_MODEL,
+    model: trials.Model = OFFLINE_MODEL,
     group_size: Annotated[int, typer.Option(min=2, help="Siblings of a group (G).")] = 4,
-    dtype: Dtypes = ["float32", "bfloat16"],  # noqa: B006
+    dtype: trials.Dtypes = ["float32", "bfloat16"],  # noqa: B006
     new_tokens: Annotated[int, typer.Option(min=4, help="Tokens of the longest completion.")] = 128,
-    rounds: Rounds = 3,
-    device: Device = "cpu",
-    tuned: Tuned = True,
-    threads: Threads = None,
-    json_file: JsonFile = None,
+    rounds: trials.Rounds = 3,
+    device: trials.Device = "cpu",
+    tuned: trials.Tuned = True,
+    threads: trials.Threads = None,
+    json_file: trials.JsonFile = None,
 ) -> None:
     """Measure learning, and judge it by its goals."""
     minutes = rounds * 5 * len(dtype) * SECONDS / 60
-    progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    results = Comparisons(rounds, environment(tuned, threads))
+    trials.progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
+    results = trials.Comparisons(rounds, trials.environment(tuned, threads))
     env = workload.environment()
     prompts = [*workload.prompts(env, workload.task_ids(env, 1)[0]).values()]
     size = {"group_size": group_size, "new_tokens": new_tokens}
@@ -225,4 +214,4 @@ def _twice(
 
 
 if __name__ == "__main__":
-    run(main)
+    trials.run(main)

@@ -15,23 +15,7 @@ import typer
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
-from tools.performance.harness.trials import (
-    Comparisons,
-    Device,
-    Dtypes,
-    Goal,
-    JsonFile,
-    Model,
-    NewTokens,
-    Rounds,
-    Threads,
-    Tuned,
-    Variant,
-    environment,
-    progress,
-    run,
-    speed,
-)
+from tools.performance.harness import trials
 from tools.performance.models import workload
 from tools.performance.models.workload import Case
 
@@ -41,29 +25,29 @@ SECONDS = 25
 """Rough duration of a trial with the defaults."""
 
 
-def goal(group_size: int, dtype: str) -> Goal:
+def goal(group_size: int, dtype: str) -> trials.Goal:
     """Return the goal of speed relative to transformers; the bound is for the case that was agreed on."""
     name = f"speed against transformers' generate, {dtype}, G = {group_size}"
-    return Goal(name, at_least=1.5 if (group_size, dtype) == (16, "bfloat16") else None)
+    return trials.Goal(name, at_least=1.5 if (group_size, dtype) == (16, "bfloat16") else None)
 
 
 def main(
-    model: Model = OFFLINE_MODEL,
+    model: trials.Model = OFFLINE_MODEL,
     group_size: Annotated[
         list[int], typer.Option(min=1, help="Completions (G); give it again for more.")
     ] = [4, 16],  # noqa: B006
-    dtype: Dtypes = ["bfloat16", "float32"],  # noqa: B006
-    new_tokens: NewTokens = 128,
-    rounds: Rounds = 3,
-    device: Device = "cpu",
-    tuned: Tuned = True,
-    threads: Threads = None,
-    json_file: JsonFile = None,
+    dtype: trials.Dtypes = ["bfloat16", "float32"],  # noqa: B006
+    new_tokens: trials.NewTokens = 128,
+    rounds: trials.Rounds = 3,
+    device: trials.Device = "cpu",
+    tuned: trials.Tuned = True,
+    threads: trials.Threads = None,
+    json_file: trials.JsonFile = None,
 ) -> None:
     """Measure sampling, and judge it by its goal."""
     minutes = rounds * 3 * len(group_size) * len(dtype) * SECONDS / 60
-    progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    results = Comparisons(rounds, environment(tuned, threads))
+    trials.progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
+    results = trials.Comparisons(rounds, trials.environment(tuned, threads))
     env = workload.environment()
     prompt = workload.prompts(env, workload.task_ids(env, 1)[0])[env.possible_agents[-1]]
     common = {"prompts": [prompt], "new_tokens": new_tokens, "device": device}
@@ -73,14 +57,14 @@ def main(
                 case = {"model": folder, "group_size": size, "dtype": precision, **common}
                 label = f"{precision}, G = {size}"
                 variants = [
-                    Variant(f"ours, {label}", FILE, "ours", case),
-                    Variant(f"transformers, {label}", FILE, "transformers_generate", case),
-                    Variant(f"floor, {label}", "models/product_floors.py", "sampling", case),
+                    trials.Variant(f"ours, {label}", FILE, "ours", case),
+                    trials.Variant(f"transformers, {label}", FILE, "transformers_generate", case),
+                    trials.Variant(f"floor, {label}", "models/product_floors.py", "sampling", case),
                 ]
                 sampler, rival, floor = results.compare(variants)
                 results.judgements += [
-                    speed(goal(size, precision), sampler, rival),
-                    speed(Goal(f"speed against the floor, {label}"), sampler, floor),
+                    trials.speed(goal(size, precision), sampler, rival),
+                    trials.speed(trials.Goal(f"speed against the floor, {label}"), sampler, floor),
                 ]
     settings = {"model": model, "new tokens": new_tokens, "rounds": rounds, "device": device}
     results.finish("G completions of one prompt", settings, json_file)
@@ -132,4 +116,4 @@ def ends(policy: CausalLM) -> set[int]:
 
 
 if __name__ == "__main__":
-    run(main)
+    trials.run(main)

@@ -34,24 +34,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.policy import Policy
-from tools.performance.harness.trials import (
-    Comparisons,
-    Device,
-    Goal,
-    JsonFile,
-    Judgement,
-    Measured,
-    Model,
-    NewTokens,
-    Peers,
-    Rounds,
-    Threads,
-    Variant,
-    environment,
-    progress,
-    run,
-    speed,
-)
+from tools.performance.harness import trials
 from tools.performance.models import workload
 from tools.performance.models.workload import Case
 
@@ -104,13 +87,13 @@ def variants(
     peers: Path | None,
     versions: Mapping[str, str],
     tuned_peers: bool,
-) -> dict[str, Variant]:
+) -> dict[str, trials.Variant]:
     """Return all variants that can run, by name."""
     env = workload.environment()
     tasks = workload.task_ids(env, 2)
     case = {**common, "tasks": tasks, "device": device}
     available = [
-        Variant(name, file, function, {**case, "dtype": dtype, "weights": weights})
+        trials.Variant(name, file, function, {**case, "dtype": dtype, "weights": weights})
         for file, function, teams in ((OURS, "ours", TEAMS), (FLOORS, "update", PRODUCTS))
         for name, (weights, dtype) in teams.items()
     ]
@@ -128,7 +111,7 @@ def variants(
         ("trl", TRL_DEFAULTS, "trl_update.py", "grpo", defaults),
     )
     available += [
-        Variant(name, f"models/{file}", function, arguments, str(peers), tuned_peers)
+        trials.Variant(name, f"models/{file}", function, arguments, str(peers), tuned_peers)
         for package, name, file, function, arguments in rivals
         if versions[package]
     ]
@@ -152,22 +135,22 @@ def installed_versions(peers: Path | None) -> dict[str, str]:
     return {name: "" if version == "-" else version for name, version in versions}
 
 
-def judge(results: Mapping[str, Measured]) -> list[Judgement]:
+def judge(results: Mapping[str, trials.Measured]) -> list[trials.Judgement]:
     """Judge every bound, with the reason where nothing was measured."""
     judgements = []
     for name, rival, faster, smaller in BOUNDS:
         pair = f"{_short(name)} : {_short(rival)}"
-        aims = [Goal(f"speed: {pair}", at_least=faster)]
+        aims = [trials.Goal(f"speed: {pair}", at_least=faster)]
         if name in TEAMS:  # a floor of memory isn't measured
-            aims.append(Goal(f"memory: {pair}", at_most=smaller))
+            aims.append(trials.Goal(f"memory: {pair}", at_most=smaller))
         missing = ", ".join(contender for contender in (name, rival) if contender not in results)
         if missing:
-            judgements += [Judgement(aim, None, f"not run: {missing}") for aim in aims]
+            judgements += [trials.Judgement(aim, None, f"not run: {missing}") for aim in aims]
             continue
         pairing = results[name], results[rival]
-        judgements.append(speed(aims[0], *pairing))
+        judgements.append(trials.speed(aims[0], *pairing))
         ratio = pairing[0].times_memory(pairing[1])
-        judgements += [Judgement(aim, ratio) for aim in aims[1:]]
+        judgements += [trials.Judgement(aim, ratio) for aim in aims[1:]]
     return judgements
 
 
@@ -177,21 +160,21 @@ def _short(name: str) -> str:
 
 
 def main(
-    model: Model = OFFLINE_MODEL,
+    model: trials.Model = OFFLINE_MODEL,
     group_size: Annotated[int, typer.Option(min=2, help="Joint samples (G).")] = 4,
-    new_tokens: NewTokens = 64,
-    rounds: Rounds = 3,
-    peers: Peers = None,
+    new_tokens: trials.NewTokens = 64,
+    rounds: trials.Rounds = 3,
+    peers: trials.Peers = None,
     only: Annotated[
         list[str] | None,
         typer.Option(help="Run contenders with this in their name; give it again."),
     ] = None,
-    device: Device = "cpu",
+    device: trials.Device = "cpu",
     tuned_peers: Annotated[
         bool, typer.Option(help="Whether peers get our settings of threads and memory.")
     ] = False,
-    threads: Threads = None,
-    json_file: JsonFile = None,
+    threads: trials.Threads = None,
+    json_file: trials.JsonFile = None,
 ) -> None:
     """Measure one update from end to end, and judge it by its goals."""
     names = [name for name in SECONDS if only is None or any(part in name for part in only)]
@@ -199,8 +182,8 @@ def main(
         # Peers need their own interpreter.
         names = [name for name in names if name in {**TEAMS, **PRODUCTS}]
     minutes = rounds * sum(SECONDS[name] for name in names) / 60
-    progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
-    measurements = Comparisons(rounds, environment(True, threads))
+    trials.progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
+    measurements = trials.Comparisons(rounds, trials.environment(True, threads))
     versions = installed_versions(peers)
     with workload.endless_copy(model) as folder:
         common = {"model": folder, "group_size": group_size, "new_tokens": new_tokens}
@@ -291,4 +274,4 @@ def add_signal(rollout: Rollout) -> Rollout:
 
 
 if __name__ == "__main__":
-    run(main)
+    trials.run(main)

