@@ -20,7 +20,9 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
+
+from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.envs.datasets.classeval import ClassTask
 from llm_decpomdp.envs.datasets.loading import Remark

@@ -44,9 +44,14 @@ def env():
 
 def earned(env, aux: str, main: str, task_id: str = "compose/0"):
     env.reset(options={"task_id": task_id})
-    *_, rewards, _, _, infos = env.step({"aux_0": aux, "main_0": main})
-    points = infos["main_0"]
-    return rewards["main_0"], {k[7:]: v for k, v in points.items() if k.startswith("reward/")}
+    return play(env, {"aux_0": aux, "main_0": main})
+
+
+def play(env, actions):
+    """The reward and the points of each component."""
+    _, rewards, _, _, infos = env.fork().step(actions)
+    points = {k[7:]: v for k, v in infos["main_0"].items() if k.startswith("reward/")}
+    return rewards["main_0"], points
 
 
 def parts(env, task_id: str = "compose/0"):
@@ -57,13 +62,17 @@ def parts(env, task_id: str = "compose/0"):
 
 def test_the_levels_of_the_reward(env):
     aux, main, _ = parts(env)
-    assert earned(env, aux, main)[0] == env.reward.maximum == 4.0
-    assert earned(env, "no code", "no code")[0] == 0.0
-    assert earned(env, aux, "no code")[0] == 0.25
-    assert earned(env, "no code", main)[0] == 0.25
-    assert earned(env, "def aux(x):\n    return 7", main)[0] == 1.0
-    assert earned(env, "def aux(x):\n    return (", main)[0] == 0.25
-    assert earned(env, aux, "def main(x):\n    print(aux(x))")[0] == 0.25
+    assert env.reward.maximum == 4.0
+    for helper, entry, reward in (
+        (aux, main, 4.0),
+        ("no code", "no code", 0.0),
+        (aux, "no code", 0.25),
+        ("no code", main, 0.25),
+        ("def aux(x):\n    return 7", main, 1.0),
+        ("def aux(x):\n    return (", main, 0.25),
+        (aux, "def main(x):\n    print(aux(x))", 0.25),
+    ):
+        assert earned(env, helper, entry)[0] == reward, (helper, entry)
 
 
 def test_a_helper_that_is_mentioned_is_not_called(env):
@@ -114,24 +123,17 @@ def test_several_helpers_share_the_points():
     env = make("compose-v0", num_agents=3, length=4)
     env.reset(options={"task_id": "compose/0"})
     gold = dict(answers(env).references)
-    *_, infos = env.fork().step(gold)
-    assert infos["aux_0"]["solved"]
-    lost = {**gold, "aux_1": "def aux_1(x):\n    return None"}
-    *_, infos = env.fork().step(lost)
-    assert infos["aux_0"]["reward/together"] == 0 and infos["aux_0"]["reward/aux_defined"] == 0.25
-    missing = {**gold, "aux_1": ""}
-    *_, infos = env.fork().step(missing)
-    assert infos["aux_0"]["reward/aux_defined"] == infos["aux_0"]["reward/names_aux"] / 2 == 0.125
-
-
-def test_helpers_that_do_all_between_them_earn_half():
-    env = make("compose-v0", num_agents=3, length=4)
-    env.reset(options={"task_id": "compose/0"})
+    assert play(env, gold)[0] == 4.0
+    _, points = play(env, {**gold, "aux_1": "def aux_1(x):\n    return None"})
+    assert points["together"] == 0 and points["aux_defined"] == 0.25
+    _, points = play(env, {**gold, "aux_1": ""})
+    assert points["aux_defined"] == points["names_aux"] / 2 == 0.125
+    # Two helpers that do everything between them.
     whole = EntryRole(1).reference(env.task).replace("main", "aux_0")
-    same = "def aux_1(x):\n    return x"
     entry = "def main(x):\n    return aux_1(aux_0(x))"
-    *_, infos = env.step({"aux_0": whole, "aux_1": same, "main_0": entry})
-    assert infos["main_0"]["reward/tests"] == 1 and infos["main_0"]["reward/together"] == 0
+    lazy = {"aux_0": whole, "aux_1": "def aux_1(x):\n    return x", "main_0": entry}
+    _, points = play(env, lazy)
+    assert points["tests"] == 1 and points["together"] == 0
 
 
 # What agents are told

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pettingzoo.test import (
-    api_test,
-    parallel_api_test,
-    parallel_seed_test,
-    render_test,
-    seed_test,
-    state_test,
-)
-from pettingzoo.utils import parallel_to_aec
 
 import llm_decpomdp
-from llm_decpomdp import check_env, make
+from llm_decpomdp import make
 from llm_decpomdp.envs.writing.roles import paragraphs
 
 AGENTS = {
@@ -37,42 +26,6 @@ def bundled(env_id: str, **kwargs):
 
 def references(env):
     return {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
-
-
-# Every rule of the suite
-
-
-@pytest.mark.parametrize("num_agents", [1, 2])
-@pytest.mark.parametrize("genre", GENRES)
-def test_our_strict_check_passes_in_one_turn(genre, num_agents):
-    check_env(partial(bundled, f"{genre}-v0", num_agents=num_agents))
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("num_agents", [1, 2])
-@pytest.mark.parametrize("genre", GENRES)
-def test_our_strict_check_passes_in_several_turns(genre, num_agents, mode):
-    options = {"num_agents": num_agents, "external_mode": mode, "num_turns": 3}
-    check_env(partial(bundled, f"{genre}-v1", stop_when_solved=False, **options))
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of no concern for text: no shapes, no dtypes
-@pytest.mark.parametrize("env_id", ["tldr-v0", "tldr-v1", "arxiv-v0", "arxiv-v1"])
-def test_the_tests_of_pettingzoo_pass(env_id, monkeypatch):
-    build = partial(bundled, env_id)
-    aec = lambda **kwargs: parallel_to_aec(build(**kwargs))  # noqa: E731
-    parallel_api_test(build(), num_cycles=4)
-    parallel_seed_test(build, num_cycles=4)
-    seed_test(aec, num_cycles=4)
-    state_test(aec(), build(), num_cycles=4)
-    render_test(aec)
-    # api_test reads the dtype of every observation since PettingZoo 1.25, and a str has none.
-    monkeypatch.setattr(
-        sys.modules["pettingzoo.test.api_test"],
-        "_test_observation_space_compatibility",
-        lambda space, seen, **more: None,
-    )
-    api_test(aec(), num_cycles=4)
 
 
 def test_a_snapshot_continues_elsewhere_and_a_fork_does_not_disturb():
