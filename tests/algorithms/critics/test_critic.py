@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.critics.critic import Critic
+from llm_decpomdp.algorithms.critics.critic import ChainTurn, Critic, lambda_targets
+from llm_decpomdp.algorithms.critics.head import ValueHead, explained_variance
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.critics.states import Exchange, critic_text, history
 from llm_decpomdp.algorithms.learning.learner import Learner
@@ -301,3 +303,118 @@ def test_a_run_with_a_critic_that_was_stopped_equals_one_that_was_not(tmp_path: 
     assert again.resume() == 2
     again.run_updates()
     require_equal(straight, again)
+
+
+DISCOUNT = 0.5
+
+
+def single(reward: float, following: float) -> ChainTurn:
+    return ChainTurn(np.array([reward]), np.array([following]), 0)
+
+
+CHAIN = [single(1.0, 4.0), single(2.0, 6.0), single(3.0, 0.0)]
+"""Three states, of which the later two are thought to be worth 4 and 6; the episode ends after the third."""
+
+
+@pytest.mark.parametrize(
+    ("trace", "targets"),
+    [
+        (0.0, [1 + 0.5 * 4, 2 + 0.5 * 6, 3]),
+        (0.5, [1 + 0.5 * (0.5 * 4 + 0.5 * 4.25), 2 + 0.5 * (0.5 * 6 + 0.5 * 3), 3]),
+        (1.0, [1 + 0.5 * 2 + 0.25 * 3, 2 + 0.5 * 3, 3]),
+    ],
+)
+def test_targets_of_a_chain_of_three_states_are_those_by_hand(
+    trace: float, targets: list[float]
+) -> None:
+    assert lambda_targets(CHAIN, DISCOUNT, trace) == pytest.approx(targets)
+
+
+def test_an_episode_that_a_time_limit_cut_off_ends_with_the_value_of_its_last_state() -> None:
+    assert lambda_targets([single(1.0, 4.0)], DISCOUNT, 0.95) == [3.0]
+
+
+def test_several_joint_samples_give_their_mean_and_only_the_chosen_one_what_followed() -> None:
+    turn = ChainTurn(np.array([1.0, 3.0]), np.array([4.0, 0.0]), 0)
+    chain = [turn, single(10.0, 0.0)]
+    assert lambda_targets(chain, 1.0, 0.5) == [(5 + 3) / 2 + 0.5 * (10 - 4), 10.0]
+    assert turn.following.tolist() == [4.0, 0.0]
+
+
+def test_the_correction_by_a_sample_that_was_drawn_at_random_is_right_on_average() -> None:
+    rewards, following, truth = np.array([1.0, 3.0]), np.array([4.0, 1.0]), [7.0, 2.0]
+    targets = [
+        lambda_targets([ChainTurn(rewards, following, c), single(truth[c], 0.0)], 1.0, 1.0)[0]
+        for c in range(2)
+    ]
+    assert np.mean(targets) == pytest.approx(np.mean(rewards + truth))
+
+
+TEXTS = torch.eye(4)
+VALUES = torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=torch.float64)
+
+
+def pairs_of(head: ValueHead, features: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return torch.stack([head.predict(features), targets], 1)
+
+
+def learn(head: ValueHead, updates: int, targets: torch.Tensor = VALUES) -> None:
+    for _ in range(updates):
+        head.learn(TEXTS, pairs_of(head, TEXTS, targets), 2)
+
+
+def test_a_constant_return_is_reached_at_once_however_large() -> None:
+    head = ValueHead(4, 1e-3)
+    learn(head, 2, torch.full((4,), 10.0, dtype=torch.float64))
+    assert head.predict(TEXTS).tolist() == pytest.approx([10.0] * 4, abs=1e-3)
+    assert head.evaluate(torch.zeros(0, 2)) == 0.0
+
+
+def test_the_head_begins_with_the_mean_and_learns_what_differs_from_it() -> None:
+    head = ValueHead(4, 0.02)
+    learn(head, 1)
+    assert head.mean == 3.0
+    assert (head.predict(TEXTS) - 3.0).abs().max() < 0.3
+    learn(head, 60)
+    assert head.predict(TEXTS).tolist() == pytest.approx(VALUES.tolist(), abs=0.15)
+    assert head.explained > 0.5
+
+
+def test_the_scale_of_returns_changes_no_step() -> None:
+    small, large = ValueHead(4, 0.01), ValueHead(4, 0.01)
+    learn(small, 20)
+    learn(large, 20, 1000 * VALUES)
+    torch.testing.assert_close(large.weight, small.weight, atol=1e-4, rtol=0)
+
+
+def test_explained_variance_is_one_for_what_is_exact_up_to_a_constant_and_below_zero_for_noise() -> (
+    None
+):
+    targets = torch.arange(10, dtype=torch.float64)
+    assert explained_variance(targets + 5, targets) == pytest.approx(1.0)
+    assert explained_variance(torch.full_like(targets, 3.0), targets) == pytest.approx(0.0)
+    assert explained_variance(-targets, targets) == pytest.approx(-3.0)
+    assert explained_variance(targets[:4], targets[:4]) == 0.0  # too few
+    assert explained_variance(targets, torch.ones_like(targets)) == 0.0
+
+
+def test_states_are_judged_by_what_was_predicted_before_training_on_them() -> None:
+    head = ValueHead(8, 1.0)  # learns each batch by heart
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        noise = torch.randn(8, 8, generator=generator)
+        targets = torch.randn(8, generator=generator, dtype=torch.float64)
+        head.learn(noise, pairs_of(head, noise, targets), 2)
+    assert head.explained < 0
+
+
+def test_a_head_goes_on_exactly_from_its_state() -> None:
+    straight, first = ValueHead(4, 0.02), ValueHead(4, 0.02)
+    learn(straight, 6)
+    learn(first, 3)
+    again = ValueHead(4, 0.02)
+    again.load_state_dict(first.state_dict())
+    learn(again, 3)
+    assert torch.equal(again.weight, straight.weight)
+    assert again.explained == straight.explained and math.isfinite(again.explained)
+    assert torch.equal(again.predict(TEXTS), straight.predict(TEXTS))

@@ -1,14 +1,31 @@
 from __future__ import annotations
 
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from llm_decpomdp import make
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning import learner as learning
+from llm_decpomdp.algorithms.learning.advantages import group_advantages
+from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, learning_rate_factor
+from llm_decpomdp.algorithms.learning.learner import Learner, group_by_prompt
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from tests.algorithms.steps import END, GRPO, MAGRPO, MORE, ROWS, A, B, accumulated, weights
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.envs.probes.known import PROBES
+from llm_decpomdp.policy import Completion
+from tests.algorithms.conftest import TinyPolicy
+from tests.algorithms.steps import END, GRPO, MAGRPO, MORE, ROWS, A, B, accumulated, learn, weights
 
 
 @pytest.fixture
@@ -221,3 +238,360 @@ def test_one_word_swaps_the_algorithm_and_the_gradient(
     loss = -sum(gain * logs[row].sum() for gain, row in zip(gains, ROWS, strict=True)) / 3
     expected = torch.autograd.grad(loss, twin)[0]
     torch.testing.assert_close(policy.model.bias.grad, expected)
+
+
+def test_losses_weigh_tokens_as_they_say(policy: Any, make_chain: Any) -> None:
+    # One token against three: the sums of sequences, over tokens (4) or over a fixed length (5).
+    chain = make_chain(policy, [([1.0, 0.0], {"x": [[END], [B, B, B]]})])
+    whole = accumulated(policy, [chain])
+    torch.testing.assert_close(accumulated(policy, [chain], loss="token_mean"), whole * 2 / 4)
+    fixed = accumulated(policy, [chain], loss="fixed_length", fixed_length=5)
+    torch.testing.assert_close(fixed, whole / 5)
+
+
+def test_masked_truncated_completions_are_compared_with_and_not_trained(
+    policy: Any, make_chain: Any
+) -> None:
+    rows = [[A, END], [B, B, B]]  # the second has no end
+    chain = make_chain(policy, [([1.0, 0.0], {"x": rows})])
+    log_probs, mask = policy.log_probs("a", chain.groups[0].completions["x"])
+    expected = torch.autograd.grad(-0.5 * (log_probs * mask)[0].sum() / 2, policy.model.bias)[0]
+    torch.testing.assert_close(accumulated(policy, [chain], truncated="mask"), expected)
+
+
+def test_penalised_truncation_makes_short_completions_likelier(
+    policy: Any, make_chain: Any
+) -> None:
+    chain = make_chain(policy, [([1.0, 1.0], {"x": [[A, END], [A, A, A]]})])
+    before = weights(policy)
+    learn(policy, [chain], truncated="penalise", truncation_penalty=0.5)
+    assert weights(policy)[END] > before[END]
+
+
+def test_the_soft_penalty_grows_over_the_last_tokens_before_the_limit(
+    policy: Any, make_chain: Any
+) -> None:
+    rows = [[END], [A, END], [A, A, END], [A, A, A, END], [A, A, A, A]]  # the last is cut off
+    options = LearnerOptions(truncated="penalise", truncation_penalty=2.0, overlong_tokens=2)
+
+    def values(limit: int, **others: Any) -> list[float]:
+        chain = make_chain(policy, [([1.0] * 5, {"x": rows})])
+        chosen, algorithm = replace(options, **others), ALGORITHMS["mareinforce"]
+        (credit,) = group_advantages([chain], ["x"], algorithm, chosen, limits={"x": limit})
+        found: list[float] = credit.advantages["x"].tolist()
+        return found
+
+    assert values(4) == [1.0, 1.0, 0.0, -1.0, -1.0]
+    assert values(4, overlong_tokens=4) == [0.5, 0.0, -0.5, -1.0, -1.0]
+    assert values(4, overlong_tokens=0) == [1.0, 1.0, 1.0, 1.0, -1.0]
+
+
+def test_the_soft_penalty_needs_limits_and_room_below_them(policy: Any) -> None:
+    soft = {"truncated": "penalise", "truncation_penalty": 1.0}
+    with pytest.raises(TypeError, match=r"that of 'x' is a TinyPolicy; set overlong_tokens=0"):
+        Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=1, **soft))
+    policy.max_new_tokens = 3
+    Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=3, **soft))
+    with pytest.raises(ValueError, match="overlong_tokens=4 is more than max_new_tokens=3 of 'x'"):
+        Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=4, **soft))
+
+
+def test_a_second_step_on_a_batch_is_clipped_where_the_ratio_left_the_range(
+    make_policy: Any, make_chain: Any
+) -> None:
+    policy, free = make_policy("unigram"), make_policy("unigram")
+    chain = make_chain(policy, [([1.0, 0.0], {"x": [[A], [B]]})])
+    slow = {"learning_rate": 0.01}
+    metrics = learn(policy, [chain], updates_per_batch=100, clip_range=0.05, **slow)
+    assert metrics["clip_fraction/x"] == 1.0 and metrics["grad_norm/x"] == 0.0
+    learn(free, [chain], updates=100, **slow)
+    ratios = [
+        (tiny.model.bias.log_softmax(0) - make_policy("unigram").model.bias.log_softmax(0))[A].exp()
+        for tiny in (policy, free)
+    ]
+    assert ratios[0] < 1.3 < ratios[1]
+
+
+def test_the_first_of_several_steps_is_that_of_the_plain_gradient(
+    make_policy: Any, make_chain: Any
+) -> None:
+    one, two = make_policy("unigram"), make_policy("unigram")
+    chains = [make_chain(one, [([1.0, 2.0, 3.0], {"x": rows})]) for rows in (ROWS, MORE)]
+    plain = accumulated(one, chains)
+    learner = Learner(
+        {"x": two}, MAGRPO, LearnerOptions(learning_rate=0.0, updates_per_batch=2)
+    )  # the rate of 0 keeps the weights, so that the last gradient is the first one again
+    learner.accumulate(chains)
+    torch.testing.assert_close(two.model.bias.grad, plain)
+
+
+class Referenced(TinyPolicy):
+    """A policy that keeps a reference, and gives `padding` where no token was sampled."""
+
+    padding = 0.0
+
+    def keep_reference(self) -> None:
+        self.reference = self.model.bias.detach().clone()
+
+    def log_probs(self, prompt: str, completions: Any) -> Any:
+        found, mask = super().log_probs(prompt, completions)
+        return torch.where(mask > 0, found, self.padding), mask
+
+    def reference_log_probs(self, prompt: str, completions: Any) -> Any:
+        with torch.no_grad():
+            kept, self.model.bias.data = self.model.bias.data, self.reference
+            found, mask = self.log_probs(prompt, completions)
+            self.model.bias.data = kept
+        return found + self.padding * (1 - mask), mask
+
+
+@pytest.mark.parametrize("options", [{}, {"updates_per_batch": 2}, {"kl_coefficient": 0.5}])
+@pytest.mark.parametrize("loss", ["sequence_sum", "token_mean"])
+def test_what_stands_on_padding_changes_nothing(
+    make_policy: Any, make_chain: Any, options: Any, loss: str
+) -> None:
+    metrics = []
+    weights_after = []
+    for padding in (0.0, -3.0):
+        tiny = make_policy("unigram")
+        policy = Referenced(tiny.model, tiny.alphabet, tiny.max_tokens)
+        policy.padding = padding
+        chain = make_chain(policy, [([1.0, 0.0, 0.0], {"x": ROWS})])
+        metrics.append(learn(policy, [chain], 2, loss=loss, **options))
+        weights_after.append(weights(policy))
+    assert metrics[0] == pytest.approx(metrics[1])
+    torch.testing.assert_close(*weights_after)
+
+
+def test_the_reference_pulls_back_and_is_reported(make_policy: Any, make_chain: Any) -> None:
+    def distance(coefficient: float) -> float:
+        tiny = make_policy("unigram")
+        policy = Referenced(tiny.model, tiny.alphabet, tiny.max_tokens)
+        chain = make_chain(policy, [([1.0, 0.0, 0.0], {"x": ROWS})])
+        start = policy.model.bias.detach().clone()
+        metrics = learn(policy, [chain], 30, kl_coefficient=coefficient)
+        assert (metrics["kl/x"] > 0) == (coefficient > 0)
+        return float((policy.model.bias.detach() - start).norm())
+
+    assert distance(2.0) < 0.7 * distance(0.0)
+
+
+def test_policies_without_a_reference_are_refused_by_name(make_policy: Any) -> None:
+    with pytest.raises(TypeError, match=r"'x' is a TinyPolicy; set kl_coefficient=0"):
+        Learner({"x": make_policy()}, MAGRPO, LearnerOptions(learning_rate=0.1, kl_coefficient=0.1))
+
+
+def test_the_learning_rate_follows_its_schedule_and_survives_a_resume(
+    make_policy: Any, make_chain: Any
+) -> None:
+    options = LearnerOptions(learning_rate=0.4, lr_schedule="linear", total_updates=4)
+    policy = make_policy("unigram")
+    chain = make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])
+    learner = Learner({"x": policy}, MAGRPO, options)
+    rates = [learner.update([chain])["learning_rate"] for _ in range(2)]
+    again = Learner({"x": policy}, MAGRPO, options)
+    again.load_state_dict(learner.state_dict())
+    rates += [again.update([chain])["learning_rate"] for _ in range(2)]
+    assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1])
+
+
+def test_the_entropy_estimate_is_the_entropy_of_a_uniform_policy(
+    policy: Any, make_chain: Any
+) -> None:
+    policy.model.bias.data.zero_()
+    metrics = learn(policy, [make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])])
+    assert metrics["entropy/x"] == pytest.approx(math.log(3), rel=1e-6)
+
+
+def test_the_mismatch_is_the_distance_from_what_the_sampler_told(
+    policy: Any, make_chain: Any
+) -> None:
+    chain = make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])
+    assert learn(policy, [chain])["mismatch/x"] == 0.0  # the sampler told nothing
+    (group,) = chain.groups
+    log_probs = policy.log_probs(group.prompts["x"], group.completions["x"])[0].detach()
+    told = [
+        replace(one, log_probs=tuple(float(value) + 0.25 for value in row[: len(one.tokens)]))
+        for one, row in zip(group.completions["x"], log_probs, strict=True)
+    ]
+    told[0] = replace(told[0], log_probs=())
+    half = replace(chain, groups=(replace(group, completions={"x": tuple(told)}),))
+    assert learn(policy, [half])["mismatch/x"] == pytest.approx(0.25, rel=1e-5)
+
+
+def test_returns_that_nothing_is_taken_from_are_not_normalised_without_bounds(policy: Any) -> None:
+    options = LearnerOptions(learning_rate=0.1, normalize_advantages=True)
+    with pytest.raises(ValueError, match="mareinforce does not center the returns"):
+        Learner({"x": policy}, ALGORITHMS["mareinforce"], options)
+    Learner({"x": policy}, ALGORITHMS["mareinforce"], replace(options, max_grad_norm=1.0))
+    Learner({"x": policy}, ALGORITHMS["maremax"], options)
+
+
+PROBE = "probe-turns-v0"
+EPISODES = 6
+
+
+def team() -> dict[str, Any]:
+    agents = make(PROBE).possible_agents
+    sampling = Sampling(max_new_tokens=2)
+    return {
+        agent: tiny_causal_lm(PROBES[PROBE].letters, sampling, seed=seed)
+        for seed, agent in enumerate(agents)
+    }
+
+
+def episodes(policies: Any) -> list[Rollout]:
+    env = make(PROBE)
+    starts = [Start(task_id=env.tasks.tasks[0].task_id)] * 2
+    options, rng = RolloutOptions(plan="episodes"), np.random.default_rng(0)
+    return collect_rollouts(env, policies, starts, options, group_size=EPISODES, rng=rng)
+
+
+def learn_episodes(**options: Any) -> tuple[dict[str, float], list[torch.Tensor], int]:
+    """Metrics and gradients of an update with whole episodes, and the number of passes."""
+    policies = team()
+    rollouts = episodes(policies)
+    number = 0
+    for policy in policies.values():
+        score = policy.log_probs
+
+        def count(*args: Any, score: Any = score) -> Any:
+            nonlocal number
+            number += 1
+            return score(*args)
+
+        policy.log_probs = count
+    learner = Learner(policies, ALGORITHMS["magrpo"], LearnerOptions(learning_rate=1e-3, **options))
+    with torch.no_grad():  # away from the reference, and from what has sampled
+        generator = torch.Generator().manual_seed(0)
+        for policy in policies.values():
+            for weight in policy.parameters():
+                weight += 0.1 * torch.randn(weight.shape, generator=generator)
+    metrics = learner.accumulate(rollouts)
+    gradients = [p.grad.clone() for policy in policies.values() for p in policy.parameters()]
+    return metrics, gradients, number
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"loss": "token_mean", "kl_coefficient": 0.1},
+        {"updates_per_batch": 2, "truncated": "mask", "correction": "truncate"},
+    ],
+    ids=["plain", "reference", "steps"],
+)
+def test_shared_passes_teach_what_single_ones_do(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics, gradients, passes = learn_episodes(**options)
+    monkeypatch.setattr(learning, "group_by_prompt", lambda items: [[item] for item in items])
+    alone, expected, more_passes = learn_episodes(**options)
+    assert passes < more_passes / 2
+    if "kl_coefficient" in options:
+        assert metrics["kl/player_0"] > 0.01
+    if "correction" in options:
+        assert metrics["ess/player_0"] < 0.99
+    assert metrics.keys() == alone.keys() and any(metrics[f"loss/{agent}"] for agent in team())
+    assert metrics == pytest.approx(alone, rel=1e-4, abs=1e-6)
+    torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-6)
+
+
+class Item:
+    """The parts of a loss item that decide on passes."""
+
+    def __init__(self, agent: str, prompt: str, size: int) -> None:
+        self.agent, self.prompt, self.completions = agent, prompt, [Completion("a")] * size
+
+
+def sizes(items: Sequence[Any]) -> list[tuple[str, str, list[int]]]:
+    return [
+        (one[0].agent, one[0].prompt, [len(item.completions) for item in one])
+        for one in group_by_prompt(items)
+    ]
+
+
+def test_passes_have_one_agent_one_prompt_and_no_more_characters_than_its_largest_group() -> None:
+    items = [
+        *[Item("x", "p", 3), Item("y", "p", 2), *[Item("x", "q", 1)] * 4],
+        *[Item("y", "p", 1), *[Item("x", "longer", 1)] * 2, Item("y", "p", 1)],
+    ]
+    assert sizes(items) == [
+        ("x", "p", [3]),
+        ("y", "p", [2]),
+        ("x", "q", [1, 1, 1]),
+        ("x", "q", [1]),
+        ("y", "p", [1, 1]),
+        ("x", "longer", [1]),
+        ("x", "longer", [1]),
+    ]
+    assert group_by_prompt([]) == []
+
+
+def parameter(*shape: int, dtype: torch.dtype = torch.float32) -> torch.nn.Parameter:
+    generator = torch.Generator().manual_seed(0)
+    return torch.nn.Parameter((0.02 * torch.randn(*shape, generator=generator)).to(dtype))
+
+
+@pytest.mark.parametrize("rate", [5e-6, 2e-5, 5e-5])
+def test_sixteen_bit_weights_lose_no_update(rate: float) -> None:
+    weight = parameter(100, 100, dtype=torch.bfloat16)
+    exact = torch.nn.Parameter(weight.detach().float())
+    ours, reference = PolicyOptimizer([weight], rate, 0.0), PolicyOptimizer([exact], rate, 0.0)
+    plain = torch.nn.Parameter(weight.detach().clone())
+    adamw = torch.optim.AdamW([plain], lr=rate, weight_decay=0.0)
+    before = weight.detach().clone()
+    for _ in range(50):
+        weight.grad, exact.grad, plain.grad = (torch.ones_like(p) for p in (weight, exact, plain))
+        ours.step()
+        reference.step()
+        adamw.step()
+    assert torch.equal(weight, exact.to(torch.bfloat16))
+    assert torch.equal(ours.masters[0], exact)
+    stuck = float((plain == before).float().mean())
+    assert stuck > 0.3, "the same steps on 16-bit weights alone are lost"
+
+
+def test_only_matrices_decay() -> None:
+    matrix, vector = parameter(3, 3), parameter(3)
+    before = matrix.detach().clone(), vector.detach().clone()
+    optimizer = PolicyOptimizer([matrix, vector], 0.1, 0.5)
+    matrix.grad, vector.grad = torch.zeros(3, 3), torch.zeros(3)
+    optimizer.step()
+    torch.testing.assert_close(matrix.detach(), before[0] * (1 - 0.1 * 0.5))
+    assert torch.equal(vector, before[1])
+
+
+def test_the_state_continues_exactly_with_its_full_precision_copies() -> None:
+    weight = parameter(4, 4, dtype=torch.bfloat16)
+    first = PolicyOptimizer([weight], 1e-5, 0.0)
+    weight.grad = torch.ones_like(weight)
+    first.step()
+    twin = torch.nn.Parameter(weight.detach().clone())
+    second = PolicyOptimizer([twin], 1e-5, 0.0)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    for tensor, optimizer in ((weight, first), (twin, second)):
+        tensor.grad = torch.full_like(tensor, 0.5)
+        optimizer.step()
+    assert torch.equal(first.masters[0], second.masters[0])
+    assert not torch.equal(first.masters[0].to(torch.bfloat16).float(), first.masters[0])
+
+
+def test_schedules_rise_and_fall_as_documented() -> None:
+    warm = [learning_rate_factor(update, "constant", 3, None) for update in range(5)]
+    assert warm == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert [learning_rate_factor(u, "linear", 0, 4) for u in range(5)] == [1, 0.75, 0.5, 0.25, 0]
+    cosine = [learning_rate_factor(u, "cosine", 1, 5) for u in (1, 3, 5, 9)]
+    assert cosine == pytest.approx([1.0, 0.5, 0.0, 0.0])
+    assert learning_rate_factor(0, "linear", 1, 5) == 0.5
+
+
+def test_the_factor_scales_the_step() -> None:
+    one, half = parameter(2, 2), parameter(2, 2)
+    before = one.detach().clone()
+    for tensor, factor in ((one, 1.0), (half, 0.5)):
+        optimizer = PolicyOptimizer([tensor], 0.1, 0.0)
+        tensor.grad = torch.ones(2, 2)
+        optimizer.step(factor)
+        assert tensor.grad is None
+    torch.testing.assert_close(half - before, (one - before) / 2)

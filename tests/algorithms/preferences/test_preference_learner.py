@@ -15,6 +15,7 @@ from torch.nn.functional import logsigmoid
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.learner import completion_weights, pair_losses
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.joint import align
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
@@ -284,3 +285,28 @@ def test_the_reference_is_the_team_at_the_start() -> None:
     after, _ = team["x"].reference_log_probs("a", completions)
     assert torch.equal(before.detach(), after)
     assert not torch.equal(team["x"].log_probs("a", completions)[0].detach(), after)
+
+
+SIGNS = torch.tensor([[1.0, -1.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, -1.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+@pytest.mark.parametrize("beta", [0.1, 2.0])
+def test_weights_of_completions_are_the_derivative_of_the_loss(beta: float, alpha: float) -> None:
+    torch.manual_seed(0)
+    log_probs = (-torch.rand(3, dtype=torch.float64)).requires_grad_()
+    reference, others = torch.randn(2, 3, dtype=torch.float64)
+    weights = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    margins = beta * (SIGNS.T @ (log_probs - reference) + others)
+    wins = (SIGNS > 0).double()
+    loss = (weights * (-logsigmoid(margins) - alpha * wins.T @ log_probs)).sum()
+    (gradient,) = torch.autograd.grad(loss, log_probs)
+    found = completion_weights(SIGNS, margins.detach(), weights, beta, alpha)
+    torch.testing.assert_close(found, gradient, rtol=1e-12, atol=1e-12)
+
+
+def test_far_margins_weigh_nothing_or_all() -> None:
+    margins = torch.tensor([-800.0, 0.0, 800.0], dtype=torch.float64)
+    assert pair_losses(margins).tolist() == [800.0, pytest.approx(math.log(2)), 0.0]
+    winners = completion_weights(torch.eye(3).double(), margins, torch.ones(3).double(), 0.5, 0.0)
+    assert winners.tolist() == [-0.5, -0.25, 0.0]
