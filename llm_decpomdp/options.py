@@ -155,6 +155,7 @@ class Options:
         def call(self: Any, *values: Any, **options: Any) -> None:
             try:
                 initialize(self, *values, **options)
+            # pydantic's texts name neither the section nor a remedy.
             except ValidationError as error:
                 problem = explanation(error, cls)
                 kind = TypeError if "unexpected" in error.errors()[0]["type"] else ValueError
@@ -192,6 +193,7 @@ def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     kinds = {bool, int, float, str} & {*_alternatives(annotation_of(cls, name))}
     if not kinds or value is None:
         return value
+    # True is an int in Python, and would count as 1.
     if isinstance(value, Real) and not isinstance(value, bool):
         value = int(value) if isinstance(value, Integral) else float(value)
     accepted_as: set[type] = {type(value)} | ({float} if type(value) is int else set())
@@ -257,6 +259,7 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
         owner: The class of options that was validated.
         prefix: Name of the section that holds them, with a dot at its end.
     """
+    # One mistake at a time: later ones often follow from the first.
     first = error.errors()[0]
     value, kind, context = first["input"], first["type"], first.get("ctx", {})
     is_nested = bool(prefix) or len(first["loc"]) > 1
@@ -434,6 +437,7 @@ def documentation(owner: type) -> dict[str, str]:
     would read the sources of all classes at each start.
     """
     texts: dict[str, str] = {}
+    # Bases first, so that a subclass may say something else about an option.
     for base in filter(is_dataclass, reversed(owner.__mro__)):
         texts |= _texts(base)
         for declared in fields(base):

@@ -33,6 +33,7 @@ def prepare_process() -> None:
     lines = logging.StreamHandler()
     lines.setFormatter(LogFormatter())
     logging.basicConfig(handlers=[lines], level=logging.WARNING)
+    # Warnings of libraries get the same single lines as ours.
     logging.captureWarnings(True)
     logging.getLogger("huggingface_hub").propagate = False  # it prints its lines itself
     warnings.formatwarning = _one_line
@@ -74,6 +75,7 @@ def exit_codes() -> Iterator[None]:
         yield
     except ConfigError as error:
         _leave(f"error: {error}", 2)
+    # Not mistakes of the command line, so scripts can tell them by the exit code.
     except (RunError, DamagedFile, FolderInUse, PartError) as error:
         _leave(f"error: {error}", 1)
     except OSError as error:
@@ -85,6 +87,7 @@ def exit_codes() -> Iterator[None]:
         if reason is None:
             raise
         _leave(f"error: {reason}", 1)
+    # 130 is what shells report for Ctrl-C.
     except Interrupted as stop:
         _leave(
             f"\nstopped after update {stop.update}, which is saved. Continue with: "

@@ -65,6 +65,7 @@ GROUPS: Mapping[str, tuple[str, Functions]] = {
 }
 """Commands of two words."""
 
+# Scripts of users call them, so they stay.
 OLD_NAMES: Mapping[str, Callable[..., None]] = {
     "credit": results.credit,
     "crossplay": results.crossplay,
@@ -115,11 +116,13 @@ class CommandLine(CommandGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
+        # Not at import: tests and notebooks import the commands and have their own logging.
         prepare_process()
         with exit_codes():
             return super().invoke(ctx)
 
 
+# Typer's own tracebacks may print local values, such as keys of servers.
 app = typer.Typer(cls=CommandLine, no_args_is_help=True, pretty_exceptions_enable=False)
 
 

@@ -78,6 +78,7 @@ def play(
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
     from llm_decpomdp.registry import make
 
+    # Checked at once and before anything is loaded: models take minutes.
     mistakes = {
         "name an environment of `llm-decpomdp list`, or a run with --team": not (env_id or team),
         "--policy and --team exclude each other: each plays all agents": policy and team,
@@ -106,6 +107,7 @@ def play(
         env = build_env(lambda: make(str(env_id), **arguments))
         player = make_policy(policy or partner, base_url, key_variable)
         players = dict.fromkeys(env.possible_agents, player)
+    # A person types only where some agent is left to them.
     watched = policy is not None or (team is not None and agent is None)
     person = None if watched else agent or env.possible_agents[-1]
     play_episode(env, players, person, file or (), task_id=task_id, seed=seed, show_all=show_all)

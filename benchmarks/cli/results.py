@@ -100,6 +100,7 @@ def credit(
     for warning in result.warnings:
         console.print(warning, style="yellow", soft_wrap=True)
     points = result.points
+    # First and last show what training changed; files have all of them.
     for point in points if len(points) < 3 else (points[0], points[-1]):
         console.print(table(point))
     console.print(f"credit: {', '.join(map(str, result.files))}", soft_wrap=True)
@@ -145,6 +146,7 @@ def crossplay(
 
     if len(runs) < 2:
         raise ConfigError("cross-play needs the folders of two runs at least")
+    # Equal answers would count as independent samples, with intervals that are too narrow.
     if greedy and samples > 1:
         raise ConfigError("greedy samples are all equal: leave out --samples or --greedy")
     setting = resolve_request(

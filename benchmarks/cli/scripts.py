@@ -50,6 +50,7 @@ def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) ->
 
 def parser(config: str) -> argparse.ArgumentParser:
     """Return the parser of a script whose configuration is `config` by default."""
+    # The papers' commands have underscores and options of several values, which Typer does not take.
     flags = argparse.ArgumentParser(description="Train language models as a configuration says.")
     flags.add_argument("--config", help=f"name or path of a YAML file (default: {config})")
     flags.add_argument(
@@ -75,6 +76,7 @@ def read(algorithm: str, config: str, options: argparse.Namespace) -> tuple[Conf
     """Return the configuration that a parsed command line means, and its name."""
     path = find_config(options.config or config)
     settings = read_config(path, options.override, _flags(options), DEFAULTS[algorithm])
+    # A script would otherwise train silently with an algorithm that its name denies.
     if settings.algorithm.name != algorithm:
         raise ConfigError(
             f"this script trains with {algorithm}, and {path.stem} with {settings.algorithm.name}: "

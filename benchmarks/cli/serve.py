@@ -44,6 +44,7 @@ def serve(
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
 
     names = _names(partner or ())
+    # Clients that play the whole team leave nobody to be played by a partner.
     if names and seat is None:
         raise ConfigError(f"partners {sorted(names)} play beside a seat: name it with --seat")
     if installed("openenv") is None:
@@ -71,6 +72,7 @@ def serve(
 
 def _listener(host: str, port: int) -> socket.socket:
     """Open the port before anything is loaded; raise a `ConfigError` if it cannot be had."""
+    # `create_server` does not tell the family from the address.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)

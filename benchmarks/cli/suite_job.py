@@ -42,6 +42,7 @@ def end_with_parent() -> None:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
+    # A daemon, so that a finished job does not wait for its parent.
     threading.Thread(target=wait, daemon=True).start()
 
 
@@ -58,6 +59,7 @@ def main() -> None:
             work(job)
     except (KeyboardInterrupt, Interrupted):
         raise SystemExit(INTERRUPTED) from None
+    # Whatever a user's code raises is the result of this job; the other jobs go on.
     except Exception:
         job.end(FAILED, error=traceback.format_exc())
         raise SystemExit(1) from None

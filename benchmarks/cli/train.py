@@ -51,10 +51,12 @@ def demo(override: Overrides = None) -> None:
 
     if not override:  # else it may need less
         require_for_demo()
+    # The final team is what the next commands play with.
     settings = read_config(find_config(DEMO), override or (), {"output.save_final_model": True})
     pair = run.train(settings, DEMO)
     give_back()
     name = f"{pair.folder.path.name}-other-seed"
+    # The second team only lends partners, so it needs neither report nor evaluations.
     output = replace(settings.output, name=name, report=False, save_path=None, keep_best=False)
     evaluation = replace(settings.evaluation, num_tasks=0)
     second = run.train(

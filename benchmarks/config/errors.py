@@ -39,6 +39,7 @@ def writing(path: Path) -> Iterator[None]:
         raise RunError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+# ValueError, OSError and MemoryError are what torch, transformers and full disks raise.
 FAILURES = (
     PartError,
     FloatingPointError,
@@ -81,6 +82,7 @@ def open_folder(path: Path) -> Iterator[RunFolder]:
         FolderInUse: If another process writes to it.
         RunError: If it cannot be written.
     """
+    # mkdir would name only the parent that is a file, and not say what to change.
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
             raise ConfigError(
@@ -90,6 +92,7 @@ def open_folder(path: Path) -> Iterator[RunFolder]:
     with ExitStack() as stack:
         with writing(path):
             folder = RunFolder(path)
+            # A run that is refused before its first file must not block its name.
             stack.callback(_remove_if_empty, path)
             stack.enter_context(folder.exclusive_access())
         yield folder
@@ -100,6 +103,7 @@ def _remove_if_empty(path: Path) -> None:
         path.rmdir()
 
 
+# A changed environment differs in dozens of keys; three show which it is.
 MOST = 3
 """Largest number of differences in a message."""
 

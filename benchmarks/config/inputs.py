@@ -74,7 +74,9 @@ def find_config(name: str) -> Path:
     stem = path.name.removesuffix(".yaml")
     while stem in OTHER_NAMES:  # an alias may stand for another one
         stem = OTHER_NAMES[stem]
+    # A path elsewhere never means a shipped file, except in the folders of `ERAS`.
     in_package = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
+    # A plain name is looked up, so its error does not speak of files.
     is_path = name != path.name or path.suffix in (".yaml", ".yml")
     where = f"there is no file {path.absolute()}; " if is_path else ""
     if stem not in files and path.is_dir():
@@ -111,6 +113,7 @@ def load_yaml(path: Path) -> Any:
         text = read_utf8(path)
         for where, message in misleading_numbers(text):
             raise ConfigError(f"{path}, line {where}: {message}")
+        # OmegaConf reads 1e-5 as a number, which PyYAML takes for text.
         return OmegaConf.to_container(OmegaConf.load(io.StringIO(text)), resolve=True)
     except (OSError, yaml.YAMLError, OmegaConfBaseException) as error:
         mark = getattr(error, "problem_mark", None)
@@ -177,6 +180,7 @@ def _scalars(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, yaml.
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
     """YAML whose scalars mean what they seem to: no dates, no octal or sexagesimal numbers, `1e-5` a number."""
 
+    # Without PyYAML's own resolvers, which make a date of 2026-01-01 and 90 of 1:30.
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
 
@@ -306,5 +310,6 @@ def _absolute_model_path(name: Any, folder: Path) -> Any:
 def _absolute(value: Any, folder: Path, is_path: Callable[[Path], bool]) -> Any:
     if not isinstance(value, str) or "://" in value or "${" in value:
         return value
+    # Not `resolve`: the name of a link stays, as users know it.
     path = Path(os.path.abspath(folder / Path(value).expanduser()))
     return str(path) if value.startswith(PREFIXES) or is_path(path) else value

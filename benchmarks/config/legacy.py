@@ -162,6 +162,7 @@ def canonical(tree: Mapping[str, Any], current: str | None = None) -> dict[str, 
     flat = dict(_flatten({k: v for k, v in tree.items() if k != "wandb"}))
     values: dict[str, Any] = {}
     problems: dict[str, None] = {}  # a set in order
+    # Sections of algorithms come last, so that their sampling wins over that of `model`.
     for spelled in sorted(flat, key=_is_algorithm_key):
         key = renamed(spelled, flat[spelled])
         if key in KEYS or (key in OPTIONAL and flat[spelled] is None):
@@ -230,6 +231,7 @@ def _algorithm(
 ) -> dict[str, Any]:
     """Return the values that the mere name of an algorithm's section sets."""
     sections = sorted({key.partition(".")[0] for key in flat if _is_algorithm_key(key)})
+    # `mt_magrpo` beside `magrpo` is no contradiction: both are of one algorithm.
     names = {ALGORITHM_SECTIONS[section] for section in sections}
     if not names:
         return {}
@@ -263,6 +265,7 @@ def _unknown_key(spelled: str, key: str) -> str:
         depth = min(candidate.count(".") for candidate in elsewhere)
         elsewhere = [candidate for candidate in elsewhere if candidate.count(".") == depth]
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
+    # Below 0.8, any two keys of a long section are alike.
     near = get_close_matches(key, [*KEYS, *FLAT_KEYS], n=1, cutoff=0.8)
     if near and siblings:  # a long section makes all of its KEYS alike: compare the last parts too
         near = [k for k in near if get_close_matches(name, [k.rpartition(".")[2]], cutoff=0.6)]

@@ -57,6 +57,7 @@ from llm_decpomdp.registry import defaults as arguments_of
 ASKS_OUTSIDE = "expert_edits"
 """Mode whose prompts another model writes."""
 
+# Looking at a stored run must not need the key of the expert's server.
 NOBODY_ASKED = {
     "external.mode": "plain",
     "external.expert_model": None,
@@ -178,6 +179,7 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def validate(config: Config) -> Config:
     """Check how sections fit together, loading nothing; return the configuration with its environment's sizes."""
+    # Only the environment of training sees `train_split`, which it may refuse.
     build_env(config.make_train_env)
     return fit(config, build_env(config.make_eval_env)).config
 
@@ -209,6 +211,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
+    # Bundles are the unit that workers share; one bundle would keep all but one waiting.
     workers = config.cluster.rollout_workers
     if workers and config.algorithm.rollout.starts_per_bundle is None:
         raise ConfigError(
@@ -242,7 +245,9 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
                 "pairs_source learns from stored pairs, of whatever problems: drop warm_start.disjoint"
             )
         check_credit(rollouts, algorithm.complete_options(updates))
+        # Its error names trees that are too large to grow.
         start_cost(config)
+        # Schedules need a number of updates, which is known once the data is read.
         learner = learner_options(config, 1, team.policies.values())
         learner.check_horizon(config.horizon)
     except ValueError as error:
@@ -256,6 +261,7 @@ def learner_options(
     config: Config, total_updates: int, policies: Iterable[PolicySpec]
 ) -> LearnerOptions:
     """Build the options of the learner."""
+    # Frozen policies have no loss that could be divided by a length.
     lengths = [spec.max_new_tokens for spec in policies if spec.can_be_trained]
     weights = config.algorithm.turn_gradient_weights
     return pick(
@@ -264,6 +270,7 @@ def learner_options(
         discount=config.env.discount,
         total_updates=total_updates,
         fixed_length=max(lengths, default=1),
+        # Configurations for several turns are also run with one, where nothing is weighed.
         turn_gradient_weights=weights if weights and config.horizon > 1 else None,
     )
 

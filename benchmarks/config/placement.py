@@ -126,12 +126,14 @@ def _add_up(config: Config, policies: Mapping[str, PolicySpec], gpu: int) -> Non
         for group in served(policies)
         if gpu in (policies[group[0]].sample_on or ())
     ]
+    # The tolerance is for shares such as 0.1, whose multiples are rounded.
     if len(servers) * share > 1 + 1e-9:
         raise ConfigError(
             f"GPU {gpu} is promised to {len(servers)} servers (of {'; '.join(servers)}), which take {share:g} of "
             f"its memory each: give them others (policies.<name>.sample_on), or set inference.flags.{SHARE} to at "
             f"most {math.floor(100 / len(servers)) / 100:g}"
         )
+    # With an explicit share the user has decided what the server leaves.
     holders = [name for name, spec in policies.items() if _home(spec) == gpu]
     if servers and holders and SHARE not in flags:
         raise ConfigError(
@@ -295,11 +297,13 @@ def check_shards(
             "learner.fsdp_size=1, or inference.engine=transformers"
         )
     for name, spec in policies.items():
+        # The launcher gives each process a GPU; a fixed one would be shared by all of them.
         if spec.can_be_trained and ":" in spec.device:
             raise ConfigError(
                 f"policy {name!r} has device={spec.device}, and with learner.fsdp_size each process has its own "
                 "GPU: drop device"
             )
+    # Ctrl-C reaches the processes at different times, so none can collect the shards then.
     if not config.output.checkpoint_every:
         raise ConfigError(
             "a run with learner.fsdp_size saves nothing on the way out, as that takes all processes at the same "

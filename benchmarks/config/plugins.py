@@ -68,6 +68,7 @@ def require_origins(manifest: Path) -> None:
     for name, origin in before.items():
         kind, _, announced = name.partition(".")
         now = _origin(kind, announced)
+        # Without the package the name is unknown, and that error would not say who had it.
         if now is None:
             package = origin.partition(" ")[0]
             raise ConfigError(

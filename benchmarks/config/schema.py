@@ -192,6 +192,7 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
         super().__post_init__()
         for declared in fields(self):
             value = getattr(self, declared.name)
+            # So that a section that sets defaults equals one that is absent, in `==` and in files.
             if declared.default is None and isinstance(value, Options) and value == type(value)():
                 object.__setattr__(self, declared.name, None)  # off, as if it were not there
         if self.pairs_source is not None:
@@ -283,6 +284,7 @@ class Config(Options):
 
     def to_yaml(self) -> str:
         """Write the whole configuration, as `load_config` reads it."""
+        # Unicode stays readable in prompts and names of folders.
         return str(yaml.safe_dump(by_key(self), sort_keys=False, allow_unicode=True))
 
     def flat(self) -> dict[str, Any]:
@@ -290,6 +292,7 @@ class Config(Options):
 
         Suites compare it with that of a job that goes on.
         """
+        # Earlier versions had no `options`; an empty one must not look like a change.
         algorithm = {k: v for k, v in self.algorithm.flat().items() if v or k != "options"}
         return {**asdict(self), "algorithm": algorithm}
 
@@ -312,6 +315,7 @@ class Config(Options):
             TypeError: If the environment has no such argument.
         """
         settings, defaults = self._settings(), Config()._settings()
+        # Two places for one argument would leave open which of them wins.
         for key in self.env.options:
             if key in (*settings, "split", "source"):
                 raise ValueError(f"env.options: {key!r} has a key of its own; set that")

@@ -103,6 +103,7 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
     return specs
 
 
+# A run reads its configuration several times.
 @cache
 def _say_undeclared(name: str, declared: tuple[str, ...]) -> None:
     """Log once that a policy is as `model:` says."""
@@ -171,6 +172,7 @@ def _spec(config: Config, name: str) -> PolicySpec:
     inherited = {key: value for key, value in asdict(config.model).items() if key in read}
     own = {key: value for key, value in settings.items() if f"model.{key}" in FIELDS}
     try:
+        # `PolicySpec` also takes what only evaluations allow, such as temperature 0.
         from_text(ModelConfig, {"name": "", **own}, f"{where}.")  # whose limits are narrower
         return from_text(PolicySpec, {**inherited, **settings}, f"{where}.")
     except ValueError as error:
