@@ -66,7 +66,7 @@ def bench(
         )
     plan = load_suite(find_suite(suite))
     folder = output or Path("runs") / plan.name
-    # A suite's folder holds jobs; one of a run would be overwritten in parts.
+    # The report of the suite would overwrite that of a run.
     refuse_runs(folder)
     jobs = make_jobs(plan, folder, only or ())
     if dry_run:
