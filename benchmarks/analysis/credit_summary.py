@@ -118,6 +118,8 @@ def _agents(credits: Sequence[Credit]) -> dict[str, dict[str, Estimate]]:
         rows = [credit for credit in credits if credit.agent == agent]
         values = {name: list(task_means(rows, of).values()) for name, of in MEASURES.items()}
         estimates[agent] = {
+            # A share of 0 on all tasks has an upper bound above 0, which a bootstrap does not
+            # give.
             name: (share if name in SHARES else bootstrap)(means)
             for name, means in values.items()
             if means
@@ -237,6 +239,7 @@ def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> Fold
     episodes = open_episodes(folder)
     if phase not in (None, *PHASES):
         raise ConfigError(unknown("phase", phase, PHASES))
+    # Runs have both phases, evaluations only one.
     candidates = [phase] if phase else PHASES
     phase = next((name for name in candidates if next(episodes.rows((name,)), None)), None)
     if phase is None:

@@ -126,6 +126,8 @@ def cross_play(
                 folder=folder / "cells" / f"{row}+{column}",
                 seed=seed,
                 at_a_time=at_a_time,
+                # A cell has the identity of its teams, so that cells of other trainings are
+                # refused.
                 about={member: (about or {}).get(name, name) for member, name in sources.items()},
             )
         result = compare_cells(tuple(teams), agent, evaluations)
@@ -141,6 +143,7 @@ def compare_cells(
     for measure in MEASURES:
         if measure == "pass@1":
             scores: Scores = {key: cell.pass_at_k(1) for key, cell in evaluations.items()}
+        # Cells compare only if every task has the measure.
         elif all(len(c.values.get(measure, ())) == len(c.tasks) for c in evaluations.values()):
             scores = {key: cell.means(measure) for key, cell in evaluations.items()}
         else:
@@ -173,6 +176,7 @@ def matrix(teams: Sequence[str], scores: Scores, of_shares: bool = False) -> Mat
         {row: {column: estimate(values[row, column]) for column in teams} for row in teams},
         estimate(self_play),
         estimate(cross_play),
+        # The difference of two shares is between -1 and 1.
         bootstrap(cross_play - self_play).within(
             *((-1.0, 1.0) if of_shares else (-math.inf, math.inf))
         ),

@@ -221,8 +221,10 @@ def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> StoredEpisodes:
         )
     outside = options.get("external_mode") == ASKS_OUTSIDE
     if outside:
+        # The replies of the expert are in the stored prompts.
         options["external_mode"] = "plain"
         options = {key: v for key, v in options.items() if not key.startswith("expert_")}
+    # The data on the hub may have changed since the evaluation.
     if source := pin_commit(manifest.get("data"), "eval"):
         options["source"] = source
     try:
@@ -275,6 +277,7 @@ class Difference:
         was, now = self.was, self.now
         if isinstance(was, str) and isinstance(now, str):
             equal = [before == after for before, after in zip(was, now, strict=False)]
+            # Long prompts mostly agree, so only the part around the first difference is shown.
             begin = max(0, [*equal, False].index(False) - BEFORE)
             was, now = was[begin:], now[begin:]
         return f"{where}: {self.what} was {_short(was)}, is {_short(now)}"

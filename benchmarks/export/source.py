@@ -111,8 +111,10 @@ class EpisodeSource:
         """Yield all groups of a phase, in the order of the run."""
         # An evaluation of scripted agents has no configuration.
         discount = self.config.env.discount if self.config else 1.0
+        # Evaluations have no advantages.
         config = self.config if phase == "train" else None
         for number, row in enumerate(self.rows()):
+            # Lines are numbered over both phases.
             if row["phase"] != phase:
                 continue
             rollout = read_rollout(row)

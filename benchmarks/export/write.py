@@ -62,6 +62,7 @@ def export(
             or an argument is out of its range.
         RunError: If the output cannot be written.
     """
+    # All arguments are checked before the episodes are read, which takes long for large runs.
     if to not in FORMATS:
         raise ConfigError(unknown("format", to, FORMATS))
     if not min_margin >= 0 or (min_margin and not as_pairs):

@@ -77,6 +77,7 @@ class Job:
     def write(self) -> None:
         """Write `job.json`, and remove the earlier `status.json`."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        # A job that starts again has not ended.
         (self.folder / "status.json").unlink(missing_ok=True)
         content = {"cell": asdict(self.arm), "seed": self.seed, "identity": self.identity}
         content |= {"config": self.config.flat()}
@@ -133,6 +134,7 @@ def _jobs(suite: Suite, arm: Arm, output: Path) -> Iterator[Job]:
         if arm.split is not None:
             dataset = replace(config.dataset, eval_split=arm.split)
             config = replace(config, dataset=dataset)
+            # A wrong split is an error before any job starts.
             config.make_eval_env()
     except (ConfigError, ValueError) as error:
         raise ConfigError(f"arm {arm.name!r} of {suite.path}: {error}") from None
@@ -152,6 +154,7 @@ def refuse_others(jobs: Sequence[Job]) -> None:
         if not any(path.exists() for path in results):
             continue
         before = json.loads((job.folder / "job.json").read_text(encoding="utf-8"))["identity"]
+        # JSON has lists in place of tuples.
         changes = differences(before, json.loads(json.dumps(job.identity)))
         differing = [key.removeprefix("config.") for key in changes]
         if differing:

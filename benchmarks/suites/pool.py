@@ -91,6 +91,7 @@ class JobPool:
         """Start jobs, in their order, while there are free cores."""
         for job in list(pending):
             free = sorted(self.cores.difference(*(running.cores for running in self._running)))
+            # An arm may ask for more cores than this machine has.
             size = min(job.arm.cores or len(self.cores), len(self.cores))
             if size <= len(free):
                 pending.remove(job)
@@ -99,6 +100,7 @@ class JobPool:
     def _start_process(self, job: Job, cores: frozenset[int]) -> Running:
         # The job file exists before its process, which reads it first.
         job.write()
+        # Later sessions of the suite append to the log.
         log = (job.folder / "log.txt").open("ab")
         with _pin_cores(cores):
             process = subprocess.Popen(
@@ -171,6 +173,7 @@ def variables(cores: int) -> dict[str, str]:
         **os.environ,
         "OMP_NUM_THREADS": str(cores),
         "PYTHONPATH": os.pathsep.join(sys.path),  # plug-ins that are importable here
+        # A killed process does not flush its output.
         "PYTHONUNBUFFERED": "1",
     }
 

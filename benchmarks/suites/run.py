@@ -205,6 +205,7 @@ class BenchProgress:
         cost = self._costs.get(job.arm.name)
         if cost is None:
             return 0.0
+        # The job is writing these files, so their last lines may be incomplete.
         batches = read_json_lines(job.folder / TIMES, growing=True)
         evaluated: float = sum(row.get("episodes", 0) for row in batches) / max(1, cost.episodes)
         metrics = read_json_lines(job.folder / "training" / "metrics.jsonl", growing=True)

@@ -76,6 +76,7 @@ def run_science(folder: Path, only: Sequence[str] = (), cores: int = 1) -> Itera
         return
     with ExitStack() as stack:
         if cores > 1:
+            # Forked processes would share the threads of torch.
             spawning = get_context("spawn")
             pool = stack.enter_context(ProcessPoolExecutor(cores, mp_context=spawning))
             stack.callback(pool.shutdown, cancel_futures=True)
