@@ -106,23 +106,15 @@ def inside(multiplications: int, device: torch.device = CPU) -> int:
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_little_is_computed_by_one_thread_and_much_by_all() -> None:
-    assert (inside(FEW - 1), inside(FEW)) == (1, 3)
-    assert inside(1, GPU) == 3
-    assert torch.get_num_threads() == 3
-
-
-@pytest.mark.usefixtures("three_threads")
-def test_threads_that_spin_are_used_for_little_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding_module, "THREADS_SLEEP", False)
-    assert inside(1) == 3
-
-
-@pytest.mark.usefixtures("three_threads")
-def test_all_threads_are_back_after_an_error() -> None:
+def test_one_thread_computes_little_on_a_cpu_whose_threads_sleep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (inside(FEW - 1), inside(FEW), inside(1, GPU)) == (1, 3, 3)
     with pytest.raises(ZeroDivisionError), limit_threads(1, CPU):
         raise ZeroDivisionError
     assert torch.get_num_threads() == 3
+    monkeypatch.setattr(decoding_module, "THREADS_SLEEP", False)
+    assert inside(1) == 3
 
 
 def test_the_size_of_a_product_is_about_that_of_the_layers() -> None:
@@ -141,21 +133,18 @@ def test_decoding_takes_one_thread_and_the_prompt_all(
         used.append((kwargs["input_ids"].shape[1], torch.get_num_threads()))
 
     hook = model.register_forward_pre_hook(note, with_kwargs=True)
-    prompt = Prompt((5, 6, 7), Sampling(max_new_tokens=3), torch.Generator().manual_seed(0))
-    alone = sample(model, [prompt], 2, [10_000])
-    assert used == [(3, 3), (1, 1), (1, 1)]
-    used.clear()
-    monkeypatch.setattr(decoding_module, "FEW", 0)
-    prompt = Prompt((5, 6, 7), Sampling(max_new_tokens=3), torch.Generator().manual_seed(0))
-    others = sample(model, [prompt], 2, [10_000])
-    assert [row.tokens for row in others] == [row.tokens for row in alone]
-    assert used == [(3, 3), (1, 3), (1, 3)]
+    rows = []
+    for few, threads in ((FEW, 1), (0, 3)):
+        monkeypatch.setattr(decoding_module, "FEW", few)
+        prompt = Prompt((5, 6, 7), Sampling(max_new_tokens=3), torch.Generator().manual_seed(0))
+        rows.append([row.tokens for row in sample(model, [prompt], 2, [10_000])])
+        assert used == [(3, 3), (1, threads), (1, threads)]
+        used.clear()
+    assert rows[0] == rows[1]
     hook.remove()
 
 
-class CacheArgument(LlamaForCausalLM):
-    """Takes the cache by the name that transformers has used from 5.24 on."""
-
+class CacheArgument(LlamaForCausalLM):  # from transformers 5.24 on
     def forward(  # type: ignore[override]
         self, *args: object, cache: Cache, past_key_values: None = None, **kwargs: object
     ) -> object:
@@ -163,9 +152,7 @@ class CacheArgument(LlamaForCausalLM):
         return super().forward(*args, **{name: cache}, **kwargs)
 
 
-class PastKeyValues(LlamaForCausalLM):
-    """Takes the cache by the name that transformers has used up to 5.23."""
-
+class PastKeyValues(LlamaForCausalLM):  # up to transformers 5.23
     def forward(self, *args: object, past_key_values: Cache, **kwargs: object) -> object:  # type: ignore[override]
         name = cache_argument(LlamaForCausalLM(self.config))
         return super().forward(*args, **{name: past_key_values}, **kwargs)

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    BloomConfig,
-    BloomForCausalLM,
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    MambaConfig,
-    MambaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference import log_probs as packed
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
@@ -94,61 +82,36 @@ def test_few_logits_live_at_a_time(make_policy: Make, monkeypatch: pytest.Monkey
     assert sum(seen) == 2 * tokens * model.config.vocab_size  # once, and again in the backward pass
 
 
-MODELS = {
-    "qwen3": (lambda: Qwen3ForCausalLM(Qwen3Config(**SIZE)), ""),
-    "gpt2": (
-        lambda: GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=40,
-                n_embd=16,
-                n_layer=2,
-                n_head=2,
-                initializer_range=0.5,
-                bos_token_id=None,
-                eos_token_id=0,
-            )
-        ),
-        "",
-    ),
-    "mistral": (lambda: MistralForCausalLM(MistralConfig(**SIZE, sliding_window=64)), ""),
-    "a window of a few tokens": (
-        lambda: MistralForCausalLM(MistralConfig(**SIZE, sliding_window=4)),
-        "differ by",
-    ),
-    "soft caps": (
-        lambda: Gemma2ForCausalLM(
-            Gemma2Config(**SIZE, final_logit_softcapping=1.0, sliding_window=64)
-        ),
-        "",
-    ),
-    "alibi": (
-        lambda: BloomForCausalLM(
-            BloomConfig(vocab_size=40, hidden_size=16, n_layer=2, n_head=2, initializer_range=0.5)
-        ),
-        "",
-    ),
+FEW = {"vocab_size": 40, "initializer_range": 0.5, "bos_token_id": None, "eos_token_id": 0}
+MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "qwen3": ("qwen3", SIZE, ""),
+    "gpt2": ("gpt2", {**FEW, "n_embd": 16, "n_layer": 2, "n_head": 2}, ""),
+    "mistral": ("mistral", {**SIZE, "sliding_window": 64}, ""),
+    "a window of a few tokens": ("mistral", {**SIZE, "sliding_window": 4}, "differ by"),
+    "soft caps": ("gemma2", {**SIZE, "final_logit_softcapping": 1.0, "sliding_window": 64}, ""),
+    "alibi": ("bloom", {**FEW, "hidden_size": 16, "n_layer": 2, "n_head": 2}, ""),
     "recurrent": (
-        lambda: MambaForCausalLM(
-            MambaConfig(
-                vocab_size=40,
-                hidden_size=16,
-                state_size=4,
-                num_hidden_layers=2,
-                initializer_range=0.5,
-            )
-        ),
+        "mamba",
+        {**FEW, "hidden_size": 16, "state_size": 4, "num_hidden_layers": 2},
         "padded rows",
     ),
 }
+"""Kind and configuration of models, and the reason for padded rows."""
+
+
+def build(kind: str, **options: Any) -> Any:
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[kind](**options)
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_gives_what_plain_rows_give_and_refusals_are_said_once(
     make_policy: Make, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    build, refusal = MODELS[name]
-    torch.manual_seed(0)
-    engine = ModelEngine(build(), make_policy().tokenizer, compute_dtype="float32")
+    kind, options, refusal = MODELS[name]
+    model, tokenizer = build(kind, **options), make_policy().tokenizer
+    engine = ModelEngine(model, tokenizer, compute_dtype="float32")
     with caplog.at_level(logging.WARNING, "llm_decpomdp"):
         found = engine.log_probs(PROMPT, ROWS, 0.7)
         engine.log_probs(PROMPT, ROWS, 0.7)
@@ -166,8 +129,7 @@ def test_every_model_gives_what_plain_rows_give_and_refusals_are_said_once(
 def test_texts_that_are_longer_than_a_window_are_padded(
     make_policy: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    torch.manual_seed(0)
-    model = MistralForCausalLM(MistralConfig(**SIZE, sliding_window=20))
+    model = build("mistral", **SIZE, sliding_window=20)
     engine = ModelEngine(model, make_policy().tokenizer, compute_dtype="float32")
     short, long = [PROMPT[:15]], [tuple(range(1, 19))]
     for rows in (short, long, short, long):
@@ -219,9 +181,7 @@ def test_activations_are_not_computed_twice_with_dropout(make_policy: Make) -> N
 def test_the_same_pass_on_two_threads_gives_the_same_gradients() -> None:
     wide = {"vocab_size": 64, "hidden_size": 512, "intermediate_size": 256, "num_hidden_layers": 1}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
-    config = Qwen3Config(**wide, **heads)
-    torch.manual_seed(0)
-    model = Qwen3ForCausalLM(config).eval()
+    model = build("qwen3", **wide, **heads).eval()
     rows = [[number % 60 + 2, 5, 3] for number in range(100)]
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
