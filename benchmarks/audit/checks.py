@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol, runtime_checkable
+
+from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.benchmarks.audit.grading import Grading, Subject
 from llm_decpomdp.envs.datasets.humaneval import CodeTask

@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
+from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.benchmarks.audit.checks import (
     APART,
