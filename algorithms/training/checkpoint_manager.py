@@ -20,7 +20,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted, TrainerCallback
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.policy import Policy, Stateful, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Stateful, TrainablePolicy, policy_attribute
 from llm_decpomdp.utils.storage import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,11 @@ class CheckpointManager(TrainerCallback):
         }
         self._parts: dict[str, Stateful] = {"learner": self.learner}
         self._parts |= {part.state_key: part for part in trainer.callbacks if part.state_key}
-        self.base_models = describe_base_models(policies)
+        self.base_models: BaseModels = {
+            name: dict(model)
+            for name, policy in policies.items()
+            if (model := policy_attribute(policy, "base_model"))
+        }
         """The frozen models of the policies."""
         options = {**asdict(self.options), **asdict(self.learner.options)}
         self._identity: dict[str, Any] = {
@@ -95,7 +99,7 @@ class CheckpointManager(TrainerCallback):
 
         Raises:
             FolderInUse: If another process writes to the folder.
-            OSError: If the disk has no room, before anything is spent.
+            OSError: If the disk has no room.
         """
         self._lock_folder()
         if self.newest is not None:
@@ -124,8 +128,8 @@ class CheckpointManager(TrainerCallback):
         """
         every, minutes = self.options.checkpoint_every, self.options.checkpoint_minutes
         update, total = self.learner.updates, trainer.total
-        pause = time.monotonic() - self._saved_at
-        late = pause >= max(60 * minutes, PATIENCE * self._seconds_of_saving)
+        wait = max(60 * minutes, PATIENCE * self._seconds_of_saving)
+        late = time.monotonic() - self._saved_at >= wait
         due = bool(every and update and (update % every == 0 or update == total))
         if minutes and not due:
             # The clocks of processes differ, so the first one decides for all.
@@ -177,7 +181,7 @@ class CheckpointManager(TrainerCallback):
         is_new = self._saved != self._progress
         if is_new and (first or self.learner.is_sharded):
             state = {
-                "policies": self._states(),
+                "policies": self._policy_states(),
                 "partners": self._partner_states,
                 **{name: part.state_dict() for name, part in self._parts.items()},
             }
@@ -208,7 +212,7 @@ class CheckpointManager(TrainerCallback):
             )
         counters, state = checkpoint.load(newest)
         self._require_same_run(checkpoint.translate_counters(counters), newest)
-        self._load(state)
+        self._load_policies(state)
         for name, partner in self._partners.items():
             partner.load_state_dict(state["partners"][name])
         self.on_update_end(trainer)
@@ -229,13 +233,15 @@ class CheckpointManager(TrainerCallback):
             raise ValueError(f"{path} is of another run: {changes}")
         require_same_models(counters.get("base_models"), self.base_models, path)
         if counters["processes"] != processes.world_size():
-            bundled = self.options.starts_per_bundle is not None
+            # Without rollout batches, the random streams are those of the processes.
+            differs = "it will not equal"
+            if self.options.starts_per_bundle is not None:
+                differs = "the last digits of its weights may differ from"
             logger.warning(
                 "the run goes on in %d processes and began in %d, so %s one that never stopped",
-                *(processes.world_size(), counters["processes"]),
-                "the last digits of its weights may differ from"
-                if bundled
-                else "it will not equal",
+                processes.world_size(),
+                counters["processes"],
+                differs,
             )
 
     @property
@@ -259,7 +265,7 @@ class CheckpointManager(TrainerCallback):
         else:
             best = processes.rank() == 0 and self._is_best(reward)
         if best:
-            state = {"policies": self._states()}
+            state = {"policies": self._policy_states()}
             if processes.rank() == 0:
                 require_room(self.folder.parent, state_bytes(state), "keeping the best policies")
                 checkpoint.save_best(self.folder, self._counters() | {"reward_mean": reward}, state)
@@ -278,33 +284,21 @@ class CheckpointManager(TrainerCallback):
         if best is None:
             raise FileNotFoundError(f"no best policies in {self.folder}: keep_best was not set")
         counters, state = checkpoint.load(best)
-        self._load(state)
+        self._load_policies(state)
         return {key: counters[key] for key in ("update", "reward_mean")}
 
-    def _load(self, state: dict[str, Any]) -> None:
+    def _load_policies(self, state: dict[str, Any]) -> None:
         for name, policy in self.learner.policies.items():
             policy.load_state_dict(state["policies"][name])
 
-    def _states(self) -> dict[str, dict[str, Any]]:
+    def _policy_states(self) -> dict[str, dict[str, Any]]:
         return {name: policy.state_dict() for name, policy in self.learner.policies.items()}
 
     def _counters(self) -> dict[str, Any]:
         updates, lessons = self._progress
-        counters: dict[str, Any] = {
-            "update": updates,
-            "processes": processes.world_size(),
-            "base_models": self.base_models,
-        }
+        counters: dict[str, Any] = {"update": updates, "processes": processes.world_size()}
+        counters["base_models"] = self.base_models
         return counters | ({"lessons": lessons} if lessons else {}) | self._identity
-
-
-def describe_base_models(policies: Mapping[str, Policy]) -> dict[str, dict[str, str]]:
-    """Describe the frozen model of each policy that has one, by policy."""
-    return {
-        name: dict(model)
-        for name, policy in policies.items()
-        if (model := policy_attribute(policy, "base_model"))
-    }
 
 
 def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: Path) -> None:

@@ -40,7 +40,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Results:
-    """The contents of a folder that a report needs; files that are missing read as empty."""
+    """The contents of a folder that a report needs; missing files read as empty."""
 
     path: Path
     manifest: Row
@@ -54,7 +54,7 @@ class Results:
     lessons: tuple[Row, ...] = ()
     """The rows of `metrics.jsonl` of the steps of a warm start."""
     untrained: tuple[Row, ...] = ()
-    """That of the evaluation before a warm start."""
+    """The row of `metrics.jsonl` of the evaluation before a warm start."""
 
     def rows(self, kind: str) -> tuple[Row, ...]:
         """Return the metrics of a kind: `train` or `eval`."""
@@ -87,48 +87,44 @@ def read_results(folder: RunFolder) -> Results:
         ValueError: If nothing was measured in it yet.
     """
     metrics = list(read_json_lines(folder.metrics))
-    scores = tuple(make_score(row) for _, row in unique_rows(folder.episodes))
+    scores = tuple(_make_score(row) for _, row in unique_rows(folder.episodes))
     if not metrics and not scores:
         raise ValueError(f"{folder.metrics} has no rows: train first, then write the report")
-    kinds = {
-        kind: tuple(row for row in metrics if row["kind"] == kind)
+    train, evaluations, steps, untrained = (
+        tuple(row for row in metrics if row["kind"] == kind)
         for kind in ("train", "eval", "warm_start", "untrained")
-    }
+    )
     return Results(
         path=folder.path,
         manifest=folder.read_manifest() if folder.manifest.exists() else {},
         config_text=folder.config.read_text(encoding="utf-8") if folder.config.exists() else "",
-        train=kinds["train"],
-        evaluations=kinds["eval"] if metrics else evaluation_rows(scores),
+        train=train,
+        evaluations=evaluations if metrics else _make_evaluation_rows(scores),
         scores=scores,
-        lessons=kinds["warm_start"],
-        untrained=kinds["untrained"],
+        lessons=steps,
+        untrained=untrained,
     )
 
 
-def make_score(row: Row) -> Score:
-    """Express a row of `episodes.jsonl` in numbers."""
+def _make_score(row: Row) -> Score:
     groups = row["groups"]
     infos = groups[0]["infos"][0] if groups[0]["infos"] else {}
     names = [key.removeprefix("reward/") for key in infos if key.startswith("reward/")]
 
-    def over_infos(key: str, of: type = float) -> float:
-        return mean_over_turns(
-            groups, lambda group: [of(info.get(key, 0)) for info in group["infos"]]
-        )
+    def mean_info(key: str, of: type = float) -> float:
+        return _mean_over_turns(groups, lambda group: [of(info[key]) for info in group["infos"]])
 
+    turns = range(1 + groups[-1]["turn"])
+    rewards = [[fmean(g["rewards"]) for g in groups if g["turn"] == turn] for turn in turns]
     return Score(
         phase=row["phase"],
         update=row["update"],
         task=task_name(row),
-        reward=episode_reward(row),
-        solved=over_infos("solved") if "solved" in infos else None,
-        points={name: over_infos(f"reward/{name}") for name in names},
-        earned={name: over_infos(f"reward/{name}", bool) for name in names},
-        turns=tuple(
-            fmean(fmean(group["rewards"]) for group in groups if group["turn"] == turn)
-            for turn in range(1 + groups[-1]["turn"])
-        ),
+        reward=_mean_over_turns(groups, lambda group: group["rewards"]),
+        solved=mean_info("solved") if "solved" in infos else None,
+        points={name: mean_info(f"reward/{name}") for name in names},
+        earned={name: mean_info(f"reward/{name}", bool) for name in names},
+        turns=tuple(map(fmean, rewards)),
         characters={
             agent: fmean(len(text) for group in groups for text in group["completions"][agent])
             for agent in groups[0]["completions"]
@@ -136,7 +132,7 @@ def make_score(row: Row) -> Score:
     )
 
 
-def mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]]) -> float:
+def _mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]]) -> float:
     """Compute the mean over the joint samples of a group, then over the groups of a turn, then over the turns."""
     turns: dict[int, list[float]] = {}
     for group in groups:
@@ -155,9 +151,9 @@ def make_start_key(start: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def unique_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of an `episodes.jsonl` with their lines; for an evaluation one row for each episode.
+    """Yield the rows of an `episodes.jsonl` with their line numbers; for an evaluation one row for each episode.
 
-    A second row of an episode, which a second process has written, is left out with a warning.
+    Rows that repeat an episode, which a second process has written, are left out with a warning.
 
     Raises:
         DamagedFile: If a line is no row.
@@ -201,14 +197,9 @@ def stored_rows(path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def task_name(episode: Row) -> str:
-    """Name the task of an episode: its id, or else the seed that decided it."""
+    """Name the task of an episode: its id, or else its seed."""
     final, start = episode["final"] or {}, episode["start"]
     return str(final.get("task_id") or start["task_id"] or f"seed {start['seed']}")
-
-
-def episode_reward(episode: Row) -> float:
-    """Compute the mean reward over the turns of an episode, and over the joint samples of each turn."""
-    return mean_over_turns(episode["groups"], lambda group: group["rewards"])
 
 
 def get_reward(score: Score) -> float:
@@ -226,14 +217,12 @@ def compute_task_means(
     return {task: fmean(values) for task, values in tasks.items()}
 
 
-def evaluation_rows(scores: Sequence[Score]) -> tuple[Row, ...]:
-    """Build rows of evaluations, as in `metrics.jsonl`, for a folder that has episodes alone.
-
-    Tasks are the units of the standard error, however often each was played.
-    """
+def _make_evaluation_rows(scores: Sequence[Score]) -> tuple[Row, ...]:
+    """Build rows of evaluations, as in `metrics.jsonl`, for a folder that has only episodes."""
     rows = []
     for update in sorted({score.update for score in scores if score.phase == "eval"}):
         evaluated = [score for score in scores if (score.phase, score.update) == ("eval", update)]
+        # Tasks are the units of the standard error, as samples of one task are not independent.
         means = list(compute_task_means(evaluated).values())
         error = stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
         row: Row = {"update": update, "kind": "eval", "n": len(evaluated)}
@@ -269,7 +258,7 @@ def pairs(results: Results) -> list[TaskGain]:
 
 
 def data_sets(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
-    """Find the descriptions of data anywhere in a manifest, each with the name that it stands under."""
+    """Find the descriptions of data anywhere in a manifest, each with its key."""
     for key, value in manifest.items():
         if isinstance(value, dict) and "fingerprint" in value:
             yield key, value
@@ -278,7 +267,7 @@ def data_sets(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
 
 
 def component_names(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """Split the components of the reward into those that ever counted and others, in the environment's order."""
+    """Split the components of the reward into those ever nonzero and others, in the environment's order."""
     keys = list(dict.fromkeys(key for row in rows for key in row if key.startswith("reward/")))
     nonzero = [key for key in keys if any(row.get(key) for row in rows)]
     zero = [key for key in keys if key not in nonzero]

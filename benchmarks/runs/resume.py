@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
 from llm_decpomdp.benchmarks.runs.build import load_team, make_training
 from llm_decpomdp.benchmarks.runs.manifest import (
-    Manifest,
     change_of_data,
     commit_of_package,
     describe_pairs,
@@ -74,7 +73,7 @@ logger = logging.getLogger(__name__)
 def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     """Continue a run from its newest complete checkpoint, as if it had not stopped.
 
-    It warns of damaged checkpoints, of a manifest that is missing, and of other versions than before.
+    It warns of damaged checkpoints, of a missing manifest, and of other versions of packages.
 
     Args:
         path: The run's folder.
@@ -101,20 +100,25 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
             checkpoint.set_damaged_aside(folder.checkpoints)
         newest = processes.compute_on_first(lambda: checkpoint.latest(folder.checkpoints))
         if newest is None:
-            raise ConfigError(_why_not(folder))
+            raise ConfigError(_explain_no_checkpoint(folder))
         before = read_config(folder.config)
         config = read_config(folder.config, overrides)
-        _refuse_others(before, config)
+        _refuse_other_changes(before, config)
         record = processes.compute_on_first(lambda: _read_manifest(folder))
         run = resolve(config, record.get("data"))
         if record:
-            _require_same_data(run, record["data"], path)
-        if record and run.pairs and describe_pairs(run) != record["pairs"]:
-            raise ConfigError(f"{path} cannot go on: {config.algorithm.pairs_source} has changed")
+            for part, env in (("train", run.train_env), ("eval", run.eval_env)):
+                change = change_of_data(part, record["data"][part], env.metadata["data"])
+                if change is not None:
+                    raise ConfigError(f"{path} cannot go on: {change}")
+            if run.pairs and describe_pairs(run) != record["pairs"]:
+                raise ConfigError(
+                    f"{path} cannot go on: {config.algorithm.pairs_source} has changed"
+                )
         check_machine(run)
         run, team = load_team(run)
         updates = checkpoint.read_counters(newest)["update"]
-        _check_budget(before, run, record.get("left_out", run.skipped), updates)
+        _check_schedule(before, run, record.get("left_out", run.skipped), updates)
         warm = run.config.warm_start.source is not None
         # After the first update no demonstrations are left to learn.
         demonstrations = [] if warm and updates else run.demonstrations()
@@ -123,12 +127,12 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
             done_before = training.trainer.resume()
         logger.info("continuing after update %d of %d", done_before, len(run.batches))
         if processes.rank() == 0:
-            _note(folder, run, record, updates, overrides)
+            _record_session(folder, run, record, updates, overrides)
         return finish(run, training, folder)
 
 
 def _read_manifest(folder: RunFolder) -> dict[str, Any]:
-    """Read the manifest of a run that goes on; empty, with a warning, where it is missing or damaged."""
+    """Read the manifest of a run; empty, with a warning, if it is missing or damaged."""
     try:
         return folder.read_manifest()
     except DamagedFile as error:
@@ -139,14 +143,14 @@ def _read_manifest(folder: RunFolder) -> dict[str, Any]:
         return {}
 
 
-def _note(
+def _record_session(
     folder: RunFolder,
     run: ResolvedRun,
     record: Mapping[str, Any],
     updates: int,
     overrides: Sequence[str],
 ) -> None:
-    """Write down with which overrides and versions a run goes on; warn if the versions have changed."""
+    """Write the overrides and versions of this session to the manifest; warn if the versions have changed."""
     manifest = dict(record) or {
         **new_manifest(run, folder.path.name),
         "left_out": run.skipped,
@@ -170,90 +174,93 @@ def _note(
     folder.write_manifest({**manifest, **amount, "resumed": later})
 
 
-def _require_same_data(run: ResolvedRun, before: Manifest, path: Path) -> None:
-    """Raise a `ConfigError` if the data of the run in a folder are not those of its manifest."""
-    for part, env in (("train", run.train_env), ("eval", run.eval_env)):
-        change = change_of_data(part, before[part], env.metadata["data"])
-        if change is not None:
-            raise ConfigError(f"{path} cannot go on: {change}")
-
-
-def _check_budget(before: Config, run: ResolvedRun, left_out: Sequence[str], updates: int) -> None:
-    """Check the updates of a run that goes on against those of its configuration before.
+def _check_schedule(
+    before: Config, run: ResolvedRun, left_out: Sequence[str], updates: int
+) -> None:
+    """Check that the complete updates of a run would have been the same, and that the data last for the others.
 
     Args:
-        before: The configuration that it had.
-        run: The run as it goes on.
+        before: The earlier configuration of the run.
+        run: The run as it continues.
         left_out: Training problems that it skipped.
         updates: Complete updates.
 
     Raises:
-        ConfigError: If these would have been others, or the data do not have as many as are asked for.
+        ConfigError: If they would have been others, or the data do not have as many as are asked for.
     """
-    old, new, algorithm = (
-        plan_batches(before, run.train_env, run.pairs, left_out),
-        run.batches,
-        run.config.algorithm,
-    )
-    _require_same_past(old, new, updates)
-    budget = algorithm.max_updates
+    old, new = plan_batches(before, run.train_env, run.pairs, left_out), run.batches
+    if len(new) < updates:
+        raise ConfigError(
+            f"{updates} updates are done, and the new budget is {len(new)}: raise algorithm.max_updates or "
+            "algorithm.num_train_epochs"
+        )
+    if old[:updates] != new[:updates]:
+        raise ConfigError(
+            f"other problems would be left out from the beginning, while {updates} updates are done: keep the "
+            "limit of prompts and what happens to long ones, or begin a new run with the team: --from FOLDER"
+        )
+    algorithm, budget = run.config.algorithm, run.config.algorithm.max_updates
     if budget != before.algorithm.max_updates and len(new) < (budget or 0):
         raise ConfigError(
             f"algorithm.max_updates={budget}, but the data have {len(new)} updates with "
             f"algorithm.num_train_epochs={algorithm.num_train_epochs}: raise that too"
         )
-    falling = {
-        "lr_schedule": algorithm.lr_schedule != "constant",
-        "joint_aggregation": algorithm.update_options.joint_aggregation == "annealed",
-    }
     lag = algorithm.rollout.lag
     if lag and len(old) < min(len(new), updates + 1 + lag):
         logger.warning(
             "with algorithm.rollout.max_async_level=%d a run samples ahead, and this run was to end after "
             "update %d: the next updates learn from current weights, so the run differs from one that was planned "
             "with this length",
-            *(lag, len(old)),
+            lag,
+            len(old),
         )
+    falling = {
+        "lr_schedule": algorithm.lr_schedule != "constant",
+        "joint_aggregation": algorithm.update_options.joint_aggregation == "annealed",
+    }
     for key in (key for key, falls in falling.items() if falls and len(new) != len(old)):
         logger.warning(
             "algorithm.%s=%s now falls to the end of %d updates and fell to that of %d before: the run "
             "will not equal one that was this long from the start",
-            *(key, getattr(algorithm.update_options, key), len(new), len(old)),
+            key,
+            getattr(algorithm.update_options, key),
+            len(new),
+            len(old),
         )
 
 
-def _why_not(folder: RunFolder) -> str:
-    """Say why a run without checkpoints does not go on."""
+def _explain_no_checkpoint(folder: RunFolder) -> str:
+    """Say why a run without checkpoints cannot continue, and what to do."""
     if not has_results(folder):
         return (
             f"{folder.path} holds no checkpoint, since the run ended before its first update: start it again with "
             f"the command that started it, or with train --config {folder.config}"
         )
-    if not _is_finished(folder):
-        return (
-            f"{folder.path} holds no checkpoint, so there is nothing to continue from: start the run again with "
-            f"another output.name, or delete the folder first (train --config {folder.config} has its settings)"
-        )
+    done = [row["update"] for row in read_json_lines(folder.metrics) if row["kind"] == "train"]
+    if done and folder.manifest.is_file():
+        manifest = folder.read_manifest()
+        data = manifest.get("pairs", manifest["data"]["train"])
+        rows = data["rows"] - (0 if "pairs" in manifest else len(manifest.get("left_out", ())))
+        if max(done) >= len(schedule(load_stored_config(folder.config), [""] * rows)):
+            return (
+                f"the run {folder.path} is finished: there is no update left to continue with, and no checkpoint "
+                "to go on from for longer; a new run that begins with its team, if it has kept one: --from "
+                f"{folder.path}"
+            )
     return (
-        f"the run {folder.path} is finished: there is no update left to continue with, and no checkpoint to go on "
-        f"from for longer; a new run that begins with its team, if it has kept one: --from {folder.path}"
+        f"{folder.path} holds no checkpoint, so there is nothing to continue from: start the run again with "
+        f"another output.name, or delete the folder first (train --config {folder.config} has its settings)"
     )
 
 
-def _is_finished(folder: RunFolder) -> bool:
-    """Check whether the rows of a run are those of all its updates."""
-    updates = [row["update"] for row in read_json_lines(folder.metrics) if row["kind"] == "train"]
-    if not updates or not folder.manifest.is_file():
-        return False
-    manifest = folder.read_manifest()
-    data = manifest.get("pairs", manifest["data"]["train"])
-    tasks = data["rows"] - (0 if "pairs" in manifest else len(manifest.get("left_out", ())))
-    return bool(max(updates) >= len(schedule(load_stored_config(folder.config), [""] * tasks)))
-
-
-def _refuse_others(before: Config, now: Config) -> None:
+def _refuse_other_changes(before: Config, now: Config) -> None:
     """Raise a `ConfigError` if two configurations differ by more than a resumed run may change."""
-    keys = [key for key in _find_changes(before, now) if key not in CHANGEABLE]
+    changed = [key for key in KEYS if value_of(before, key) != value_of(now, key)]
+    keys = [key for key in changed if key not in CHANGEABLE and key != "policies"]
+    old, new = value_of(before, "policies"), value_of(now, "policies")
+    for name in dict.fromkeys([*old, *new]):
+        if _lasting_keys(old.get(name)) != _lasting_keys(new.get(name)):
+            keys.append(f"policies.{name}")
     if keys:
         raise ConfigError(
             f"a resumed run keeps its {', '.join(keys)}; it may change {', '.join(CHANGEABLE)}, and of a "
@@ -261,35 +268,10 @@ def _refuse_others(before: Config, now: Config) -> None:
         )
 
 
-def _find_changes(before: Config, now: Config) -> Iterator[str]:
-    for key in KEYS:
-        old, new = value_of(before, key), value_of(now, key)
-        if key != "policies":
-            if old != new:
-                yield key
-            continue
-        for name in dict.fromkeys([*old, *new]):
-            if _lasting(old.get(name)) != _lasting(new.get(name)):
-                yield f"policies.{name}"
-
-
-def _lasting(policy: Any) -> dict[str, Any]:
-    """Return the part of a policy's declaration that stays."""
+def _lasting_keys(policy: Any) -> dict[str, Any]:
+    """Return the part of a policy's declaration that a resumed run keeps."""
     declared = policy or {}
-    # The weights of local models alone can be compared with those of before.
-    stays = ("name",) if declared.get("kind", "model") != "model" else ()
-    return {k: value for k, value in declared.items() if k not in OF_POLICIES or k in stays}
-
-
-def _require_same_past(before: Sequence[Any], now: Sequence[Any], updates: int) -> None:
-    """Raise a `ConfigError` unless the updates so far would have been the same."""
-    if len(now) < updates:
-        raise ConfigError(
-            f"{updates} updates are done, and the new budget is {len(now)}: raise algorithm.max_updates or "
-            "algorithm.num_train_epochs"
-        )
-    if before[:updates] != now[:updates]:
-        raise ConfigError(
-            f"other problems would be left out from the beginning, while {updates} updates are done: keep the "
-            "limit of prompts and what happens to long ones, or begin a new run with the team: --from FOLDER"
-        )
+    # The weights below the name of a local model are compared later; other names stand for themselves.
+    keeps_name = declared.get("kind", "model") != "model"
+    free = [key for key in OF_POLICIES if not (keeps_name and key == "name")]
+    return {key: value for key, value in declared.items() if key not in free}
