@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.training.metrics import evaluation_metrics, reward_metrics
+from llm_decpomdp.algorithms.training.run_log import PATIENCE, SignalMonitor
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
@@ -132,3 +139,114 @@ def test_numbers_of_a_row_agree_with_its_episodes(
     assert row["groups"] == sum(len(episode["groups"]) for episode in episodes)
     spent = sum(row[f"{activity}_seconds"] for activity in ("sampling", "stepping", "learning"))
     assert 0 < spent <= row["tokens"] / row["tokens_per_second"]
+
+
+class Dull(EchoEnv):
+    """Rewards nothing."""
+
+    def step(self, actions: dict[str, str]) -> Any:
+        prompts, rewards, *rest = super().step(actions)
+        return prompts, dict.fromkeys(rewards, 0.0), *rest
+
+
+EIGHT = [[Start(seed=number)] for number in range(8)]
+
+
+def row(silent: int = 1, cut: float = 0.0) -> dict[str, Any]:
+    return {"groups": 1, "groups_without_signal": silent, "truncated/x": cut, "truncated/y": cut}
+
+
+def test_five_silent_updates_in_a_row_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    monitor = SignalMonitor()
+    for silent in (1, 1, 1, 1, 0, 1, 1, 1, 1):
+        monitor.observe(row(silent))
+    assert not caplog.records
+    for _ in range(2 * PATIENCE):
+        monitor.observe(row())
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "5 updates in a row taught nothing" in record.message
+    assert "raise temperature or num_generations" in record.message
+    assert "easier ones" in record.message and "max_new_tokens" not in record.message
+
+
+def test_where_completions_are_cut_off_the_limit_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    monitor = SignalMonitor()
+    for _ in range(PATIENCE):
+        monitor.observe(row(cut=0.875))
+    assert "88% of the completions are cut off" in caplog.text
+    assert "raise max_new_tokens" in caplog.text
+
+
+def test_a_run_that_cannot_learn_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trainer = build(tmp_path, EIGHT, env=Dull(1), eval_starts=[])
+    with caplog.at_level(logging.INFO, "llm_decpomdp"):
+        summary = trainer.run_updates()
+    assert caplog.text.count("taught nothing") == 1
+    assert "update 1, train: mean reward 0.000, 1 of 1 groups without signal" in caplog.text
+    assert summary["silent_updates"] == summary["groups_without_signal"] == 8
+    assert 0 <= summary["cut_off"] <= 1
+
+
+def test_lines_say_how_long_it_will_take(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "llm_decpomdp"):
+        build(tmp_path, EIGHT, team=make_team()).run_updates()
+    lines = [line for line in caplog.messages if ", train: " in line]
+    assert len(lines) == 8
+    assert all(line.endswith(" left") and ", about " in line for line in lines[:-1])
+    assert not lines[-1].endswith(" left")
+
+
+def chain(*turns: Sequence[float], key: str = "reward/a", stopped_early: bool = False) -> Rollout:
+    groups = [
+        Group(
+            turn=index,
+            parent=Parent(index - 1, 0) if index else None,
+            prompts={},
+            completions={"x": (Completion("a"), Completion("b", finish_reason="length"))},
+            joint=((0,), (1,)),
+            rewards=tuple(rewards),
+            infos=tuple({key: reward, "turn": 1.0} for reward in rewards),
+            chosen=0,
+            stopped_early=stopped_early and index == len(turns) - 1,
+        )
+        for index, rewards in enumerate(turns)
+    ]
+    return Rollout(Start(), tuple(groups))
+
+
+def test_metrics_are_means_in_which_every_chain_counts_the_same() -> None:
+    long = chain([0.0, 2.0], [3.0, 5.0], stopped_early=True)
+    short = chain([1.0, 1.0])
+    metrics = reward_metrics([long, short])
+    assert metrics["reward_mean"] == metrics["reward/a"] == pytest.approx((2.5 + 1.0) / 2)
+    assert metrics["turn_1/reward_mean"] == 1.0
+    assert (metrics["turn_2/reward_mean"], metrics["turn_2/groups"]) == (4.0, 1)
+    assert metrics["last/reward_mean"] == 2.5
+    assert metrics["reward_std"] == pytest.approx(np.std([0, 2, 3, 5, 1, 1]))
+    assert metrics["stopped_early"] == 0.5
+    assert "turn" not in metrics
+    assert metrics["truncated/x"] == 0.5
+
+
+def test_a_first_episode_that_ended_early_hides_nothing_of_the_others() -> None:
+    short, long = chain([4.0]), chain([1.0], [3.0])
+    metrics = evaluation_metrics([short, long])
+    assert metrics == pytest.approx(evaluation_metrics([long, short]))
+    assert (metrics["turn_2/reward_mean"], metrics["turn_2/groups"]) == (
+        3.0,
+        1,
+    )  # nothing is padded
+    assert metrics["last/reward_mean"] == 3.5
+
+
+def test_evaluations_have_the_standard_error_of_independent_chains() -> None:
+    chains = [chain([r]) for r in (1.0, 2.0, 6.0)]
+    metrics = evaluation_metrics(chains)
+    assert metrics["reward_standard_error"] == pytest.approx(np.sqrt(7.0) / np.sqrt(3))
+    assert evaluation_metrics(chains[:1])["reward_standard_error"] is None
+
+
+def test_infos_that_some_steps_lack_are_left_out() -> None:
+    chains = [chain([1.0], key=key) for key in ("reward/a", "reward/b")]
+    assert "reward/a" not in reward_metrics(chains)

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, sample
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
-from llm_decpomdp.algorithms.training.trainer import OutOfMemory
+from llm_decpomdp.algorithms.training.trainer import OutOfMemory, memory_ran_out
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
@@ -265,3 +267,38 @@ def test_a_full_disk_is_told_before_the_run_and_before_each_checkpoint(
         trainer.run_updates()
     newest = checkpoint.latest(trainer.folder.checkpoints)
     assert newest is not None and newest.name == f"update-{trainer.saved:06d}"
+
+
+@pytest.mark.parametrize("group_size", [1, 100, MAX_ROWS + 1])
+def test_many_prompts_are_sampled_in_batches_that_fit_memory(
+    make_env: Any, group_size: int
+) -> None:
+    team, states = make_team(), 3 * MAX_ROWS // group_size or 2
+    prompts = [dict.fromkeys("xy", "ab"[state % 2]) for state in range(states)]
+    found = sample(team, [make_env()] * states, prompts, group_size)
+    batches = team["x"].batches
+    assert [prompt for batch in batches for prompt in batch] == [state["x"] for state in prompts]
+    assert max(map(len, batches)) == max(1, MAX_ROWS // group_size)
+    assert len(found) == states and all(len(one["y"]) == group_size for one in found)
+
+
+def raised(work: object) -> BaseException:
+    with pytest.raises(BaseException) as caught:
+        work()  # type: ignore[operator]
+    return caught.value
+
+
+def test_all_ways_to_run_out_of_memory_are_known() -> None:
+    assert memory_ran_out(raised(lambda: torch.empty(2**60)))
+    assert memory_ran_out(raised(lambda: np.empty(2**55)))
+    assert memory_ran_out(raised(lambda: bytearray(2**60)))
+    assert memory_ran_out(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"))
+    assert memory_ran_out(
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate")
+    )
+
+
+def test_other_failures_are_not_taken_for_it() -> None:
+    assert not memory_ran_out(raised(lambda: torch.zeros(2) @ torch.zeros(3)))
+    assert not memory_ran_out(ValueError("out of memory"))
+    assert not memory_ran_out(KeyboardInterrupt())

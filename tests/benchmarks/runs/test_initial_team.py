@@ -16,6 +16,7 @@ from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
+from tests.benchmarks.runs.conftest import Runs
 
 SHORT = [
     "output.report=false",
@@ -52,7 +53,7 @@ def equal(one: dict[str, list[torch.Tensor]], other: dict[str, list[torch.Tensor
 
 @pytest.mark.parametrize("adapters", [False, True])
 def test_a_new_run_begins_with_the_final_team_of_another(
-    quick: list[str], tmp_path: Path, adapters: bool
+    runs: Runs, quick: list[str], tmp_path: Path, adapters: bool
 ) -> None:
     begin(quick, "output.save_final_model=true", *(["model.lora={r: 2}"] if adapters else []))
     before = weights(load_saved_team(tmp_path / "run" / "final_model"))
@@ -64,7 +65,7 @@ def test_a_new_run_begins_with_the_final_team_of_another(
     config = load_config(tmp_path / "next" / "config.yaml")
     assert (config.seed, config.algorithm.learning_rate) == (3, 0.0)
     assert config.policies["aux_0"]["name"] == str(tmp_path / "run" / "final_model" / "aux_0")
-    manifest = json.loads((tmp_path / "next" / "manifest.json").read_text())
+    manifest = runs.manifest("next")
     assert manifest["from"]["team"] == str(tmp_path / "run" / "final_model")
     assert manifest["config"] == "demo"
     updates = [json.loads(line) for line in (tmp_path / "next" / "metrics.jsonl").open()]

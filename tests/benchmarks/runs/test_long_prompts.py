@@ -14,6 +14,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.benchmarks.runs.conftest import Runs
 
 TEST = "def check(candidate):\n    assert candidate(1) == 1\n"
 
@@ -61,38 +62,38 @@ def test_a_first_prompt_that_is_too_long_is_named_before_the_run_begins(
 
 
 def test_a_problem_that_is_skipped_is_not_trained_on_and_stands_in_the_manifest(
-    overrides: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runs: Runs, overrides: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     train(load_config(None, [*overrides, "model.on_long_prompt=skip"]), "mine")
     assert "1 of 5 training problems are left out" in caplog.text and "mine/2: aux_0" in caplog.text
     tasks = played(tmp_path / "run")
     assert len(tasks) == 6 and sorted(tasks[:4]) == [f"mine/{n}" for n in (0, 1, 3, 4)]
-    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["left_out"] == ["mine/2"]
+    assert runs.manifest()["left_out"] == ["mine/2"]
     with pytest.raises(ConfigError, match=r"the run .* is finished"):
         resume(tmp_path / "run")
 
 
 def test_a_prompt_is_cut_where_that_is_wanted_and_counted(
-    overrides: list[str], tmp_path: Path
+    runs: Runs, overrides: list[str], tmp_path: Path
 ) -> None:
     more = ["model.on_long_prompt=truncate_left", "model.max_prompt_tokens=200"]
     train(load_config(None, [*overrides, *more]), "mine")
-    rows = [r for r in read_json_lines(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "train"]
+    rows = runs.rows("train")
     assert {row["long_prompts/main_0"] for row in rows} == {1}
     assert "mine/2" in played(tmp_path / "run")
-    first = json.loads((tmp_path / "run" / "manifest.json").read_text())["first_prompts"]["main_0"]
+    first = runs.manifest()["first_prompts"]["main_0"]
     assert first["tokens"] == 200
     assert episodes(tmp_path / "run")[0]["groups"][0]["prompts"]["main_0"].endswith(first["text"])
 
 
 def test_an_evaluation_answers_a_prompt_that_it_skips_by_nothing(
-    overrides: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runs: Runs, overrides: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     more = ["dataset.train_split=test[3:5]", "dataset.eval_split=test[:3]"]
     more += ["evaluation.num_tasks=3", "model.on_long_prompt=skip"]
     train(load_config(None, [*overrides, *more]), "mine")
     assert "first prompts of held-out problems are too long" in caplog.text
-    rows = [r for r in read_json_lines(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "eval"]
+    rows = runs.rows("eval")
     assert all(row["n"] == 3 and row["long_prompts/aux_0"] == 1 for row in rows)
 
 
@@ -103,7 +104,7 @@ def test_a_run_without_a_problem_that_fits_does_not_begin(overrides: list[str]) 
 
 
 def test_a_run_that_begins_to_skip_goes_on_as_if_it_had_always_done_so(
-    overrides: list[str], tmp_path: Path
+    runs: Runs, overrides: list[str], tmp_path: Path
 ) -> None:
     straight = [*overrides, "model.on_long_prompt=skip", "output.name=straight"]
     train(load_config(None, straight), "mine")
@@ -114,7 +115,7 @@ def test_a_run_that_begins_to_skip_goes_on_as_if_it_had_always_done_so(
     more = ["model.on_long_prompt=skip", "algorithm.max_updates=6"]
     resume(tmp_path / "run", more)
     assert episodes(tmp_path / "run") == episodes(tmp_path / "straight")
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest = runs.manifest()
     assert manifest["resumed"] == [{"after": 1, "overrides": more}]
     assert manifest["left_out"] == ["mine/2"]
     assert load_config(tmp_path / "run" / "config.yaml").model.on_long_prompt == "skip"
@@ -139,15 +140,15 @@ def test_a_run_that_feedback_has_stopped_gets_past_it(overrides: list[str], tmp_
 
 
 def test_what_is_sent_is_logged_and_kept(
-    quick: list[str], chat_model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runs: Runs, chat_model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     more = [f"model.name={chat_model}", "model.system_prompt=Be brief.", "output.report=false"]
     more += ["policies={aux_0: {chat_template_kwargs: {mood: calm}}}", "evaluation.num_tasks=0"]
     with caplog.at_level(logging.INFO, "llm_decpomdp"):
-        train(load_config(None, [*quick, *more]), "mine")
+        runs.train(*more)
     sent = "prompts are user messages of the chat template after a system prompt of 9 characters"
     assert f"aux_0: {sent}, mood='calm'" in caplog.messages and f"main_0: {sent}" in caplog.messages
-    kept = json.loads((tmp_path / "run" / "manifest.json").read_text())["first_prompts"]
+    kept = runs.manifest()["first_prompts"]
     first = episodes(tmp_path / "run")[0]["groups"][0]["prompts"]
     assert kept["main_0"]["text"] == f"[system]Be brief.[user]{first['main_0']}[assistant]"
     assert kept["aux_0"]["text"].endswith("[calm][assistant]")
@@ -155,11 +156,11 @@ def test_what_is_sent_is_logged_and_kept(
 
 
 def test_a_model_without_a_template_is_said_to_be_asked_as_it_is(
-    quick: list[str], caplog: pytest.LogCaptureFixture
+    runs: Runs, quick: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     more = ["evaluation.num_tasks=0", "output.report=false", "model.shared=true"]
     with caplog.at_level(logging.INFO, "llm_decpomdp"):
-        train(load_config(None, [*quick, *more]), "mine")
+        runs.train(*more)
     told = "prompts are sent as they are, for the model has no chat template"
     assert caplog.messages.count(f"aux_0+main_0: {told}") == 1
     with pytest.raises(RunError, match="has no chat template that would read system_prompt"):

@@ -28,6 +28,7 @@ from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.job import make_jobs
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from llm_decpomdp.plugins import plugins
+from tests.benchmarks.runs.conftest import Runs
 from tests.support.commands import call
 from tests.support.packages import looked_up_anew, write_example, write_package
 
@@ -263,7 +264,7 @@ def test_suites_have_announced_algorithms_and_baselines_for_methods(
 
 
 def test_eval_and_list_know_the_names(
-    about: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: Runs, about: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "measured")
     assert call("eval", "--baseline", "parrots", "--env", "terse-v0", "--output", out) == 0
@@ -274,7 +275,7 @@ def test_eval_and_list_know_the_names(
     other = str(tmp_path / "other")
     command = ["eval", "--baseline", "random", "--env", "probe-turns-v0", *changed]
     assert call(*command, "--output", other) == 0
-    manifest = json.loads((tmp_path / "other" / "manifest.json").read_text())
+    manifest = runs.manifest("other")
     assert manifest["plugins"] == dict.fromkeys(("reward.brief", "mode.cheerful"), first)
     capsys.readouterr()
     assert call("list") == 0

@@ -6,21 +6,31 @@ import json
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM
 
+from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.algorithms.training import checkpoint
+from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
+from llm_decpomdp.benchmarks.analysis.replay import open_episodes, regrade
 from llm_decpomdp.benchmarks.cli.main import main
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import find_config
-from llm_decpomdp.benchmarks.config.load import load_config
-from llm_decpomdp.benchmarks.config.schema import KEYS
+from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
+from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team
 from llm_decpomdp.benchmarks.runs import train as training
-from llm_decpomdp.benchmarks.runs.resume import CHANGEABLE, resume
+from llm_decpomdp.benchmarks.runs.resume import CHANGEABLE, _refuse_other_changes, resume
+from llm_decpomdp.benchmarks.runs.setup import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.envs.datasets import loading as sources
+from llm_decpomdp.utils.storage import RunFolder
 from tests.algorithms.runs import rows
+from tests.benchmarks.runs.conftest import Runs
 from tests.support.locks import holder
 
 LOUD = ["algorithm.name=mareinforce", "algorithm.truncated=penalise"]
@@ -35,12 +45,12 @@ def call(*arguments: str) -> int:
     return stop.value.code
 
 
-def begin(quick: list[str], *more: str) -> None:
-    train(load_config(find_config("demo"), [*quick, *KEPT, *LOUD, *more]), "demo")
+def begin(runs: Runs, *more: str) -> None:
+    runs.train(*KEPT, *LOUD, *more, config="demo")
 
 
 def test_a_finished_run_goes_on_for_longer_as_if_it_had_been_meant_to(
-    quick: list[str], tmp_path: Path
+    runs: Runs, quick: list[str], tmp_path: Path
 ) -> None:
     begin(quick, "output.name=straight", "algorithm.max_updates=4")
     begin(quick)
@@ -57,7 +67,7 @@ def test_a_finished_run_goes_on_for_longer_as_if_it_had_been_meant_to(
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
     stored = load_config(tmp_path / "run" / "config.yaml")
     assert (stored.algorithm.max_updates, stored.output.keep_checkpoints) == (4, 1)
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest = runs.manifest()
     assert manifest["resumed"] == [{"after": 2, "overrides": longer[1:]}]
 
 
@@ -258,3 +268,146 @@ def test_a_folder_or_a_device_that_cannot_be_used_is_told_before_models_are_load
     assert "loading" not in caplog.text
     begin(quick, "output.name=other")
     assert f"loading {quick[0].partition('=')[2]}" in caplog.text
+
+
+KEPT = ["output.checkpoint_every=1", "output.report=false", "evaluation.num_tasks=1"]
+
+
+def test_the_models_below_are_in_the_manifest_and_may_move_but_not_change(
+    runs: Runs, tmp_path: Path
+) -> None:
+    base, other = (shutil.copytree(tiny_model(), tmp_path / name) for name in ("base", "elsewhere"))
+    lora = "model.lora={r: 2, target_modules: [q_proj]}"
+    overrides = [f"model.name={base}", lora, "algorithm.kl_coefficient=0.1"]
+    runs.train(*KEPT, *overrides, config="demo")
+    manifest = runs.manifest()
+    reference = f"{base} without adapters"
+    assert manifest["kl_reference"] == {"aux_0": reference, "main_0": reference}
+    described = manifest["base_models"]["aux_0"]
+    assert described["name"] == str(base) and len(described["weights"]) == 64
+    shutil.rmtree(base)
+    resume(tmp_path / "run", ["algorithm.max_updates=3", f"model.name={other}"])
+    model = AutoModelForCausalLM.from_pretrained(other)
+    with torch.no_grad():
+        model.lm_head.weight.add_(0.1)
+    model.save_pretrained(other)
+    with pytest.raises(RunError, match=r"elsewhere' below the policy of aux_0 has other weights"):
+        resume(tmp_path / "run", ["algorithm.max_updates=4"])
+
+
+def test_the_name_of_a_served_partner_stays() -> None:
+    before = Config(policies={"x": {"kind": "endpoint", "name": "a"}, "y": {"name": "a"}})
+    after = Config(policies={"x": {"kind": "endpoint", "name": "b"}, "y": {"name": "b"}})
+    with pytest.raises(ConfigError, match=r"a resumed run keeps its policies\.x; it may"):
+        _refuse_other_changes(before, after)
+
+
+OLD, NEW = "a" * 40, "b" * 40
+
+
+def hub_rows(number: int, added: int) -> list[dict[str, str]]:
+    return [
+        {
+            "task_id": f"own/{index}",
+            "prompt": f'def f{index}(x):\n    """Add {added}."""\n',
+            "test": f"def check(candidate):\n    assert candidate(1) == {added + 1}\n",
+            "entry_point": f"f{index}",
+        }
+        for index in range(number)
+    ]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A hub whose branch `main` moves on; remembers what it was asked for."""
+    state: dict[str, Any] = {"main": OLD, "asked": []}
+
+    def give(
+        repository: str, config: str | None, split: str, revision: str
+    ) -> tuple[list[dict[str, str]], str]:
+        state["asked"].append(revision)
+        commit = state["main"] if revision == "main" else revision
+        return hub_rows(4, 1 if commit == OLD else 2), commit
+
+    monkeypatch.setattr(sources, "hub_has", lambda repository: True)
+    monkeypatch.setattr(sources, "hub_rows", give)
+    return state
+
+
+@pytest.fixture
+def run(runs: Runs, hub: dict[str, Any]) -> Path:
+    """A run on the hub's data, before the hub moved on."""
+    items = ["dataset.source=auto", "dataset.train_split=test[2:]", "dataset.eval_split=test[:2]"]
+    items += ["env.num_turns=1", "output.checkpoint_every=1", "output.report=false"]
+    path = runs.train(*items).folder.path
+    hub["main"] = NEW
+    return path
+
+
+def test_a_manifest_has_the_commit_and_both_splits_are_of_it(
+    run: Path, hub: dict[str, Any]
+) -> None:
+    data = RunFolder(run).read_manifest()["data"]
+    for part in ("train", "eval"):
+        assert (data[part]["source"], data[part]["revision"]) == ("hub", OLD)
+    assert hub["asked"] == ["main", OLD]
+
+
+def test_a_run_goes_on_and_is_graded_again_with_the_commit_it_began_with(
+    run: Path, hub: dict[str, Any]
+) -> None:
+    del hub["asked"][:]
+    before = RunFolder(run).read_manifest()["data"]
+    for env in load_envs(load_stored_config(run / "config.yaml"), before):
+        assert env.tasks.revision == OLD
+    resume(run)
+    assert regrade(run).lines()[1:] == [
+        "all agree: rewards, components, numbers, tests and prompts"
+    ]
+    credit_folder(run)
+    assert set(hub["asked"]) == {OLD}
+
+
+def test_an_evaluation_is_graded_again_with_the_commit_it_was_played_on(
+    hub: dict[str, Any], quick: list[str], tmp_path: Path
+) -> None:
+    items = ["dataset.source=hub", "dataset.eval_split=test[:2]", "env.num_turns=1"]
+    folder = tmp_path / "e"
+    evaluate_team(EvalRequest(overrides=[*quick, *items], baseline="random", output=folder))
+    hub["main"] = NEW
+    assert open_episodes(folder).changes_of_data() == []
+    assert not regrade(folder).differences
+
+
+def test_a_team_that_plays_other_data_than_its_run_did_is_warned_of(
+    run: Path, hub: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluate_team(EvalRequest(team=run, output=tmp_path / "now"))
+    (told,) = [one.getMessage() for one in caplog.records if "differ" in one.getMessage()]
+    for part in (OLD, NEW, f"dataset.source=hub@{OLD} takes what it was", str(run)):
+        assert part in told
+    caplog.clear()
+    pinned = EvalRequest(
+        team=run, overrides=[f"dataset.source=hub@{OLD}"], output=tmp_path / "then"
+    )
+    evaluate_team(pinned)
+    evaluate_team(EvalRequest(team=run, split="test[:1]", output=tmp_path / "other"))
+    assert not [one for one in caplog.records if "differ" in one.getMessage()]
+
+
+def test_a_file_that_was_changed_is_told_of(runs: Runs, tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    write = lambda added: path.write_text("\n".join(map(json.dumps, hub_rows(4, added))))  # noqa: E731
+    write(1)
+    items = [f"dataset.source={path}", "dataset.train_split=all[2:]", "dataset.eval_split=all[:2]"]
+    items += ["env.num_turns=1", "output.checkpoint_every=1", "output.report=false"]
+    run = runs.train(*items).folder.path
+    write(2)
+    with pytest.raises(ConfigError, match=r"cannot go on: the train data differ: 2 rows of coop"):
+        resume(run)
+    changes = regrade(run).data
+    assert [change.partition(":")[0] for change in changes] == [
+        "the train data differ",
+        "the eval data differ",
+    ]
+    assert str(path) in changes[0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.benchmarks.runs.conftest import Runs
 from tests.support.commands import call
 
 HALVES = ["env.id=probe-halves-v0", "dataset.source=auto", "output.report=false"]
@@ -39,7 +40,7 @@ def error(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_a_team_learns_by_a_model_of_pairs(
-    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: Runs, quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pairs, judge = tmp_path / "train.jsonl", tmp_path / "judge"
     write_pairs(pairs)
@@ -51,7 +52,7 @@ def test_a_team_learns_by_a_model_of_pairs(
     assert lines[-1] == str(judge / "reward_model.pt")
     use_scores_as_rewards = [*override, f"algorithm.reward_model={judge / 'reward_model.pt'}"]
     assert call("train", "--config", "demo", "--override", *use_scores_as_rewards) == 0
-    rows = list(read_json_lines(tmp_path / "run" / "metrics.jsonl"))
+    rows = runs.rows()
     train = [row for row in rows if row["kind"] == "train"]
     assert all(row["reward_mean"] == 0 and row["reward_model/mean"] != 0 for row in train)
     assert all(row["groups_without_signal"] == 0 for row in train)

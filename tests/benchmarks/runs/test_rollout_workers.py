@@ -23,6 +23,7 @@ from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker, make_worker_state
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.benchmarks.runs.conftest import Runs
 
 BUNDLES = ["algorithm.prompts_per_update=4", "algorithm.starts_per_bundle=2"]
 LOUD = [
@@ -63,24 +64,22 @@ def test_a_configuration_with_workers_is_the_same_run_and_may_change_their_numbe
 
 
 def test_workers_that_have_nothing_to_do_are_told(
-    quick: list[str], caplog: pytest.LogCaptureFixture
+    runs: Runs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = load_config(
-        None, [*quick, *BUNDLES, "cluster.rollout_workers=3", "cluster.max_redo=0"]
-    )
+    config = runs.config(*BUNDLES, "cluster.rollout_workers=3", "cluster.max_redo=0")
     with caplog.at_level(logging.WARNING):
         rollout_worker = make_rollout_worker(resolve(config), {})
     assert "3 rollout workers share updates of 2 rollout batches" in caplog.text
     assert isinstance(rollout_worker, ProcessRolloutWorkers)
     assert (rollout_worker.number, rollout_worker.max_retries) == (3, 0)
-    assert make_rollout_worker(resolve(load_config(None, quick)), {}) is None
+    assert make_rollout_worker(resolve(runs.config()), {}) is None
 
 
 def test_a_worker_has_its_policies_on_the_gpus_that_sample(
-    quick: list[str], monkeypatch: pytest.MonkeyPatch
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = [*BUNDLES, "cluster.rollout_workers=1", "policies.aux_0.sample_on=[1]"]
-    run = resolve(load_config(None, [*quick, *workers]))
+    run = resolve(runs.config(*workers))
     loaded: list[TeamSpec] = []
     monkeypatch.setattr(worker_module.teams, "load", lambda *given: loaded.append(given[-1]))
     make_worker_state(run)
@@ -89,15 +88,15 @@ def test_a_worker_has_its_policies_on_the_gpus_that_sample(
     assert run.team.policies["aux_0"].device == "auto"  # where it learns
 
 
-def test_workers_without_rollout_batches_are_refused(quick: list[str]) -> None:
+def test_workers_without_rollout_batches_are_refused(runs: Runs) -> None:
     with pytest.raises(ConfigError, match="rollout_workers=2: workers share the rollout batches"):
-        load_config(None, [*quick, "cluster.rollout_workers=2"])
+        runs.config("cluster.rollout_workers=2")
     with pytest.raises(ConfigError, match="must be at least 1, got 0"):
-        load_config(None, [*quick, "algorithm.starts_per_bundle=0"])
+        runs.config("algorithm.starts_per_bundle=0")
 
 
-def test_a_worker_runs_programs_in_a_sandbox_of_its_own(quick: list[str]) -> None:
-    run = resolve(load_config(None, quick))
+def test_a_worker_runs_programs_in_a_sandbox_of_its_own(runs: Runs) -> None:
+    run = resolve(runs.config())
     gold = dict.fromkeys(run.team.policies, PolicySpec("gold"))
     run = replace(run, team=TeamSpec(run.team.agents, gold))
     starts = tuple(Start(task_id=task.task_id) for task in run.eval_env.tasks.tasks[:3])

@@ -16,14 +16,16 @@ import torch
 
 from llm_decpomdp.agents import Gold, load_saved_team
 from llm_decpomdp.benchmarks.cli.scripts import main as script
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs import SETTINGS
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import load_envs, schedule
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import TrainablePolicy
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.benchmarks.runs.conftest import Runs
 from tests.support.processes import ROOT
 
 
@@ -49,12 +51,12 @@ def test_the_magrpo_script_trains_a_team_and_leaves_a_run_folder(
 
 
 def test_the_manifest_tells_the_data_the_versions_and_the_seed(
-    quick: list[str], tmp_path: Path
+    runs: Runs, quick: list[str]
 ) -> None:
     overrides = [*quick, "output.report=false", "algorithm.max_updates=1", "evaluation.num_tasks=0"]
     config = load_config(find_config("magrpo_che_config"), overrides)
     result = train(config, "mine")
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest = runs.manifest()
     assert manifest["data"]["train"]["split"] == "test[16:]"
     assert manifest["data"]["eval"]["split"] == "test[:16]"
     assert manifest["data"]["train"]["stand_in"] is True
@@ -136,8 +138,8 @@ def test_a_folder_without_a_checkpoint_cannot_be_resumed(tmp_path: Path) -> None
         resume(tmp_path)
 
 
-def test_a_finished_run_is_said_to_be_so(quick: list[str], tmp_path: Path) -> None:
-    train(load_config(find_config("demo"), [*quick, "output.report=false"]), "demo")
+def test_a_finished_run_is_said_to_be_so(runs: Runs, tmp_path: Path) -> None:
+    runs.train("output.report=false", config="demo")
     with pytest.raises(ConfigError, match="run is finished: there is no update left"):
         resume(tmp_path / "run")
     metrics = tmp_path / "run" / "metrics.jsonl"
@@ -146,17 +148,17 @@ def test_a_finished_run_is_said_to_be_so(quick: list[str], tmp_path: Path) -> No
         resume(tmp_path / "run")
 
 
-def test_a_folder_that_holds_a_run_is_not_written_over(quick: list[str], tmp_path: Path) -> None:
+def test_a_folder_that_holds_a_run_is_not_written_over(runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("seed: 1\n")
     with pytest.raises(ConfigError, match=r"already holds a run: choose another output\.name"):
-        train(load_config(None, quick), "mine")
+        runs.train()
 
 
-def test_a_place_where_no_folder_can_be_made_is_named(quick: list[str], tmp_path: Path) -> None:
+def test_a_place_where_no_folder_can_be_made_is_named(runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=f"^{tmp_path}/file is a file, and .*output.base_dir"):
-        train(load_config(None, [*quick, f"output.base_dir={tmp_path}/file"]), "mine")
+        runs.train(f"output.base_dir={tmp_path}/file")
 
 
 def test_an_epoch_plays_every_task_once_in_an_order_of_its_own() -> None:
@@ -181,9 +183,7 @@ def test_both_splits_come_from_where_the_first_was_found(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["marloo", "maremax", "mareinforce"])
-def test_one_word_trains_with_another_algorithm(
-    quick: list[str], tmp_path: Path, name: str
-) -> None:
+def test_one_word_trains_with_another_algorithm(runs: Runs, quick: list[str], name: str) -> None:
     from llm_decpomdp.benchmarks.cli.main import main as command
 
     more = [f"algorithm.name={name}", "algorithm.max_updates=1", "output.report=false"]
@@ -191,9 +191,9 @@ def test_one_word_trains_with_another_algorithm(
     with pytest.raises(SystemExit) as end:
         command(["train", "--config", "demo", "--override", *quick, *more])
     assert end.value.code == 0
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest = runs.manifest()
     assert manifest["algorithm"] == name
-    assert len(list(read_json_lines(tmp_path / "run" / "metrics.jsonl"))) == 1
+    assert len(runs.rows()) == 1
 
 
 def test_a_declared_team_learns_in_trees_and_is_saved_by_its_names(
@@ -231,17 +231,15 @@ def test_a_place_for_the_team_that_holds_something_else_is_refused_before_traini
     assert not (tmp_path / "run").exists()
 
 
-def test_a_discount_without_effect_is_told(
-    quick: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_discount_without_effect_is_told(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
     more = ["env.discount=0.5", "env.num_turns=2", "algorithm.max_updates=1"]
     more += ["evaluation.num_tasks=0", "output.report=false"]
-    train(load_config(find_config("demo"), [*quick, *more]), "demo")
+    runs.train(*more, config="demo")
     assert "env.discount=0.5 has no effect" in caplog.text
 
 
 def test_a_reward_that_raises_in_training_names_the_task_and_how_to_go_on(
-    quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from llm_decpomdp.envs.probes import parts
 
@@ -255,12 +253,80 @@ def test_a_reward_that_raises_in_training_names_the_task_and_how_to_go_on(
 
     monkeypatch.setattr(parts.Points, "__call__", broken)
     own = ["env.id=probe-halves-v0", "env.num_turns=1", "output.checkpoint_every=1"]
-    config = load_config(
-        None, [*quick, *own, "algorithm.max_updates=9", "evaluation.num_tasks=null"]
-    )
+    config = runs.config(*own, "algorithm.max_updates=9", "evaluation.num_tasks=null")
     error: Exception = ZeroDivisionError("as the test wants")
     with pytest.raises(ZeroDivisionError) as caught:
         train(config, "mine")
     raised, resumed = caught.value.__notes__
     assert raised == f"raised by the reward Points on the task {calls[-1]!r}"
     assert resumed.endswith(f"is saved; to continue from it: --resume {tmp_path / 'run'}")
+
+
+CODE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from llm_decpomdp.benchmarks.runs import SETTINGS, restart_with_settings
+print("start", flush=True)
+restart_with_settings()
+print({name: os.environ.get(name) for name in SETTINGS} , sys.argv[2:])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the settings are those of glibc")
+def test_the_process_starts_anew_once_and_keeps_what_the_user_has_set(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(CODE)
+    environment = {k: v for k, v in os.environ.items() if k not in SETTINGS}
+    environment["MALLOC_TOP_PAD_"] = "12345"
+    result = subprocess.run(
+        [sys.executable, str(script), str(ROOT), "an argument", "--flag"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, second, last = result.stdout.splitlines()
+    assert first == second == "start"
+    assert last == f"{ {**SETTINGS, 'MALLOC_TOP_PAD_': '12345'} } ['an argument', '--flag']"
+
+
+@pytest.mark.parametrize(
+    ("override", "what"),
+    [
+        ("algorithm.name=madpo", "algorithm madpo"),
+        ("algorithm.name=maac", "a critic"),
+        ("algorithm.critic=own", "a critic"),
+        ("warm_start.source=gold", "a warm start"),
+        ("algorithm.reward_model=model.json", "reward_model=.*model.json"),
+    ],
+)
+def test_what_makes_other_passes_is_refused(runs: Runs, override: str, what: str) -> None:
+    runs.config(override)
+    with pytest.raises(ConfigError, match=f"{what} does not work with learner.fsdp_size"):
+        runs.config(override, "learner.shards=2")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["output.checkpoint_every=0"], r"set output\.checkpoint_every"),
+        (["policies.aux_0.device=cuda:1"], r"'aux_0' has device=cuda:1.*drop device"),
+        (
+            ["sampler.engine=vllm", "sampler.python=/p", "model.top_p=1"],
+            r"inference\.engine=vllm works with one",
+        ),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused(
+    runs: Runs, overrides: list[str], message: str
+) -> None:
+    shards = ["learner.shards=2", "output.checkpoint_every=1"]
+    runs.config(*shards)
+    with pytest.raises(ConfigError, match=message):
+        runs.config(*shards, *overrides)
+
+
+def test_a_run_has_as_many_processes_as_shards(runs: Runs, quick: list[str]) -> None:
+    config = runs.config("learner.shards=2", "output.checkpoint_every=1")
+    with pytest.raises(RunError, match=r"needs 2 processes, and the run has 1: .*torchrun"):
+        train(config, "quick")

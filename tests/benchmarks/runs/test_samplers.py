@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.benchmarks.runs.workers import attach_samplers, make_worker_state
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.benchmarks.runs.conftest import Runs
 from tests.support.fake_vllm import FakeVllm
 from tests.support.processes import ROOT
 
@@ -63,10 +64,10 @@ def of_vllm(tmp_path: Path) -> str:
 
 @pytest.mark.slow
 def test_a_run_is_the_same_with_a_server_that_dies_and_when_it_is_resumed(
-    quick: list[str], tiny_model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runs: Runs, quick: list[str], tiny_model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = [f"sampler.python={of_vllm(tmp_path)}", "algorithm.max_updates=1", "output.name=begun"]
-    train(load_config(None, [*quick, *SERVED, *own]), "begun")
+    runs.train(*SERVED, *own)
     with FakeVllm(folder(quick, tiny_model)) as server:
         urls = [f"sampler.urls=[{server.address}]"]
         ends = ["output.save_final_model=true"]
@@ -75,7 +76,7 @@ def test_a_run_is_the_same_with_a_server_that_dies_and_when_it_is_resumed(
         again = resume(tmp_path / "begun", further)
         assert "is lost" in caplog.text and not server.adapters
         server.calls.clear()
-        alone = train(load_config(None, [*quick, *SERVED, *urls, *ends]), "alone")
+        alone = runs.train(*SERVED, *urls, *ends)
     loads = [body["lora_name"] for path, body in server.calls if path == "/v1/load_lora_adapter"]
     assert {name.partition("-")[0].partition("@")[2] for name in loads} >= {"0", "1"}
     assert trained(alone) == trained(again) and len(trained(alone)) == 2
@@ -265,11 +266,11 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
     ],
 )
 def test_what_does_not_go_with_a_server_is_refused(
-    quick: list[str], values: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+    runs: Runs, values: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LLM_DECPOMDP_VLLM_PYTHON", raising=False)
     with pytest.raises(ConfigError, match=message):
-        load_config(None, [*quick, "model.top_p=1", *values])
+        runs.config("model.top_p=1", *values)
 
 
 @pytest.mark.parametrize(
@@ -294,11 +295,11 @@ def test_addresses_of_servers_are_checked(quick: list[str], urls: str, message: 
 
 
 def test_a_run_ends_with_the_last_words_of_a_server_that_does_not_start(
-    quick: list[str], tmp_path: Path
+    runs: Runs, tmp_path: Path
 ) -> None:
     path = tmp_path / "python"
     path.write_text("#!/bin/sh\necho no room on the device\nexit 1\n")
     path.chmod(0o755)
     own = [f"sampler.python={path}"]
     with pytest.raises(RunError, match=r"(?s)did not start.*no room on the device"):
-        train(load_config(None, [*quick, *SERVED, *own]), "run")
+        runs.train(*SERVED, *own)

@@ -17,6 +17,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.trackers import Feed, get_values, require_packages, tracking
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, read_json_lines
+from tests.benchmarks.runs.conftest import Runs
 
 ROWS = [
     {"update": 0, "kind": "eval", "reward_mean": 0.25, "reward_standard_error": None},
@@ -259,11 +260,11 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(
 
 
 def test_a_run_without_the_package_does_not_begin(
-    quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install tensorboard"):
-        train(load_config(None, [*quick, "output.trackers.tensorboard=true"]), "mine")
+        runs.train("output.trackers.tensorboard=true")
     assert not (tmp_path / "run").exists()
 
 

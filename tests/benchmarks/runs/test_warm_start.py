@@ -14,6 +14,7 @@ from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
+from tests.benchmarks.runs.conftest import Runs
 from tests.support.commands import call
 
 HALVES = ["env.id=probe-halves-v0", "evaluation.num_tasks=3", "algorithm.learning_rate=0"]
@@ -54,7 +55,7 @@ def test_a_team_learns_its_references_before_its_first_update(
 
 
 def test_a_file_of_completions_teaches_and_a_run_from_it_does_not_repeat_it(
-    quick: list[str], tmp_path: Path
+    runs: Runs, quick: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "lessons.jsonl"
     lesson = {"agent": "player_1", "prompt": "a", "completion": "b"}
@@ -63,7 +64,7 @@ def test_a_file_of_completions_teaches_and_a_run_from_it_does_not_repeat_it(
     short = ["algorithm.max_updates=1", "output.report=false", "dataset.source=auto"]
     override = [*quick, *HALVES, *more, *short]
     assert train("--warm-start", str(path), override=override) == 0
-    rows = list(read_json_lines(tmp_path / "run" / "metrics.jsonl"))
+    rows = runs.rows()
     lessons = [row for row in rows if row["kind"] == "warm_start"]
     assert len(lessons) == 2 and "nll/player_0" not in lessons[0]
     again = str(tmp_path / "again")

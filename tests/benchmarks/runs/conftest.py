@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_decpomdp.benchmarks.config.inputs import find_config
+from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.runs.train import Result, train
+from llm_decpomdp.utils.storage import read_json_lines
+
+
+@dataclass
+class Runs:
+    """Runs of seconds, by default in the folder `run`, and their files."""
+
+    quick: list[str]
+    path: Path
+
+    def config(self, *overrides: str, config: str | None = None) -> Config:
+        """Read and check a configuration."""
+        file = None if config is None else find_config(config)
+        return load_config(file, [*self.quick, *overrides])
+
+    def train(self, *overrides: str, config: str | None = None) -> Result:
+        """Train by a configuration, or by the defaults."""
+        return train(self.config(*overrides, config=config), config or "mine")
+
+    def rows(self, kind: str | None = None, run: str = "run") -> list[dict[str, Any]]:
+        """The metrics of a kind, or all."""
+        rows = read_json_lines(self.path / run / "metrics.jsonl")
+        return [row for row in rows if kind in (None, row["kind"])]
+
+    def episodes(self, phase: str | None = None, run: str = "run") -> list[dict[str, Any]]:
+        """The episodes of a phase, or all."""
+        rows = read_json_lines(self.path / run / "episodes.jsonl")
+        return [row for row in rows if phase in (None, row["phase"])]
+
+    def manifest(self, run: str = "run") -> dict[str, Any]:
+        """The manifest."""
+        text: dict[str, Any] = json.loads((self.path / run / "manifest.json").read_text())
+        return text
+
+
+@pytest.fixture
+def runs(quick: list[str], tmp_path: Path) -> Runs:
+    return Runs(quick, tmp_path)
