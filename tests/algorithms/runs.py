@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
@@ -33,6 +34,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.sources import make_source
 from llm_decpomdp.algorithms.training import checkpoint, run_log
+from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.rollout_source import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.run_log import RunLog
@@ -186,6 +188,32 @@ KILLED: dict[str, Any] = {
 """Options of the runs that are killed."""
 MOMENTS = ("sampling", "between policies", "between steps", "writing", "saving", "pruning")
 """When a run is killed."""
+
+
+def stop(run: Run, owner: Any, name: str, call: int) -> None:
+    """Run until a signal on a call of a method, counted from 0."""
+    setattr(owner, name, on_call(call, getattr(owner, name), interrupt))
+    with pytest.raises(Interrupted):
+        run.run_updates()
+
+
+def require_resumed(straight: Run, again: Run, done: int | None = None) -> None:
+    """Check that a stopped run continues after `done` updates, and ends as one that nothing stopped."""
+    found = again.resume()
+    assert done is None or found == done
+    again.run_updates()
+    require_equal(straight, again)
+
+
+def require_exact_resume(
+    folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any
+) -> Run:
+    """Check that a run of two updates that is made longer equals one that was as long from the start."""
+    straight = build(folder / "straight", batches, **options)
+    straight.run_updates()
+    build(folder / "parts", batches[:2], checkpoint_every=2, **options).run_updates()
+    require_resumed(straight, again := build(folder / "parts", batches, **options), 2)
+    return again
 
 
 def die(*_: Any, **__: Any) -> Any:
@@ -365,7 +393,7 @@ def fail(*_: Any) -> None:
     raise RuntimeError("a failure that all processes have")
 
 
-def interrupt() -> None:
+def interrupt(*_: Any) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 

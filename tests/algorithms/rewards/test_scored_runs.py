@@ -32,7 +32,7 @@ from tests.algorithms.rewards.reward_models import (
     letters_of,
     write_reward_model,
 )
-from tests.algorithms.runs import BATCHES, Run, build, require_equal, rows, weights
+from tests.algorithms.runs import BATCHES, Run, build, require_resumed, rows, weights
 from tests.algorithms.training.test_curriculum import AnySource
 
 
@@ -113,10 +113,7 @@ def test_a_judged_run_resumes_exactly_and_refills_by_scores(tmp_path: Path, judg
     straight = judged_run(tmp_path / "straight", judge, **more)
     straight.run_updates()
     judged_run(tmp_path / "parts", judge, batches=BATCHES[:2], eval_every=4, **more).run_updates()
-    again = judged_run(tmp_path / "parts", judge, **more)
-    assert again.resume() == 2
-    again.run_updates()
-    require_equal(again, straight)
+    require_resumed(straight, judged_run(tmp_path / "parts", judge, **more), 2)
     other = write_reward_model(tmp_path, penalty=1.0)
     copy = Path(judge).rename(tmp_path / "kept.pt")
     other.rename(judge)
@@ -187,10 +184,7 @@ def test_a_model_that_is_fitted_anew_resumes_exactly(
         folder = tmp_path / f"parts {updates}"
         short = {**more, "batches": [*BATCHES * 2][:updates], "eval_every": 8}
         judged_run(folder, judge, **short).run_updates()
-        again = judged_run(folder, judge, **more)
-        assert again.resume() == updates
-        again.run_updates()
-        require_equal(again, straight)
+        require_resumed(straight, judged_run(folder, judge, **more), updates)
     with pytest.raises(
         ValueError, match="reward_model_every=2 means nothing with reward_model=None"
     ):

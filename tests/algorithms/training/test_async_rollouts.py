@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,6 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollout_workers.process_workers import (
     ProcessHandle,
     ProcessRolloutWorkers,
@@ -34,17 +32,27 @@ from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.envs.probes.known import PROBES
+from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from llm_decpomdp.policy import Usage
 from llm_decpomdp.utils.storage import read_json_lines
-from studies.hypotheses.training import every_start
+from studies.hypotheses.training import every_start, value
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical
 from tests.algorithms.rewards.reward_models import write_reward_model
 from tests.algorithms.rollout_workers import worker_states
-from tests.algorithms.runs import Run, build, on_call, recording_team, require_equal, sampled
+from tests.algorithms.runs import (
+    Run,
+    build,
+    interrupt,
+    on_call,
+    recording_team,
+    require_equal,
+    require_resumed,
+    sampled,
+    stop,
+)
 from tests.algorithms.training.test_dynamic_sampling import PROBLEMS, SilentEnv
-from tools.performance.models.probe_curves import MAX_TOKENS, value
 
 BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(6)]
 CORRECTED = {"correction": "truncate"}
@@ -128,10 +136,6 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-def interrupt(*_: Any) -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
 @pytest.mark.parametrize(
     "call", [12, 18, *(pytest.param(call, marks=pytest.mark.slow) for call in (4, 15, 22))]
 )
@@ -139,14 +143,9 @@ def test_a_run_that_was_stopped_equals_one_that_was_not(
     straight: Run, tmp_path: Path, call: int
 ) -> None:
     stopped = lagged(tmp_path)
-    policy: Any = stopped.team["y"]
-    policy.generate = on_call(call, policy.generate, interrupt)
-    with pytest.raises(Interrupted):
-        stopped.run_updates()
+    stop(stopped, stopped.team["y"], "generate", call)
     again = lagged(tmp_path)
-    assert again.resume() == stopped.saved
-    again.run_updates()
-    require_equal(straight, again)
+    require_resumed(straight, again, stopped.saved)
     assert straight.folder.episodes.read_bytes() == again.folder.episodes.read_bytes()
 
 
@@ -188,10 +187,8 @@ def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: s
         learner.accumulate = on_call(3, learner.accumulate, fail)  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="in update 4"):
         stopped.run_updates()
-    again = trainer("stopped")
-    assert again.resume() == stopped.saved == 3
-    again.run_updates()
-    require_equal(straight, again)
+    assert stopped.saved == 3
+    require_resumed(straight, trainer("stopped"), 3)
 
 
 def fail(*_: Any) -> None:
@@ -206,15 +203,9 @@ def test_a_partner_that_goes_on_from_what_it_said_resumes_with_what_waits(tmp_pa
     straight = trainer("straight")
     straight.run_updates()
     stopped = trainer("stopped")
-    policy: Any = stopped.team["x"]
-    policy.generate = on_call(15, policy.generate, interrupt)
-    with pytest.raises(Interrupted):
-        stopped.run_updates()
+    stop(stopped, stopped.team["x"], "generate", 15)
     assert 0 < (stopped.saved or 0) < 6
-    again = trainer("stopped")
-    again.resume()
-    again.run_updates()
-    require_equal(straight, again)
+    require_resumed(straight, trainer("stopped"))
 
 
 # ------------------------------------------------------------------------- workers that sample ahead
@@ -323,9 +314,7 @@ def test_a_run_that_is_stopped_while_workers_sample_ahead_goes_on_exactly(tmp_pa
         rollout_worker=ProcessRolloutWorkers(worker_states.echo, 1),
         **options,
     )
-    assert again.resume() == 2
-    again.run_updates()
-    require_equal(local, again)
+    require_resumed(local, again, 2)
 
 
 # --------------------------------------------------------------------------- what waits, as it is saved
@@ -449,7 +438,7 @@ def reached(
     trainer = Run(
         folder,
         [every_start(env)] * updates,
-        LearnerOptions(learning_rate=rate, max_grad_norm=1.0, **learner),
+        {"learning_rate": rate, "max_grad_norm": 1.0, **learner},
         TrainerOptions(group_size=32, lag=lag, seed=seed),
         env=env,
         team=team,

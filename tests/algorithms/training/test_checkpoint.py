@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM
 
 from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.local_models import tiny_model
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.checkpoint_manager import require_same_models
@@ -193,7 +192,7 @@ def build_model_run(
     return Run(
         folder,
         [[Start(seed=n)] for n in range(updates)],
-        LearnerOptions(learning_rate=0.01, **learner),
+        {"learning_rate": 0.01, **learner},
         TrainerOptions(group_size=4, checkpoint_every=1),
         env=Env(),
         team=load_team({"x": "p"}, {"p": spec}),

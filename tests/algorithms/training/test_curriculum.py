@@ -27,7 +27,7 @@ from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
-from tests.algorithms.runs import ROOT, build, require_equal
+from tests.algorithms.runs import ROOT, build, require_exact_resume, require_resumed
 
 PROBLEMS = [Start(seed=n) for n in range(12)]
 BATCHES = [PROBLEMS[first : first + 3] for first in range(0, 12, 3)]
@@ -140,13 +140,7 @@ def test_a_run_leaves_out_what_it_never_or_always_solves(tmp_path: Path) -> None
 def test_a_run_resumes_exactly_also_if_it_is_to_be_longer(tmp_path: Path, refill: int) -> None:
     options: Any = {"env": SolvedEnv(2), "curriculum": "pass_rate", "refill": refill}
     options |= {"problems": PROBLEMS, "eval_starts": []}
-    straight = build(tmp_path / "straight", BATCHES, **options)
-    straight.run_updates()
-    build(tmp_path / "parts", BATCHES[:2], checkpoint_every=2, **options).run_updates()
-    again = build(tmp_path / "parts", BATCHES, **options)
-    assert again.resume() == 2
-    again.run_updates()
-    require_equal(straight, again)
+    require_exact_resume(tmp_path, BATCHES, **options)
     other = build(tmp_path / "parts", BATCHES, **{**options, "curriculum": None})
     with pytest.raises(ValueError, match="curriculum was pass_rate, not None"):
         other.resume()
@@ -170,10 +164,7 @@ def test_what_is_measured_in_an_update_that_fails_is_not_saved(
     monkeypatch.setattr(failing.learner, "accumulate", fail_later)
     with pytest.raises(RuntimeError, match="after playing"):
         failing.run_updates()
-    again = build(tmp_path / "parts", BATCHES, **options)
-    assert again.resume() == 2
-    again.run_updates()
-    require_equal(straight, again)
+    require_resumed(straight, build(tmp_path / "parts", BATCHES, **options), 2)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from llm_decpomdp.algorithms.training.rollout_source import (
 )
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
-from tests.algorithms.runs import build, require_equal
+from tests.algorithms.runs import build, require_exact_resume
 
 PROBLEMS = [Start(seed=n) for n in range(12)]
 BATCHES = [PROBLEMS[first : first + 3] for first in range(0, 12, 3)]
@@ -151,13 +151,7 @@ def test_the_cost_is_announced_with_all_rounds(tmp_path: Path) -> None:
 
 def test_a_refilled_run_resumes_exactly_also_if_it_is_to_be_longer(tmp_path: Path) -> None:
     options: Any = {"env": SilentEnv(2), "refill": 2, "problems": PROBLEMS}
-    straight = build(tmp_path / "straight", BATCHES, **options)
-    straight.run_updates()
-    build(tmp_path / "parts", BATCHES[:2], checkpoint_every=2, **options).run_updates()
-    again = build(tmp_path / "parts", BATCHES, **options)
-    assert again.resume() == 2
-    again.run_updates()
-    require_equal(straight, again)
+    require_exact_resume(tmp_path, BATCHES, **options)
 
 
 def test_a_refill_without_further_problems_is_refused(tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ import torch
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.expert_iteration import EPISODES, ExpertIteration, passes
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent
-from tests.algorithms.runs import Run, build, interrupt, on_call, require_equal, rows
+from tests.algorithms.runs import Run, build, require_equal, require_resumed, rows, stop, weights
 from tests.algorithms.training.test_metrics import documented, pattern
 from tests.algorithms.training.test_sft import Pupil, pupils
 
@@ -168,18 +167,9 @@ def test_a_run_stopped_in_it_goes_on_as_if_it_had_not(
     expert = stopped.warm_start
     assert isinstance(expert, ExpertIteration) and second > 1
     call = {"first": 0, "within": 1, "second round": second, "sampling": 1, "beginning": 1}[moment]
-    if moment == "sampling":
-        expert._sample = on_call(call, expert._sample, lambda *_: interrupt())  # type: ignore[method-assign]
-    elif moment == "beginning":
-        expert.encode = on_call(call, expert.encode, lambda *_: interrupt())  # type: ignore[method-assign]
-    else:
-        expert.accumulate = on_call(call, expert.accumulate, interrupt)  # type: ignore[method-assign]
-    with pytest.raises(Interrupted):
-        stopped.run_updates()
-    again = expert_run(tmp_path)
-    assert again.resume() == 0
-    again.run_updates()
-    require_equal(again, straight)
+    methods = {"sampling": "_sample", "beginning": "encode"}
+    stop(stopped, expert, methods.get(moment, "accumulate"), call)
+    require_resumed(straight, expert_run(tmp_path), 0)
 
 
 def test_a_run_that_is_stopped_again_and_again_loses_no_step(tmp_path: Path, straight: Run) -> None:
@@ -191,9 +181,7 @@ def test_a_run_that_is_stopped_again_and_again_loses_no_step(tmp_path: Path, str
         expert = stopped.warm_start
         assert isinstance(expert, ExpertIteration)
         done.append(expert.steps)
-        expert.accumulate = on_call(1, expert.accumulate, interrupt)  # type: ignore[method-assign]
-        with pytest.raises(Interrupted):
-            stopped.run_updates()
+        stop(stopped, expert, "accumulate", 1)
     again = expert_run(tmp_path)
     again.resume()
     assert again.warm_start is not None and [*done, again.warm_start.steps] == [0, 1, 2]
@@ -208,9 +196,4 @@ def test_a_run_stopped_after_it_samples_nothing_again(tmp_path: Path, straight: 
     assert again.warm_start is not None and again.warm_start.done
     again.run_updates()
     assert rows(again.folder.metrics)[-1] == rows(straight.folder.metrics)[-1]
-    for one, other in zip(
-        straight.team["x"].parameters(),  # type: ignore[attr-defined]
-        again.team["x"].parameters(),  # type: ignore[attr-defined]
-        strict=True,
-    ):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, weights(straight), weights(again)))

@@ -22,8 +22,11 @@ from tests.algorithms.runs import (
     make_team,
     on_call,
     require_equal,
+    require_exact_resume,
+    require_resumed,
     rows,
     start,
+    stop,
 )
 
 
@@ -51,59 +54,30 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return trainer
 
 
-def require_resumed(straight: Run, stopped: Run, **options: Any) -> None:
-    """Check that a stopped run goes on from what it saved, and ends as the straight one."""
-    again = build(stopped.folder.path, **options)
-    assert again.resume() == stopped.saved
-    again.run_updates()
-    require_equal(straight, again)
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(
-    killed: Path, straight: Run, moment: str
-) -> None:
+def test_a_killed_run_goes_on_exactly(killed: Path, straight: Run, moment: str) -> None:
     again = build(killed / moment, **KILLED)
-    assert again.resume() in (2, 3)
-    again.run_updates()
-    require_equal(straight, again)
-    names = [
-        sorted(path.name for path in run.folder.checkpoints.iterdir()) for run in (straight, again)
-    ]
+    require_resumed(straight, again)
+    folders = [run.folder.checkpoints for run in (straight, again)]
+    names = [sorted(path.name for path in folder.iterdir()) for folder in folders]
     assert names[0] == names[1]
-    best = [checkpoint.best(run.folder.checkpoints) for run in (straight, again)]
+    best = [checkpoint.best(folder) for folder in folders]
     assert best[0] is not None and best[1] is not None
     assert checkpoint.read_counters(best[0]) == checkpoint.read_counters(best[1])
-
-
-def test_two_updates_a_checkpoint_and_two_more_equal_four_updates(tmp_path: Path) -> None:
-    straight = build(tmp_path / "straight", eval_every=1)
-    straight.run_updates()
-    first = build(tmp_path / "parts", BATCHES[:2], eval_every=1, checkpoint_every=2)
-    first.run_updates()
-    second = build(tmp_path / "parts", eval_every=1, checkpoint_every=2)
-    assert second.resume() == second.saved == 2
-    summary = second.run_updates()
-    assert summary["updates"] == second.saved == 4
-    require_equal(straight, second)
 
 
 @pytest.mark.parametrize(
     "options",
     [
+        {"eval_every": 1},
         {"plan": "tree", "joint_mode": "cross", "group_size": 2},
         {"plan": "episodes"},
         {"joint_mode": "common", "num_partners": 2},
     ],
 )
 def test_a_run_of_any_plan_resumes_exactly(tmp_path: Path, options: Any) -> None:
-    straight = build(tmp_path / "straight", **options)
-    straight.run_updates()
-    build(tmp_path / "parts", BATCHES[:2], checkpoint_every=2, **options).run_updates()
-    again = build(tmp_path / "parts", **options)
-    again.resume()
-    again.run_updates()
-    require_equal(straight, again)
+    again = require_exact_resume(tmp_path, **options)
+    assert again.summary()["updates"] == again.saved == 4  # a run with a checkpoint ends with one
 
 
 def test_rows_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path: Path) -> None:
@@ -115,23 +89,20 @@ def test_rows_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path: Pat
     assert newest is not None
     newest.rename(tmp_path / "lost")
     append_json_line(killed.folder.metrics, {"update": 5, "kind": "train"})
-    again = build(tmp_path / "killed")
-    assert again.resume() == 2
-    again.run_updates()
-    require_equal(straight, again)
+    require_resumed(straight, build(tmp_path / "killed"), 2)
 
 
-@pytest.mark.parametrize(
-    ("call", "number"),
-    [
-        (0, signal.SIGINT),
-        (3, signal.SIGTERM),
-        (7, signal.SIGINT),
-        (9, signal.SIGHUP),
-        (12, signal.SIGTERM),
-    ],
-)
-def test_a_signal_while_sampling_saves_the_last_update_and_resumes_exactly(
+SIGNALS = {
+    0: signal.SIGINT,
+    3: signal.SIGTERM,
+    7: signal.SIGINT,
+    9: signal.SIGHUP,
+    12: signal.SIGTERM,
+}
+
+
+@pytest.mark.parametrize(("call", "number"), SIGNALS.items())
+def test_a_signal_while_sampling_saves_the_last_update(
     evaluated: Run, tmp_path: Path, call: int, number: signal.Signals
 ) -> None:
     stopped = build(tmp_path / "stopped", eval_every=2)
@@ -141,13 +112,11 @@ def test_a_signal_while_sampling_saves_the_last_update_and_resumes_exactly(
         stopped.run_updates()
     assert caught.value.folder == tmp_path / "stopped"
     assert caught.value.update == stopped.saved
-    require_resumed(evaluated, stopped, eval_every=2)
+    require_resumed(evaluated, build(tmp_path / "stopped", eval_every=2), stopped.saved)
 
 
 @pytest.mark.parametrize("learner", [{}, {"updates_per_batch": 3}])
-def test_a_signal_between_the_steps_of_two_policies_finishes_the_update(
-    tmp_path: Path, learner: Any
-) -> None:
+def test_a_signal_between_two_policies_finishes_the_update(tmp_path: Path, learner: Any) -> None:
     straight = build(tmp_path / "straight", learner=learner)
     straight.run_updates()
     stopped = build(tmp_path / "stopped", learner=learner)
@@ -156,7 +125,7 @@ def test_a_signal_between_the_steps_of_two_policies_finishes_the_update(
     with pytest.raises(Interrupted, match="after update 1 of 4"):
         stopped.run_updates()
     assert stopped.saved == 1
-    require_resumed(straight, stopped, learner=learner)
+    require_resumed(straight, build(tmp_path / "stopped", learner=learner), 1)
 
 
 @pytest.mark.parametrize(("call", "saved"), [(12, True), (0, False)])
@@ -173,7 +142,7 @@ def test_a_failure_saves_the_complete_updates_and_is_told(
         failing.run_updates()
     assert bool(failing.saved) == saved
     if saved:
-        require_resumed(evaluated, failing, eval_every=2)
+        require_resumed(evaluated, build(tmp_path / "failing", eval_every=2), failing.saved)
 
 
 @pytest.mark.parametrize("learner", [{}, {"updates_per_batch": 2}])
@@ -243,15 +212,7 @@ def test_saving_by_time_takes_a_twentieth_of_it_at_most(
     assert saved[0] == 60 and [b - a for a, b in pairwise(saved)] == [220] * (len(saved) - 1)
 
 
-def test_a_run_with_a_checkpoint_leaves_one_of_its_last_update(tmp_path: Path) -> None:
-    build(tmp_path, BATCHES[:2], checkpoint_every=2).run_updates()
-    again = build(tmp_path)
-    again.resume()
-    again.run_updates()
-    assert again.saved == 4
-
-
-def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before(
+def test_a_damaged_checkpoint_is_passed_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     straight = build(tmp_path / "straight", checkpoint_every=1)
@@ -260,10 +221,8 @@ def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before(
     state = tmp_path / "damaged" / "checkpoints" / "update-000003" / "state.pt"
     state.write_bytes(state.read_bytes()[:1000])
     again = build(tmp_path / "damaged", checkpoint_every=1)
-    assert again.resume() == 2
+    require_resumed(straight, again, 2)
     assert f"the checkpoint {state.parent} is damaged" in caplog.text
-    again.run_updates()
-    require_equal(straight, again)
     found = checkpoint.latest(again.folder.checkpoints)
     assert found is not None and checkpoint.damage(found) is None
 
@@ -285,20 +244,19 @@ def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no checkpoint"):
         build(tmp_path).resume()
     build(tmp_path, checkpoint_every=4).run_updates()
-    with pytest.raises(ValueError, match=r"is of another run: seed was 0, not 1$"):
-        build(tmp_path, seed=1).resume()
-    with pytest.raises(ValueError, match="plan was chain, not tree"):
-        build(tmp_path, plan="tree").resume()
-    with pytest.raises(ValueError, match="group_size was 3, not 4"):
-        build(tmp_path, group_size=4).resume()
-    with pytest.raises(ValueError, match=r"learning_rate was 0\.05, not 0\.1"):
-        build(tmp_path, learner={"learning_rate": 0.1}).resume()
+    others: dict[str, dict[str, Any]] = {
+        r"is of another run: seed was 0, not 1$": {"seed": 1},
+        "plan was chain, not tree": {"plan": "tree"},
+        "group_size was 3, not 4": {"group_size": 4},
+        r"learning_rate was 0\.05, not 0\.1": {"learner": {"learning_rate": 0.1}},
+    }
+    for message, options in others.items():
+        with pytest.raises(ValueError, match=message):
+            build(tmp_path, **options).resume()
 
 
 @pytest.mark.parametrize("call", [None, 2, 5])
-def test_a_partner_that_replays_texts_goes_on_where_it_was(
-    tmp_path: Path, call: int | None
-) -> None:
+def test_a_partner_that_replays_texts_resumes_exactly(tmp_path: Path, call: int | None) -> None:
     def trainer(folder: str, batches: Any = BATCHES, **options: Any) -> Run:
         texts = [f"{number:b}".replace("0", "a").replace("1", "b") for number in range(1000)]
         team = {**make_team(), "y": Replay(texts)}
@@ -311,14 +269,6 @@ def test_a_partner_that_replays_texts_goes_on_where_it_was(
         trainer("parts", BATCHES[:2], checkpoint_every=2).run_updates()
     else:  # stopped after the partner was asked for the next update's texts, or an evaluation's
         stopped = trainer("parts", **every)
-        policy: Any = stopped.team["x"]
-        policy.generate = on_call(
-            call, policy.generate, lambda *_: signal.raise_signal(signal.SIGINT)
-        )
-        with pytest.raises(Interrupted):
-            stopped.run_updates()
+        stop(stopped, stopped.team["x"], "generate", call)
         assert stopped.team["y"].played > 0
-    again = trainer("parts", **every)
-    again.resume()
-    again.run_updates()
-    require_equal(straight, again)
+    require_resumed(straight, trainer("parts", **every))

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import (
     SFTExample,
@@ -25,7 +24,7 @@ from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.registry import make
 from tests.algorithms.conftest import END, EchoEnv, Recurrent, TinyPolicy
-from tests.algorithms.runs import BATCHES, Run, build, interrupt, on_call, require_equal
+from tests.algorithms.runs import BATCHES, Run, build, require_resumed, stop, weights
 from tests.algorithms.training.test_metrics import documented, pattern
 
 LESSONS = [
@@ -236,16 +235,8 @@ def test_a_run_stopped_in_it_goes_on_as_if_it_had_not(tmp_path: Path, step: int)
     straight = warm(tmp_path / "straight")
     straight.run_updates()
     stopped = warm(tmp_path / "stopped")
-    assert stopped.warm_start is not None
-    stopped.warm_start.accumulate = on_call(  # type: ignore[method-assign]
-        step, stopped.warm_start.accumulate, interrupt
-    )
-    with pytest.raises(Interrupted):
-        stopped.run_updates()
-    again = warm(tmp_path / "stopped")
-    assert again.resume() == 0
-    again.run_updates()
-    require_equal(again, straight)
+    stop(stopped, stopped.warm_start, "accumulate", step)
+    require_resumed(straight, warm(tmp_path / "stopped"), 0)
 
 
 def test_a_run_stopped_after_it_needs_no_lessons(tmp_path: Path) -> None:
@@ -255,22 +246,12 @@ def test_a_run_stopped_after_it_needs_no_lessons(tmp_path: Path) -> None:
     again = warm(tmp_path / "parts", lessons=[])
     assert again.resume() == 2
     again.run_updates()
-    for one, other in zip(
-        straight.team["x"].parameters(),  # type: ignore[attr-defined]
-        again.team["x"].parameters(),  # type: ignore[attr-defined]
-        strict=True,
-    ):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, weights(straight), weights(again)))
 
 
 def test_other_lessons_and_runs_without_any_are_refused_on_resuming(tmp_path: Path) -> None:
     stopped = warm(tmp_path)
-    assert stopped.warm_start is not None
-    stopped.warm_start.accumulate = on_call(  # type: ignore[method-assign]
-        1, stopped.warm_start.accumulate, interrupt
-    )
-    with pytest.raises(Interrupted):
-        stopped.run_updates()
+    stop(stopped, stopped.warm_start, "accumulate", 1)
     with pytest.raises(
         ValueError, match="stopped after 1 of 4 steps, and its demonstrations are others"
     ):
