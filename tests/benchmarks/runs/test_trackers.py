@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import ANY
+from unittest.mock import ANY, Mock
 
 import pytest
 
@@ -44,8 +44,11 @@ def finish(): note("finish")
 """
 
 
+Notes = Callable[[str], list[Any]]
+
+
 @pytest.fixture
-def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Any]]:
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Notes:
     """Installs a package under a name; what it was called with since."""
     monkeypatch.syspath_prepend(tmp_path / "site")
 
@@ -59,6 +62,16 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], li
         (package / "__init__.py").write_text(WANDB)
         monkeypatch.delitem(__import__("sys").modules, name, raising=False)
     return called
+
+
+def track(
+    wanted: dict[str, Any], folder: RunFolder, rows: Sequence[Any], config: Any = None
+) -> None:
+    """Write rows to the folder and to a tracker."""
+    with tracking(wanted, folder, config or {}) as (feed,):
+        for row in rows:
+            append_json_line(folder.metrics, row)
+            feed.on_log(ANY, row)
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -89,9 +102,7 @@ def test_tensorboard_shows_every_number_of_a_run(quick: list[str], tmp_path: Pat
 def test_a_run_that_goes_on_has_no_row_twice_in_tensorboard(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     for rows in (ROWS, ROWS[1:]):  # the last row was dropped, and comes again
-        with tracking({"tensorboard": True}, folder, {}) as (feed,):
-            for row in rows:
-                feed.on_log(ANY, row)
+        track({"tensorboard": True}, folder, rows)
         folder.metrics.write_text(json.dumps(ROWS[0]) + "\n")
     assert scalars(tmp_path / "tensorboard") == {
         "eval/reward_mean": [(0, 0.25)],
@@ -100,13 +111,10 @@ def test_a_run_that_goes_on_has_no_row_twice_in_tensorboard(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_a_tracker_gets_its_options_the_configuration_and_the_rows(
-    name: str, notes: Callable[[str], list[Any]], tmp_path: Path
+def test_a_tracker_gets_options_configuration_and_rows(
+    name: str, notes: Notes, tmp_path: Path
 ) -> None:
-    folder = RunFolder(tmp_path / "mine")
-    with tracking({name: {"project": "some"}}, folder, {"seed": 3}) as (feed,):
-        for row in ROWS:
-            feed.on_log(ANY, row)
+    track({name: {"project": "some"}}, RunFolder(tmp_path / "mine"), ROWS, {"seed": 3})
     begun, *logged, finished = (what for what in notes(name) if what[0] != "axis")
     assert begun[0] == "init"
     assert begun[1].items() >= {"project": "some", "name": "mine", "config": {"seed": 3}}.items()
@@ -126,47 +134,34 @@ LESSONS: list[dict[str, Any]] = [
 ]
 
 
-def test_steps_of_a_warm_start_rise_in_tensorboard_also_when_it_is_written_anew(
+def test_steps_of_a_warm_start_rise_in_tensorboard(
     tmp_path: Path,
 ) -> None:
     folder = RunFolder(tmp_path)
     for rows in (LESSONS[:2], LESSONS[2:]):  # the run goes on within its warm start
-        with tracking({"tensorboard": True}, folder, {}) as (feed,):
-            for row in rows:
-                append_json_line(folder.metrics, row)
-                feed.on_log(ANY, row)
+        track({"tensorboard": True}, folder, rows)
     shown = scalars(tmp_path / "tensorboard")
     assert shown["warm_start/nll/x"] == [(1, 2.0), (2, 1.0)]
     assert [step for step, _ in shown["train/reward_mean"]] == [1, 2, 3]
 
 
 def test_a_tracker_of_ones_own_gets_the_steps_of_a_warm_start() -> None:
-    class Recorder:
-        def __init__(self) -> None:
-            self.steps: list[tuple[str, int]] = []
-
-        def log(self, values: Any, step: int) -> None:
-            self.steps.append((next(iter(values)), step))
-
-        def close(self) -> None: ...
-
-    recorder = Recorder()
+    recorder = Mock()
     feed = Feed("recorder", recorder)
     for row in LESSONS:
         feed.on_log(ANY, row)
-    assert [step for name, step in recorder.steps if name.startswith("warm_start/")] == [1, 2]
-    assert [step for name, step in recorder.steps if name.startswith("train/")] == [1, 2, 3]
+    steps = [
+        (next(iter(call.args[0])).partition("/")[0], call.args[1])
+        for call in recorder.log.mock_calls
+    ]
+    assert [step for kind, step in steps if kind == "warm_start"] == [1, 2]
+    assert [step for kind, step in steps if kind == "train"] == [1, 2, 3]
 
 
-def test_wandb_which_has_one_step_for_all_gets_no_falling_one(
-    notes: Callable[[str], list[Any]], tmp_path: Path
-) -> None:
+def test_steps_of_wandb_never_fall(notes: Notes, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "mine")
     for rows in (LESSONS[:5], LESSONS[5:]):  # the run goes on
-        with tracking({"wandb": True}, folder, {}) as (feed,):
-            for row in rows:
-                append_json_line(folder.metrics, row)
-                feed.on_log(ANY, row)
+        track({"wandb": True}, folder, rows)
     logged = [(what[1], what[2]) for what in notes("wandb") if what[0] == "log"]
     assert [step for _, step in logged] == [0, 1, 2, 2, 3, 4, 5]
     assert [v["update"] for v, _ in logged if "train/reward_mean" in v] == [1, 2, 3]
@@ -182,51 +177,37 @@ def test_wandb_which_has_one_step_for_all_gets_no_falling_one(
         ("trackio", {"resume": "never"}, {"resume": "allow"}),
     ],
 )
-def test_a_run_that_goes_on_goes_on_in_the_tracker(
+def test_a_resumed_run_goes_on_in_the_tracker(
     name: str,
     first: dict[str, str],
     later: dict[str, str],
-    notes: Callable[[str], list[Any]],
+    notes: Notes,
     tmp_path: Path,
 ) -> None:
     folder = RunFolder(tmp_path / "mine")
     for _ in range(2):
-        with tracking({name: True}, folder, {}):
-            append_json_line(folder.metrics, ROWS[0])
-    options = [
-        {key: value for key, value in what[1].items() if key in ("id", "resume")}
-        for what in notes(name)
-        if what[0] == "init"
-    ]
-    assert options == [first, later]
+        track({name: True}, folder, ROWS[:1])
+    begun = [what[1] for what in notes(name) if what[0] == "init"]
+    kept = [{key: value for key, value in one.items() if key in ("id", "resume")} for one in begun]
+    assert kept == [first, later]
 
 
-def test_a_tracker_that_fails_is_left_out_and_told_of_once(
+def test_a_tracker_that_fails_is_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Broken:
-        calls = 0
-
-        def log(self, values: Any, step: int) -> None:
-            Broken.calls += 1
-            raise ConnectionError("no way")
-
-        def close(self) -> None:
-            Broken.calls += 1
-
-    feed = Feed("wandb", Broken())
+    broken = Mock()
+    broken.log.side_effect = ConnectionError("no way")
+    feed = Feed("wandb", broken)
     with caplog.at_level(logging.WARNING):
         feed.on_log(ANY, ROWS[0])
         feed.on_log(ANY, ROWS[1])
         feed.close()
-    assert Broken.calls == 1
+    assert len(broken.mock_calls) == 1
     (told,) = caplog.messages
     assert "wandb has failed" in told and "ConnectionError: no way" in told
 
 
-def test_all_trackers_are_closed_when_a_run_fails(
-    notes: Callable[[str], list[Any]], tmp_path: Path
-) -> None:
+def test_trackers_are_closed_when_a_run_fails(notes: Notes, tmp_path: Path) -> None:
     with (
         pytest.raises(FloatingPointError),
         tracking({"wandb": True, "trackio": True}, RunFolder(tmp_path), {}),
@@ -235,9 +216,7 @@ def test_all_trackers_are_closed_when_a_run_fails(
     assert notes("wandb")[-1] == notes("trackio")[-1] == ["finish"]
 
 
-def test_what_a_tracker_does_not_understand_ends_the_run_before_it_begins(
-    notes: Callable[[str], list[Any]], tmp_path: Path
-) -> None:
+def test_unknown_options_of_a_tracker_are_refused(notes: Notes, tmp_path: Path) -> None:
     wanted = {"wandb": {"surprise": 1}}
     with (
         pytest.raises(RunError, match=r"wandb cannot begin: TypeError: .*'surprise'"),
@@ -246,7 +225,7 @@ def test_what_a_tracker_does_not_understand_ends_the_run_before_it_begins(
         pass
 
 
-def test_a_missing_package_is_told_with_the_command_that_installs_it(
+def test_the_command_that_installs_a_package_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "wandb").mkdir()  # as wandb itself leaves it behind, and no package
