@@ -21,11 +21,11 @@ class RewardModelOptions(Options):
     """
 
     held_out: float = option(0.2, gt=0, lt=1)
-    """Share of the tasks whose pairs are held out, and judge the model; of the pairs where there is one task."""
+    """Share of the tasks whose pairs are held out to measure the model; of the pairs if there is one task."""
     penalty: float = option(0.01, gt=0)
     """Weight of half the squared norm of the model's weights in the loss."""
     part_length: int = option(4000, ge=16)
-    """Largest number of characters of a prompt or an answer in the text that the model reads; the middle of a
+    """Maximum number of characters of a prompt or an answer in the text that the model reads; the middle of a
     longer one is left out."""
     seed: int = option(0, ge=0)
     """Draws what is held out."""
@@ -49,9 +49,7 @@ class JointComparison(NamedTuple):
 
 
 def team_text(sample: Sample, agents: Sequence[str], limit: int) -> str:
-    """Write the text of a joint sample: what every agent saw, then what each answered.
-
-    Each part is cut by itself, beginning and end kept: a text cut as a whole would lose the last agent's answer.
+    """Write the text of a joint sample: the prompt of every agent, then the answer of each.
 
     Args:
         sample: The joint sample.
@@ -60,6 +58,7 @@ def team_text(sample: Sample, agents: Sequence[str], limit: int) -> str:
     """
     parts = [(f"{agent} sees", sample.prompts[agent]) for agent in agents]
     parts += [(f"{agent} answers", sample.answers[agent]) for agent in agents]
+    # Each part is shortened alone: a text shortened as a whole would lose the last agent's answer.
     return "\n\n".join(f"[{title}]\n{shorten(text, limit)}" for title, text in parts)
 
 

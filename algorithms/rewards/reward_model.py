@@ -3,8 +3,8 @@
     s(x) = w'z(x),    z(x) = (phi(x) - m) / (sigma sqrt(d)),    P(x over y) = 1 / (1 + exp(s(y) - s(x)))
 
 phi(x) in R^d are the features of the text of a joint sample, m and sigma their mean and standard deviation over
-the training texts, so that scores are centred: their mean over those texts is 0, which learners without a baseline
-need. w minimises
+the training texts. So scores are centered: their mean over those texts is 0, as learners without a baseline need.
+w minimizes
 
     L = mean over pairs of -log sigmoid(s(winner) - s(loser)) + penalty/2 |w|^2
 
@@ -41,16 +41,18 @@ Features = Callable[[Sequence[str]], Tensor]
 """From texts to their features, (B, d), float32."""
 
 ITERATIONS = 500
-"""Most iterations of L-BFGS."""
+"""Maximum number of iterations of L-BFGS."""
 
 BINS = 10
 """Bins of the calibration error, over confidences from 1/2 to 1."""
 
+# Without it, a feature that is nearly constant in training would dominate the score of a new text.
 SMALLEST = 1e-3
-"""Least deviation of a feature, as a share of the mean deviation: constant features stay quiet."""
+"""Minimum deviation of a feature, as a share of the mean deviation."""
 
+# Other precisions and devices change features a little, other weights by far more.
 LIKE = 0.05
-"""Largest relative difference of features that another precision or device may make."""
+"""Maximum relative difference of the features of one model."""
 
 
 class RewardModel:
@@ -62,8 +64,8 @@ class RewardModel:
         weight: w, (d,).
         mean: m, (d,).
         scale: sigma sqrt(d), (d,).
-        checked: A text and its features, (d,), which tell models apart.
-        report: What is known of its quality.
+        checked: A text and its features, (d,), which identify the model that gives the features.
+        report: Measures of its quality.
     """
 
     def __init__(
@@ -149,6 +151,7 @@ def fit_reward_model(
     samples = [sample for pair in (*train, *held_out) for sample in pair[1:]]
     texts = [team_text(sample, agents, options.part_length) for sample in samples]
     rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    # Pairs share texts: each different one is read once.
     table = features(list(rows)).float().cpu()
     phi = table[[rows[text] for text in texts]].view(len(samples) // 2, 2, -1)  # (pairs, 2, d)
     of_train = phi[: len(train)].flatten(0, 1)
@@ -175,10 +178,9 @@ def fit_reward_model(
 def split(
     comparisons: Sequence[JointComparison], share: float, seed: int
 ) -> tuple[list[JointComparison], list[JointComparison]]:
-    """Part comparisons into those to train on and those held out, at least one each, by task.
+    """Split comparisons by task into those to train on and those held out, at least one each.
 
-    Pairs of a task share prompts and often answers, so a task is held out whole. Where there is only one, its
-    pairs are parted, which is said in the log.
+    With a single task, its pairs are split, with a warning.
 
     Raises:
         ValueError: If there are fewer than two comparisons.
@@ -187,6 +189,7 @@ def split(
         raise ValueError(
             f"a reward model needs at least 2 pairs, one to be held out, got {len(comparisons)}: export more"
         )
+    # Pairs of a task share prompts and often answers, so a task is held out as a whole.
     by_task = list(dict.fromkeys(pair.task for pair in comparisons))
     key: Callable[[int], Any] = lambda index: comparisons[index].task  # noqa: E731
     if len(by_task) == 1:
@@ -204,6 +207,7 @@ def split(
 
 def _solve(differences: Tensor, penalty: float) -> Tensor:
     """Return w, (d,), for the differences z(winner) - z(loser) of pairs, (n, d)."""
+    # float64, so that the line search of L-BFGS converges to the given tolerance.
     inputs = differences.double()
     weight = torch.zeros(inputs.shape[1], dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS(

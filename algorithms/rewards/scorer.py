@@ -1,4 +1,4 @@
-"""A reward model in a run: its scores stand in for the task's reward (RLHF; for teams the MARLHF of CoMLRL)."""
+"""A reward model in a run: its scores replace the task's reward (RLHF; for teams the MARLHF of CoMLRL)."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from llm_decpomdp.policy import ReferencedPolicy, Team, policy_attribute
 MOST = 512
 """Number of the newest pairs that a model is fitted to; more if an update has more."""
 
+# A model that is fitted to two pairs is no better than chance, and its scores have no scale.
 LEAST = 16
-"""Fewest pairs that a model is fitted to."""
+"""Minimum number of pairs that a model is fitted to."""
 
 PER_GROUP = 4
-"""Most pairs of a group."""
+"""Maximum number of pairs of a group."""
 
 
 class RewardModelScorer:
-    """Writes the scores of a reward model beside the rewards of joint samples.
+    """Adds the scores of a reward model to joint samples.
 
     Args:
         model: The reward model.
@@ -54,20 +55,16 @@ class RewardModelScorer:
         self.model, self.features = model, features
 
     def add_scores(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Return the rollouts with a score of each joint sample; their rewards stay those of the task.
-
-        What a rollout is compared with is given scores too.
-        """
-        rivals = [rollout.comparator for rollout in rollouts if rollout.comparator is not None]
-        if rivals:
-            of_rivals = iter(self.add_scores(rivals))
+        """Return the rollouts and their opponents with a score of each joint sample; their rewards stay."""
+        opponents = [rollout.comparator for rollout in rollouts if rollout.comparator is not None]
+        if opponents:
+            scored = iter(self.add_scores(opponents))
             rollouts = [
-                rollout
-                if rollout.comparator is None
-                else replace(rollout, comparator=next(of_rivals))
+                rollout if rollout.comparator is None else replace(rollout, comparator=next(scored))
                 for rollout in rollouts
             ]
         samples = [_texts(self.model, group) for rollout in rollouts for group in rollout.groups]
+        # Each different text is read once: groups often repeat completions.
         rows = {t: row for row, t in enumerate(dict.fromkeys(t for of in samples for t in of))}
         scores = self.model.scores(self.features(list(rows))).tolist() if rows else []
         of_groups = iter(samples)
@@ -93,7 +90,7 @@ def _texts(model: RewardModel, group: Group) -> list[str]:
 
 
 def readers(team: Team) -> Iterator[Features]:
-    """Yield the features of each policy that gives some, by its model as it is now."""
+    """Yield the features of each policy that gives some, by its present model."""
     for policy in distinct_policies(team).values():
         if isinstance(policy, ReferencedPolicy) and policy_attribute(policy, "features"):
             policy.keep_reference()
@@ -119,6 +116,7 @@ def load_scorer(path: Path, team: Team, agents: Sequence[str]) -> RewardModelSco
             f"the reward model {path} reads the agents {', '.join(model.agents)}, and the environment has "
             f"{', '.join(agents)}: train one on pairs of this environment"
         )
+    # The file knows a text and its features, as names of models do not tell weights apart.
     for features in readers(team):
         if model.fits(features):
             return RewardModelScorer(model, features)
@@ -139,7 +137,7 @@ class ScoredSource(SourceWrapper):
     def __init__(self, source: RolloutSource, scorer: RewardModelScorer) -> None:
         super().__init__(source, "reward_model")
         self.scorer = scorer
-        # An updated model has another fingerprint; the run is that of the first one.
+        # Of the first model: a run whose model was fitted again is still the same run.
         self._fingerprint = scorer.model.fingerprint
 
     @property
@@ -174,20 +172,17 @@ def make_scored_source(
 
 
 class RewardModelUpdater(ScoredSource):
-    """A `ScoredSource` whose reward model is fitted anew every few updates (iterated RLHF).
+    """A `ScoredSource` whose reward model is fitted again every few updates (iterated RLHF).
 
-    Answers of a team that learns drift away from those that its reward model was trained on, and scores of what
-    nobody compared say little. After every n updates the model is fitted to the newest pairs of what the team has
-    said in the run, of which the task's reward prefers one: of a group's J joint samples the best with the worst,
-    the second best with the second worst, and so on, as long as rewards differ (arXiv 2203.02155 §3). The fit is
-    that of `reward_model.py`, from nothing; scores are centred on the new pairs.
-
-    While there are fewer than `LEAST` pairs the model stays as it is: one that is fitted to two of them is no
-    better than chance, and its scores have no scale.
+    The answers of a team that learns drift away from those that its reward model was trained on. After every n
+    updates the model is fitted, from scratch, to the newest pairs of the run, of which the task's reward prefers
+    one: of a group's J joint samples the best with the worst, the second best with the second worst, and so on, as
+    long as rewards differ (arXiv 2203.02155 §3). Scores are centered on the new pairs. With fewer than `LEAST`
+    pairs the model stays.
 
     Args:
         source: Samples the rollouts.
-        scorer: Scores them, and is given the new models.
+        scorer: Scores them; its model is replaced.
         interval: Number of updates between fits.
         seed: Draws what is held out.
     """
@@ -202,12 +197,12 @@ class RewardModelUpdater(ScoredSource):
         self.comparisons: list[JointComparison] = []
 
     def on_optimizer_step(self, trainer: Trainer, batch: TrainBatch, row: dict[str, Any]) -> None:
-        """Add the pairs of the update, and fit the model if it is time to."""
+        """Add the pairs of the update, and fit the model every `interval` updates."""
         # The learner counts an update once it has stepped, which it has here.
         row |= self.observe(trainer.learner.updates, batch.rollouts)
 
     def observe(self, update: int, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Add the pairs of an update, and fit the model if it is time to.
+        """Add the pairs of an update, and fit the model every `interval` updates.
 
         Args:
             update: Counted from 1.
@@ -230,6 +225,7 @@ class RewardModelUpdater(ScoredSource):
         before = self.scorer.model
         options = RewardModelOptions(part_length=before.part_length, seed=self.seed)
         model = fit_reward_model(self.comparisons, before.agents, self.scorer.features, options)
+        # Broadcast, as the last digits of a fit may differ between machines.
         self.scorer.model = processes.broadcast(model)
         return {
             "reward_model/pairs": model.report["pairs"],

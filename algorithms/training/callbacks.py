@@ -123,6 +123,7 @@ def terminable() -> Iterator[None]:
         yield
         return
     previous = {number: signal.getsignal(number) for number in STOPS}
+    # nohup ignores SIGHUP, so that a run survives its terminal.
     handlers = {number: old for number, old in previous.items() if old is not signal.SIG_IGN}
     for number in handlers:
         signal.signal(number, signal.default_int_handler)
@@ -148,9 +149,10 @@ def defer_signals() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        if pending:
+        if pending:  # only now, as the previous handlers have to see it
             signal.raise_signal(pending[0])
 
 
 def _receives_signals() -> bool:
+    # Python runs handlers in the main thread only, and refuses to set them elsewhere.
     return threading.current_thread() is threading.main_thread()

@@ -1,7 +1,7 @@
-"""Checkpoints: the state that a run continues from, and its best policies, so that one of them is always whole.
+"""The files of checkpoints: the state that a run continues from, and its best policies.
 
-A checkpoint is a folder with `counters.json` and `state.pt`. It gets its name once both are on the disk, so
-that whatever has the name of a checkpoint is one.
+A checkpoint is a folder with `counters.json` and `state.pt`. It gets its name once both are on the disk, so a
+folder with the name of a checkpoint is complete unless the disk damages it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ def save(
 ) -> Path:
     """Write `folder/update-<n>/`, or `update-<n>.<m>/` within a warm start; keep the `keep` newest of them.
 
-    A checkpoint of the same name that is already there stays as it is: a run's state after an update is a
-    function of the run.
-
     Args:
         folder: The run's `checkpoints/`; it is made where it is missing.
         counters: JSON-able numbers and names; `counters["update"]` is n; `lessons`, if it is there, m.
@@ -46,6 +43,7 @@ def save(
         The checkpoint's folder.
     """
     target = _path(folder, "update", counters)
+    # An existing one is equal: the state after an update is a function of the run.
     if not target.exists():
         _write(target, counters, state)
     for old in _all(folder, "update")[:-keep]:
@@ -61,6 +59,7 @@ def save_best(folder: Path, counters: Mapping[str, Any], state: Mapping[str, Any
     target = _path(folder, "best", counters)
     if target.exists():
         _remove(target)
+    # The new one is written before the old one is removed, so that one is always complete.
     _write(target, counters, state)
     for path in _all(folder, "best"):
         if path != target:
@@ -72,6 +71,7 @@ def load(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Load the counters and the state of a checkpoint; tensors are on the CPU."""
     import torch
 
+    # `weights_only`: a checkpoint of somebody else must not run code.
     state = torch.load(checkpoint / "state.pt", map_location="cpu", weights_only=True)
     return read_counters(checkpoint), state
 
@@ -148,6 +148,7 @@ def damage(checkpoint: Path, checksums: bool = True) -> str | None:
         counters = read_counters(checkpoint)
         if not isinstance(counters, dict) or "update" not in counters:
             return "counters.json: no counters"
+        # `torch.save` writes a zip archive, whose checksums `torch.load` does not compare.
         with zipfile.ZipFile(checkpoint / "state.pt") as archive:
             part = archive.testzip() if checksums else None
     except (OSError, ValueError, zipfile.BadZipFile) as error:
@@ -157,7 +158,7 @@ def damage(checkpoint: Path, checksums: bool = True) -> str | None:
 
 def best(folder: Path) -> Path | None:
     """Find the complete checkpoint of `save_best` in `folder`, if there is one."""
-    paths = []  # several where a process was killed between two lines above
+    paths = []  # several if a process was killed between the two steps of `save_best`
     for path in _all(folder, "best"):
         problem = damage(path, checksums=False)
         if problem is None:
@@ -200,7 +201,7 @@ def _write(target: Path, counters: Mapping[str, Any], state: Mapping[str, Any]) 
         with (temporary / "counters.json").open("w", encoding="utf-8") as text:
             text.write(json.dumps(counters, indent=2, sort_keys=True) + "\n")
             _to_disk(text)
-        temporary.rename(target)
+        temporary.rename(target)  # atomic, on one file system
     except (OSError, RuntimeError) as error:  # of a full disk torch makes a RuntimeError
         shutil.rmtree(temporary, ignore_errors=True)
         raise OSError(f"cannot write {target}, perhaps the disk is full: {error}") from error
@@ -213,6 +214,6 @@ def _to_disk(file: IO[Any]) -> None:
 
 
 def _remove(checkpoint: Path) -> None:
-    """Remove a checkpoint; half of one never has the name of a whole one."""
+    # Renamed first: if the process is killed, half a checkpoint must not have the name of a complete one.
     hidden = checkpoint.rename(checkpoint.with_name(f".old-{checkpoint.name}"))
     shutil.rmtree(hidden)

@@ -39,6 +39,7 @@ FREE = (
 BaseModels = Mapping[str, Mapping[str, str]]
 """For each policy the `name` and `weights` (a digest) of its model, and the `revision` of a model on the hub."""
 
+# Writing takes at most a twentieth of the time.
 PATIENCE = 20
 """Minimum ratio of the time between two checkpoints by time to the time of writing one."""
 
@@ -46,8 +47,7 @@ PATIENCE = 20
 class CheckpointManager(TrainerCallback):
     """Writes and reads the checkpoints of a run, and locks its folder; only the first process writes.
 
-    A checkpoint holds the learner, the policies that learn, policies that continue from what they have said, and
-    every callback with a `state_key`.
+    A checkpoint holds the learner, the policies that learn, stateful partners, and callbacks with a `state_key`.
 
     Args:
         folder: The run folder.
@@ -62,7 +62,7 @@ class CheckpointManager(TrainerCallback):
         self._saved_at, self._seconds_of_saving = time.monotonic(), 0.0
 
     def on_init_end(self, trainer: Trainer) -> None:
-        """Note what the run is of, before anything of it changes."""
+        """Note the identity of the run, which a checkpoint must have."""
         self.trainer, self.learner, self.options = trainer, trainer.learner, trainer.options
         policies = distinct_policies(trainer.team)
         self._partners = {
@@ -89,7 +89,8 @@ class CheckpointManager(TrainerCallback):
         self.on_update_end(trainer)
 
     def on_update_end(self, trainer: Trainer) -> None:
-        """Note the state of the partners: what they say later is not saved with this update."""
+        """Note the state of the partners."""
+        # Copied now: evaluations and later samples change it before the checkpoint is written.
         self._partner_states = {
             name: policy.state_dict() for name, policy in self._partners.items()
         }
@@ -110,7 +111,7 @@ class CheckpointManager(TrainerCallback):
         # A new checkpoint is written before an old one is removed.
         size = (number + 1) * checkpoint_bytes(parameters)
         if self.options.keep_best:
-            size += 2 * state_bytes(parameters)
+            size += 2 * state_bytes(parameters)  # the best so far, and the one that replaces it
         require_room(self.folder.parent, size, "the run with its checkpoints")
 
     def _lock_folder(self) -> None:
@@ -216,6 +217,7 @@ class CheckpointManager(TrainerCallback):
         for name, partner in self._partners.items():
             partner.load_state_dict(state["partners"][name])
         self.on_update_end(trainer)
+        # After the policies: the optimizers of the learner may copy their weights.
         for name, part in self._parts.items():
             part.load_state_dict(state[name])
         trainer.num_sft_steps = counters.get("lessons", 0)
@@ -223,7 +225,7 @@ class CheckpointManager(TrainerCallback):
 
     def _require_same_run(self, counters: dict[str, Any], path: Path) -> None:
         """Check that a checkpoint is of this run; errors as of `on_resume`."""
-        identity = json.loads(json.dumps(self._identity))  # as it is read again
+        identity = json.loads(json.dumps(self._identity))  # tuples become lists, as in the file
         names = [*identity, *({"warm_start"} & counters.keys() - identity.keys())]
         differing = [name for name in names if counters.get(name) != identity.get(name)]
         if differing:
@@ -355,7 +357,8 @@ def require_room(folder: Path, needed: int, purpose: str) -> None:
 
 
 def checkpoint_bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
-    """Estimate the size of a checkpoint: the weights, with float32 moments and, of 16-bit ones, a float32 copy."""
+    """Estimate the size of a checkpoint in bytes: weights, moments and float32 copies of trainable parameters."""
+    # AdamW has two float32 moments (8 bytes), and 16-bit weights a float32 copy (4 more).
     return sum(
         parameter.numel() * (parameter.element_size() + (8 if parameter.element_size() > 2 else 12))
         for parameter in parameters

@@ -112,7 +112,7 @@ class CurriculumSource(SourceWrapper):
         rates = self.rates
         variance = rates * (1 - rates)
         inside = (rates >= BAND[0]) & (rates <= BAND[1])
-        # The largest sums of log weight and Gumbel noise: weighted, without replacement.
+        # Gumbel-top-k: the largest sums of log weight and Gumbel noise are a weighted draw without replacement.
         noise = stream(self.seed, "curriculum", update).gumbel(size=len(rates))
         order = np.lexsort((-np.where(inside, np.log(variance) + noise, variance), ~inside))
         places = order[:number]
@@ -133,7 +133,9 @@ class CurriculumSource(SourceWrapper):
 
     def observe(self, visits: Sequence[tuple[int, float]]) -> None:
         """Add the pass rates of an update, by the positions of the problems; those of the first process count."""
+        # Only the first process has all rollouts, and all processes draw alike.
         visits = processes.broadcast(visits)
+        # The team changes, so old measurements count less and less.
         self._passed *= FADING
         self._played *= FADING
         for place, rate in visits:

@@ -40,7 +40,7 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics["stopped_early"] = float(np.mean([rollout.stopped_early for rollout in rollouts]))
     for k in range(max(map(len, turns))):
         kth = [[rollout[k]] for rollout in turns if len(rollout) > k and rollout[k]]
-        if not kth:  # stored pairs of later turns alone
+        if not kth:  # stored pairs may all be of later turns
             continue
         metrics |= _means(f"turn_{k + 1}/", kth)
         metrics[f"turn_{k + 1}/groups"] = sum(len(groups) for (groups,) in kth)
@@ -156,6 +156,7 @@ def _means(prefix: str, rollouts: Sequence[Turns]) -> dict[str, float]:
     """Compute means over samples, groups, turns, then rollouts, of the reward and the infos they all have."""
     groups = [group for turns in rollouts for turn in turns for group in turn]
     infos = [info for group in groups for info in group.infos]
+    # Infos may differ from step to step; a mean over some of them would compare different samples.
     shared = set(infos[0]).intersection(*infos)
     keys = [key for key in infos[0] if key in shared]
     keys = [key for key in keys if key in MEANS or key.startswith("reward/")]

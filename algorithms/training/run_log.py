@@ -96,7 +96,8 @@ class RunLog(TrainerCallback):
             self._bar.update(self._task, advance=1, note=note)
             notes += [*doubts, *self._time_left(trainer.total - update)]
         elif not self._made:
-            self._begin = time.perf_counter()  # the first evaluation is over
+            # The pace is measured from here: the first evaluation belongs to no update.
+            self._begin = time.perf_counter()
         logger.info("update %d, %s: %s", update, kind, ", ".join(notes))
         if kind == "train":
             self._signal.observe(row)
@@ -107,10 +108,8 @@ class RunLog(TrainerCallback):
         return [f"about {duration(pace * updates)} left"] if updates else []
 
     def on_resume(self, trainer: Trainer) -> None:
-        """Drop the rows after the checkpoint of an update, or, of update 0, of a step of supervised learning.
-
-        An evaluation after the update is dropped with it: it may not have been written in full.
-        """
+        """Drop the rows after the checkpoint: of an update or, before the first, of a step of the warm start."""
+        # An evaluation of this update goes, too: it may not have been written in full, and is repeated.
         update = trainer.learner.updates
         self._resumed = True
         self._bar.reset(self._task, completed=update, note="")
@@ -159,7 +158,7 @@ def _progress_bar(show: bool | None) -> Progress:
         TextColumn("{task.fields[note]}"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        speed_estimate_period=600,  # seconds; an update may take minutes
+        speed_estimate_period=600,  # seconds, as an update may take minutes
         disable=not (sys.stderr.isatty() if show is None else show),
     )
 

@@ -42,8 +42,6 @@ def reference_demonstrations(
 ) -> list[Demonstration]:
     """Return the references of some agents to their first prompts, a lesson for each start that has them all.
 
-    References have no messages: with a channel these prompts are those of answers, where nobody has said anything.
-
     Args:
         env: The environment; it is reset.
         starts: Starts of episodes, each with a task or a seed.
@@ -56,6 +54,7 @@ def reference_demonstrations(
     missing: dict[str, int] = dict.fromkeys(agents, 0)
     for start in starts:
         state, prompts = reset_branch(env, start)
+        # References are answers: with a channel the first turn is for messages, which stay empty.
         if (channel := message_turns(state)) is not None and channel.speaking:
             prompts = dict(state.step(dict.fromkeys(prompts, ""))[0])
         references = answers(state).references
@@ -132,7 +131,8 @@ def _text(row: Mapping[str, Any], key: str, role: str) -> str:
 
 def draw_share(items: Sequence[Any], share: float, seed: int) -> list[Any]:
     """Draw a share of some items, at least one; a larger share contains a smaller one, in the items' order."""
-    count = max(1, math.ceil(share * len(items) - 1e-9))
+    count = max(1, math.ceil(share * len(items) - 1e-9))  # 0.3 * 10 is a little above 3
+    # The first of one permutation, so that a larger share contains a smaller one.
     order = stream(seed, "warm start").permutation(len(items))[:count]
     return [items[position] for position in sorted(order)]
 

@@ -24,8 +24,8 @@ from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
 
+# Torch raises a plain RuntimeError with these words on a CPU and in cuBLAS.
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""Words of torch's errors about memory, where it raises nothing better than a RuntimeError."""
 
 LESS_MEMORY = (
     "To need less, best first: lower group_size (num_generations) or prompts_per_update; lower "
@@ -37,12 +37,11 @@ LESS_MEMORY = (
 class Trainer:
     """Trains a team in an environment: its learner learns from the rollouts of a source, update after update.
 
-    Everything random is drawn from streams that are named by the update, so a run that is resumed equals one that
-    never stopped, bit for bit on a CPU with as many threads, if every start names a seed or a task and every
-    policy that samples has `seed`; remote models answer as they like.
+    All random streams are named by the update, so a resumed run equals one that never stopped: bit for bit on a
+    CPU with as many threads, if every start names a seed or a task and every policy that samples has `seed`.
+    Remote models may ignore seeds.
 
-    Several processes (`processes`) each work on a share of every update's starts and step alike; the first writes.
-    Policies whose weights lie in shards (`agents.models.sharded`) are those of all processes together.
+    With several processes, each learns from a shard of every batch and all step alike. The first process writes.
 
     Args:
         env: Any text environment with one team reward.
@@ -50,7 +49,7 @@ class Trainer:
         learner: Learns from rollouts, as `Algorithm.make_learner` builds it for this team.
         source: The rollouts of each update.
         options: How to sample, evaluate and save.
-        callbacks: What else happens, in this order: checkpoints, log, warm start, evaluations, trackers.
+        callbacks: Checkpoints, log, warm start, evaluations and trackers, called in this order.
 
     Raises:
         ValueError: If the options do not fit together, or not the environment, the team or the source.
@@ -70,7 +69,7 @@ class Trainer:
             learner.options.check_horizon(env.num_turns)
         self.env, self.team, self.learner = env, team, learner
         self.source, self.options = source, options
-        # What sources have learned from an update belongs to it, so they are called before the row is written.
+        # Sources come first: they may add metrics to the row of an update before the log writes it.
         self.callbacks = [*_chain(source), *callbacks]
         self.activity = "training"
         """What the run is doing, for the message if memory runs out."""
@@ -105,7 +104,7 @@ class Trainer:
         try:
             self.notify("on_resume")
         except BaseException:
-            self.notify("on_train_end")
+            self.notify("on_train_end")  # unlocks the folder, as `train` will not be called
             raise
         return self.learner.updates
 
@@ -165,13 +164,13 @@ class Trainer:
             }
         )
         with ExitStack() as stack:
-            # With several steps a batch the first ones are taken while accumulating.
+            # With several steps a batch, `accumulate` takes all but the last, so weights change from here on.
             several = self.learner.options.updates_per_batch > 1
             if several:
                 stack.enter_context(self.updating())
             with timer("learning"):
                 learned = self.learner.accumulate(source.training_view(batch.train_rollouts))
-            # What samples for later updates does so with the weights that it began with.
+            # Batches of later updates are completed with the weights that have begun them.
             source.finish()
             if not several:
                 stack.enter_context(self.updating())
@@ -188,11 +187,9 @@ class Trainer:
 
     @contextmanager
     def updating(self) -> Iterator[None]:
-        """Change weights and rows in this context, from those of one complete update to those of the next.
-
-        It isn't interrupted, but may fail: then nothing more can be saved.
-        """
+        """Change weights and rows in this context; signals wait until its end."""
         with defer_signals():
+            # After a failure in here the flag stays, so that half an update is never saved.
             self.is_complete = False
             yield
             self.notify("on_update_end")
@@ -202,7 +199,10 @@ class Trainer:
         """Let callbacks save what is complete, and raise what ended the run."""
         interrupted = isinstance(failure, KeyboardInterrupt)
         try:
-            with suppress(KeyboardInterrupt), defer_signals():  # a second Ctrl-C changes nothing
+            with (
+                suppress(KeyboardInterrupt),
+                defer_signals(),
+            ):  # a second Ctrl-C must not stop saving
                 self.notify("on_exception", failure)
         except Exception as error:
             if interrupted:
@@ -246,6 +246,7 @@ def out_of_memory(
         group_size: Completions of each prompt.
         prompts: Starts of an update.
     """
+    # Only the first line: torch appends a stack trace.
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return OutOfMemory(
         f"memory ran out in {activity}, with group_size={group_size} and {prompts} prompts an update "

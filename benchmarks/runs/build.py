@@ -56,6 +56,7 @@ def _skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
     )
 
     starts = starts_longest_first(run.train_env.tasks.tasks)
+    # Checked before the first update: later prompts are longer only by feedback.
     prompts = long_first_prompts(run.train_env, team, starts, "skip")
     skipped = list(dict.fromkeys(str(prompt.start.task_id) for prompt in prompts))
     if skipped:

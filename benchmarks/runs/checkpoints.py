@@ -81,8 +81,9 @@ def _find_in_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
 def identify_team(folder: Path) -> Mapping[str, str]:
     """Identify the team in a folder, among all others and among those that the folder held before.
 
-    Weights are known by the names, the sizes and the times of their files, for reading them would take long.
+    The identity has the names, sizes and times of the files.
     """
+    # Reading gigabytes of weights for a digest would take too long.
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         status = path.stat()
@@ -187,6 +188,7 @@ def use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Confi
         raise ConfigError(
             f"the team in {team} plays {', '.join(names)}, and {config.env.id} has {', '.join(agents)}"
         )
+    # By name, so that the new configuration says without the old run how it began.
     policies, declared = dict(config.policies), teams.team_spec(config, agents)
     for name, spec in declared.policies.items():
         sources = {names[agent] for agent in agents if declared.agents[agent] == name}
@@ -200,6 +202,7 @@ def use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Confi
         trained = specs[sources.pop()]
         if trained.kind == "model":
             policies[name] = {**(policies.get(name) or {}), "name": trained.name}
+            # A saved adapter has its own shape, so none is made by the configuration.
             if saved_adapter(str(trained.name)) is not None:
                 policies[name]["lora"] = None
     return replace(config, policies=policies)

@@ -40,6 +40,7 @@ def find_source(data: Mapping[str, Any]) -> str:
 def pin_commit(data: Manifest | None, part: str) -> str | None:
     """Return the `source` that loads a part of the hub's data as it was; `None` where it is not the hub's."""
     about = (data or {}).get(part, {})
+    # Only the hub has commits; a file may have changed, which its fingerprint tells.
     pinned = about.get("source") == "hub" and about.get("revision")
     return f"{AT_A_COMMIT}{about['revision']}" if pinned else None
 
@@ -52,7 +53,7 @@ def change_of_data(part: str, before: Mapping[str, Any], now: Mapping[str, Any])
         before: Their description in a manifest.
         now: That of `TaskSet.describe`.
     """
-    if "fingerprint" not in before:
+    if "fingerprint" not in before:  # written by an early version
         return f"whether the {part} data are the same is not known: no fingerprint"
     if before["fingerprint"] == now["fingerprint"]:
         return None
@@ -82,6 +83,7 @@ def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
         )
 
 
+# Those that can change results.
 PACKAGES = (
     "numpy",
     "gymnasium",

@@ -168,7 +168,7 @@ def unique_rows(path: Path) -> Iterator[tuple[int, Row]]:
                 continue
             places.add(place)
         yield line, row
-    if repeats and path not in _repeating:
+    if repeats and path not in _repeating:  # a report reads the file several times
         _repeating.add(path)
         logger.warning("%s: %d rows repeat an episode and are left out", path, repeats)
 

@@ -97,6 +97,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         if processes.rank() == 0:
             with writing(path):
                 stack.enter_context(folder.exclusive_access())
+            # Otherwise the updates after the newest complete one could not be saved again.
             checkpoint.set_damaged_aside(folder.checkpoints)
         newest = processes.compute_on_first(lambda: checkpoint.latest(folder.checkpoints))
         if newest is None:
@@ -105,6 +106,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         config = read_config(folder.config, overrides)
         _refuse_other_changes(before, config)
         record = processes.compute_on_first(lambda: _read_manifest(folder))
+        # With the commits of the hub's data in the manifest, as branches move on.
         run = resolve(config, record.get("data"))
         if record:
             for part, env in (("train", run.train_env), ("eval", run.eval_env)):
@@ -165,7 +167,7 @@ def _record_session(
             "the run goes on with other versions, so its results may differ from those of one without a stop: %s",
             in_short([change.removeprefix("packages.") for change in changes]),
         )
-    if record and not overrides and not changes:
+    if record and not overrides and not changes:  # nothing new to record
         return
     entry = {"after": updates, "overrides": list(overrides), **(now if changes else {})}
     write_atomically(folder.config, run.config.to_yaml())

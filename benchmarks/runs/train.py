@@ -69,9 +69,11 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
     processes.initialize()
     first = processes.rank() == 0
     with ExitStack() as stack:
+        # Locked before models are loaded, so that two runs of one folder do not both spend minutes.
         if first:
             folder = stack.enter_context(open_folder(folder_path(run.config, name)))
             refuse_results(run.config, folder.path)
+        # Its name may hold the time, which differs between processes.
         path = processes.broadcast(folder.path if first else Path())
         check_machine(run)
         demonstrations = run.demonstrations()
@@ -79,6 +81,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
         folder = folder if first else RunFolder(path)
         training = make_training(run, team, folder, demonstrations)
         if first:
+            # Nothing has replaced an earlier run so far: all that can fail early has succeeded.
             if folder.config.exists():
                 logger.info("the run in %s ended before its first update, and is replaced", path)
             for rows in (folder.metrics, folder.episodes):
@@ -173,6 +176,7 @@ def _explain_unsaved_team(
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:  # a full disk raises any of them
+        # With `keep_best` the weights are those of the best team now, and not of the last update.
         if not run.config.output.keep_best and run.config.learner.shards == 1:
             with suppress(OSError):
                 checkpoints.save()
@@ -226,7 +230,7 @@ def refuse_results(config: Config, path: Path) -> None:
 
 def has_results(folder: RunFolder) -> bool:
     """Check whether a run has made an update, kept a checkpoint or saved a team; assume so without a manifest."""
-    if not folder.manifest.is_file():
+    if not folder.manifest.is_file():  # a damaged run may still be repaired
         return True
     folders = (folder.checkpoints, folder.path / "final_model")
     if any(path.is_dir() and any(path.iterdir()) for path in folders):

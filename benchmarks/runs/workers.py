@@ -81,6 +81,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
 
 def make_worker_state(run: ResolvedRun) -> WorkerState:
     """Build the state of a worker: the run's environments, and its team again, placed on the worker's devices."""
+    # Called in the worker: each loads its own copy of the models.
     placed = replace(run.team, policies=in_worker(run.config, run.team.policies))
     team = teams.load(run.config, (run.train_env, run.eval_env), placed)
     return WorkerState(run.train_env, run.eval_env, team)
@@ -128,6 +129,7 @@ def _make_server(run: ResolvedRun, place: int, group: dict[str, CausalLM], folde
         raise ValueError(
             "a server loads its model from a folder or the hub, and this one was made in memory"
         )
+    # The server must have room for the largest rank of all adapters.
     peft: dict[str, Any] = getattr(policy.model, "peft_config", {})
     gpus = run.team.policies[first].sample_on or []
     flags = vllm_flags(
