@@ -63,8 +63,8 @@ def make_source(
     if stored:
         source = StoredSource(stored)
     else:
-        drawn = problems if options.refill or options.curriculum else ()
-        source = SampledSource(env, team, workers, learner, options, batches, drawn)
+        further = problems if options.refill or options.curriculum else ()
+        source = SampledSource(env, team, workers, learner, options, batches, further)
     # The order matters: opponents are scored, too; dynamic sampling goes by the scores; a curriculum chooses the
     # starts of all of that; and asynchronous rollouts hold whole batches back.
     problems = list(problems or source.starts)

@@ -127,9 +127,9 @@ class AsyncSource(SourceWrapper):
 
         Before the first update nothing waits: a run that goes on from there samples it again.
         """
-        done, rows = self.learner.updates, []
-        last = min(done + self.lag, len(self.batches)) if done else 0
-        for update in range(done + 1, last + 1):
+        newest, rows = self.learner.updates, []
+        last = min(newest + self.lag, len(self.batches)) if newest else 0
+        for update in range(newest + 1, last + 1):
             batch, version, seconds = self._waiting[update]
             row = {"update": update, "version": version, "seconds": seconds}
             row |= {"metrics": batch.metrics, "texts": list(map(to_text, batch.rollouts))}

@@ -157,11 +157,11 @@ class ExpertIteration(SupervisedTraining):
         if self.steps < self.total:
             return
         number = self.round + 1
-        found = self._sample(number, timer)
-        encoded = self.encode(found.demonstrations)
+        passing = self._sample(number, timer)
+        encoded = self.encode(passing.demonstrations)
         with defer_signals():  # a round has begun, or it has not
-            self.round, self._passes = number, found
-            self.begin_round(found.demonstrations, encoded, self._order_seed(number))
+            self.round, self._passes = number, passing
+            self.begin_round(passing.demonstrations, encoded, self._order_seed(number))
 
     def _order_seed(self, number: int) -> int:
         """Return the seed of the order of a round's demonstrations."""
@@ -173,13 +173,13 @@ class ExpertIteration(SupervisedTraining):
         Raises:
             FloatingPointError: If the loss or a gradient isn't finite.
         """
-        row, found = super().accumulate(), self._passes
+        row, passing = super().accumulate(), self._passes
         return {
             "step": row.pop("step"),
             "round": self.round,
-            "sampled_episodes": found.episodes,
-            "pass_rate": found.passed / found.episodes,
-            "solved_problems": found.problems,
+            "sampled_episodes": passing.episodes,
+            "pass_rate": passing.passed / passing.episodes,
+            "solved_problems": passing.problems,
             **row,
         }
 
@@ -194,8 +194,8 @@ class ExpertIteration(SupervisedTraining):
             rollouts += collect_rollouts(
                 self.env, self.team, starts, EPISODES, group_size=samples, timer=timer
             )
-        found = passes(processes.gather(rollouts), self.policy_names, options.min_reward)
-        if not found.demonstrations:
+        passing = passes(processes.gather(rollouts), self.policy_names, options.min_reward)
+        if not passing.demonstrations:
             remedies = ["raise warm_start.samples"]
             if options.min_reward is None:
                 remedies.append("set warm_start.min_reward")
@@ -207,21 +207,21 @@ class ExpertIteration(SupervisedTraining):
                     "lower warm_start.learning_rate, as there were passes in the round before"
                 )
             raise ValueError(
-                f"round {number} of the warm start has nothing to imitate: none of {found.episodes} episodes of "
-                f"{len(self.problems)} problems passed, and the best ended with a reward of {found.best:g}: "
+                f"round {number} of the warm start has nothing to imitate: none of {passing.episodes} episodes of "
+                f"{len(self.problems)} problems passed, and the best ended with a reward of {passing.best:g}: "
                 f"{', '.join(remedies)}, or drop the warm start"
             )
         logger.info(
             "warm start, round %d of %d: %d of %d episodes passed, in %d of %d problems; %d differ",
             number,
             options.rounds,
-            found.passed,
-            found.episodes,
-            found.problems,
+            passing.passed,
+            passing.episodes,
+            passing.problems,
             len(self.problems),
-            len(found.demonstrations),
+            len(passing.demonstrations),
         )
-        return found
+        return passing
 
     def state_dict(self) -> dict[str, Any]:
         """Return rounds, steps and, within a round, its demonstrations; the policies keep their own.
@@ -233,7 +233,7 @@ class ExpertIteration(SupervisedTraining):
             return {**state, "before": self.steps}
         if self.steps == self._first:
             return {**state, "round": self.round - 1}
-        examples = [[asdict(one) for one in examples] for examples in self._passes.demonstrations]
+        examples = [[asdict(e) for e in examples] for examples in self._passes.demonstrations]
         counts = {k: v for k, v in self._passes._asdict().items() if k != "demonstrations"}
         return {**state, "lessons": examples, "counts": counts, "learning": super().state_dict()}
 

@@ -247,7 +247,7 @@ class SupervisedTraining(TrainerCallback):
             TypeError: If a policy cannot encode a text that it did not sample.
         """
         encoded: list[list[EncodedExample]] = []
-        number = kept = 0
+        number = number_kept = 0
         for examples in demonstrations:
             encoded.append([])
             for example in examples:
@@ -255,18 +255,18 @@ class SupervisedTraining(TrainerCallback):
                     continue
                 number += 1
                 if (completion := _encode_completion(example, self.policies[name])) is not None:
-                    kept += 1
+                    number_kept += 1
                     encoded[-1].append(EncodedExample(example.agent, example.prompt, completion))
-        if demonstrations and not kept:
+        if demonstrations and not number_kept:
             raise ValueError(
                 f"no demonstration of the warm start can be learned: {number} of its examples are of agents that "
                 "learn, and each is too long: raise max_new_tokens"
             )
-        if kept < number:
+        if number_kept < number:
             logger.warning(
                 "%d of %d examples of the warm start are left out, as they are longer than max_new_tokens or "
                 "their prompts are too long",
-                number - kept,
+                number - number_kept,
                 number,
             )
         return encoded

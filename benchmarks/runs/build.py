@@ -67,11 +67,11 @@ def _skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
     if len(skipped) == len(starts):
         raise RunError("no problem is left to train on: make room for longer prompts")
     run = run.skip_tasks(skipped)
-    drawn = run.problems if run.config.algorithm.rollout.refill else []
-    played = {start for batch in (*run.batches, drawn) for start in batch}
+    further = run.problems if run.config.algorithm.rollout.refill else []
+    in_batches = {start for batch in (*run.batches, further) for start in batch}
     held_out = starts_longest_first(run.eval_env.tasks.tasks[: run.config.evaluation.num_tasks])
     try:
-        require_short(run.train_env, team, [start for start in starts if start in played])
+        require_short(run.train_env, team, [start for start in starts if start in in_batches])
         require_short(run.eval_env, team, held_out)
     except ValueError as error:
         raise RunError(str(error)) from error

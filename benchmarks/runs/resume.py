@@ -238,12 +238,12 @@ def _explain_no_checkpoint(folder: RunFolder) -> str:
             f"{folder.path} holds no checkpoint, since the run ended before its first update: start it again with "
             f"the command that started it, or with train --config {folder.config}"
         )
-    done = [row["update"] for row in read_json_lines(folder.metrics) if row["kind"] == "train"]
-    if done and folder.manifest.is_file():
+    updates = [row["update"] for row in read_json_lines(folder.metrics) if row["kind"] == "train"]
+    if updates and folder.manifest.is_file():
         manifest = folder.read_manifest()
         data = manifest.get("pairs", manifest["data"]["train"])
         rows = data["rows"] - (0 if "pairs" in manifest else len(manifest.get("left_out", ())))
-        if max(done) >= len(schedule(load_stored_config(folder.config), [""] * rows)):
+        if max(updates) >= len(schedule(load_stored_config(folder.config), [""] * rows)):
             return (
                 f"the run {folder.path} is finished: there is no update left to continue with, and no checkpoint "
                 "to go on from for longer; a new run that begins with its team, if it has kept one: --from "
@@ -257,8 +257,8 @@ def _explain_no_checkpoint(folder: RunFolder) -> str:
 
 def _refuse_other_changes(before: Config, now: Config) -> None:
     """Raise a `ConfigError` if two configurations differ by more than a resumed run may change."""
-    changed = [key for key in KEYS if value_of(before, key) != value_of(now, key)]
-    keys = [key for key in changed if key not in CHANGEABLE and key != "policies"]
+    changes = [key for key in KEYS if value_of(before, key) != value_of(now, key)]
+    keys = [key for key in changes if key not in CHANGEABLE and key != "policies"]
     old, new = value_of(before, "policies"), value_of(now, "policies")
     for name in dict.fromkeys([*old, *new]):
         if _lasting_keys(old.get(name)) != _lasting_keys(new.get(name)):

@@ -87,12 +87,12 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
             for rows in (folder.metrics, folder.episodes):
                 rows.unlink(missing_ok=True)
             write_atomically(folder.config, run.config.to_yaml())
-            shown = run.problems if run.pairs else run.batches[0]
+            first_starts = run.problems if run.pairs else run.batches[0]
             folder.write_manifest(
                 {
                     **manifest(run, name),
                     "left_out": run.skipped,
-                    "first_prompts": first_prompts(run.train_env, team, shown[0]),
+                    "first_prompts": first_prompts(run.train_env, team, first_starts[0]),
                     "from": origin,
                     "base_models": training.checkpoints.base_models,
                     "kl_reference": training.trainer.learner.references,
