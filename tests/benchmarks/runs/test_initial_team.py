@@ -36,7 +36,7 @@ def call(*arguments: str) -> int:
     return stop.value.code
 
 
-def begin(quick: list[str], *more: str) -> None:
+def begin(runs: list[str], *more: str) -> None:
     """Train for an update that changes all weights, although nothing earns a reward."""
     overrides = [*quick, *SHORT, *LOUD, "algorithm.learning_rate=0.1", *more]
     train(load_config(find_config("demo"), overrides), "demo")
@@ -53,9 +53,9 @@ def equal(one: dict[str, list[torch.Tensor]], other: dict[str, list[torch.Tensor
 
 @pytest.mark.parametrize("adapters", [False, True])
 def test_a_new_run_begins_with_the_final_team_of_another(
-    runs: Runs, quick: list[str], tmp_path: Path, adapters: bool
+    runs: Runs, tmp_path: Path, adapters: bool
 ) -> None:
-    begin(quick, "output.save_final_model=true", *(["model.lora={r: 2}"] if adapters else []))
+    begin(runs, "output.save_final_model=true", *(["model.lora={r: 2}"] if adapters else []))
     before = weights(load_saved_team(tmp_path / "run" / "final_model"))
     if not adapters:
         assert not equal(before, dict.fromkeys(before, before["aux_0"]))
@@ -73,9 +73,9 @@ def test_a_new_run_begins_with_the_final_team_of_another(
 
 
 def test_a_run_that_kept_checkpoints_alone_will_do_and_the_new_run_stands_by_itself(
-    quick: list[str], tmp_path: Path
+    runs: Runs, tmp_path: Path
 ) -> None:
-    begin(quick, "output.checkpoint_every=1")
+    begin(runs, "output.checkpoint_every=1")
     found = checkpoint.latest(tmp_path / "run" / "checkpoints")
     assert found is not None
     trained = checkpoint.load(found)[1]["policies"]
@@ -91,8 +91,8 @@ def test_a_run_that_kept_checkpoints_alone_will_do_and_the_new_run_stands_by_its
     assert again.summary["updates"] == 2
 
 
-def test_a_team_that_shares_weights_may_part(quick: list[str], tmp_path: Path) -> None:
-    begin(quick, "output.save_final_model=true", "model.shared=true")
+def test_a_team_that_shares_weights_may_part(runs: Runs, tmp_path: Path) -> None:
+    begin(runs, "output.save_final_model=true", "model.shared=true")
     place = ["--from", str(tmp_path / "run"), "--output"]
     apart = ["--override", "model.shared=false", STILL]
     assert call("train", *place, str(tmp_path / "apart"), *apart) == 0
@@ -111,21 +111,17 @@ def test_a_team_that_shares_weights_may_part(quick: list[str], tmp_path: Path) -
     ],
 )
 def test_what_does_not_go_with_another_team_is_refused(
-    quick: list[str],
-    tmp_path: Path,
-    more: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    runs: Runs, tmp_path: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begin(quick, "output.save_final_model=true")
+    begin(runs, "output.save_final_model=true")
     assert call("train", "--from", str(tmp_path / "run"), *more) == 2
     assert message in capsys.readouterr().err
 
 
 def test_a_run_that_kept_nothing_says_what_would_have(
-    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begin(quick)
+    begin(runs)
     assert call("train", "--from", str(tmp_path / "run")) == 2
     assert "has kept no team: train with output.save_final_model=true" in capsys.readouterr().err
     (tmp_path / "nothing").mkdir()

@@ -50,10 +50,10 @@ def begin(runs: Runs, *more: str) -> None:
 
 
 def test_a_finished_run_goes_on_for_longer_as_if_it_had_been_meant_to(
-    runs: Runs, quick: list[str], tmp_path: Path
+    runs: Runs, tmp_path: Path
 ) -> None:
-    begin(quick, "output.name=straight", "algorithm.max_updates=4")
-    begin(quick)
+    begin(runs, "output.name=straight", "algorithm.max_updates=4")
+    begin(runs)
     longer = ["--override", "algorithm.max_updates=4", "output.keep_checkpoints=1"]
     assert call("train", "--resume", str(tmp_path / "run"), *longer) == 0
     for name in ("metrics.jsonl", "episodes.jsonl"):
@@ -72,9 +72,9 @@ def test_a_finished_run_goes_on_for_longer_as_if_it_had_been_meant_to(
 
 
 def test_a_run_with_a_lag_warns_where_it_is_to_last_longer_than_it_sampled_for(
-    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runs: Runs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begin(quick, "algorithm.lag=1", "algorithm.correction=mask", "algorithm.max_updates=2")
+    begin(runs, "algorithm.lag=1", "algorithm.correction=mask", "algorithm.max_updates=2")
     with caplog.at_level(logging.WARNING):
         resume(tmp_path / "run", ["algorithm.max_updates=4"])
     (message,) = [
@@ -98,9 +98,9 @@ def test_a_run_with_a_lag_warns_where_it_is_to_last_longer_than_it_sampled_for(
     ],
 )
 def test_other_changes_are_refused_and_the_safe_ones_named(
-    quick: list[str], tmp_path: Path, override: str, message: str
+    runs: Runs, tmp_path: Path, override: str, message: str
 ) -> None:
-    begin(quick)
+    begin(runs)
     before = (tmp_path / "run" / "config.yaml").read_text()
     with pytest.raises(ConfigError, match=message) as error:
         resume(tmp_path / "run", [override])
@@ -111,35 +111,33 @@ def test_other_changes_are_refused_and_the_safe_ones_named(
 
 
 def test_a_limit_that_would_have_left_out_other_problems_is_refused(
-    quick: list[str], tmp_path: Path
+    runs: Runs, tmp_path: Path
 ) -> None:
-    begin(quick, "model.on_long_prompt=truncate_left")
+    begin(runs, "model.on_long_prompt=truncate_left")
     with pytest.raises(ConfigError, match="2 updates are done: keep the limit of prompts"):
         short = ["model.max_prompt_tokens=900", "model.on_long_prompt=skip"]
         resume(tmp_path / "run", short)
 
 
-def test_what_happens_to_long_prompts_may_change_for_one_policy(
-    quick: list[str], tmp_path: Path
-) -> None:
-    begin(quick)
+def test_what_happens_to_long_prompts_may_change_for_one_policy(runs: Runs, tmp_path: Path) -> None:
+    begin(runs)
     more = ["policies={aux_0: {on_long_prompt: truncate_left}}", "algorithm.max_updates=3"]
     assert resume(tmp_path / "run", more).summary["updates"] == 3
 
 
 def test_a_falling_learning_rate_is_said_to_fall_to_another_end(
-    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runs: Runs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begin(quick, "algorithm.lr_schedule=linear")
+    begin(runs, "algorithm.lr_schedule=linear")
     with caplog.at_level(logging.WARNING, "llm_decpomdp"):
         resume(tmp_path / "run", ["algorithm.max_updates=3"])
     assert "algorithm.lr_schedule=linear now falls to the end of 3 updates" in caplog.text
 
 
 def test_two_resumes_of_one_run_do_not_train_side_by_side(
-    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begin(quick)
+    begin(runs)
     run = tmp_path / "run"
     longer = ["--override", "algorithm.max_updates=3"]
     with holder(run) as process:
@@ -156,10 +154,10 @@ def test_two_resumes_of_one_run_do_not_train_side_by_side(
 
 @pytest.mark.parametrize("content", [None, "{"])
 def test_a_run_without_its_manifest_goes_on_with_a_warning(
-    quick: list[str], tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
+    runs: Runs, tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begin(quick, "output.name=straight", "algorithm.max_updates=3")
-    begin(quick)
+    begin(runs, "output.name=straight", "algorithm.max_updates=3")
+    begin(runs)
     manifest = tmp_path / "run" / "manifest.json"
     before = json.loads(manifest.read_text())
     if content is None:
@@ -177,9 +175,9 @@ def test_a_run_without_its_manifest_goes_on_with_a_warning(
 
 
 def test_a_run_of_another_version_goes_on_and_says_so(
-    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runs: Runs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begin(quick)
+    begin(runs)
     path = tmp_path / "run" / "manifest.json"
     manifest = json.loads(path.read_text())
     now, manifest["packages"]["llm-decpomdp"] = manifest["packages"]["llm-decpomdp"], "0.0.3"
@@ -195,9 +193,9 @@ def test_a_run_of_another_version_goes_on_and_says_so(
 
 
 def test_a_run_whose_newest_checkpoint_is_damaged_goes_on(
-    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runs: Runs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begin(quick)
+    begin(runs)
     before = rows(tmp_path / "run" / "metrics.jsonl")
     state = tmp_path / "run" / "checkpoints" / "update-000002" / "state.pt"
     state.write_bytes(b"")
@@ -207,9 +205,9 @@ def test_a_run_whose_newest_checkpoint_is_damaged_goes_on(
 
 
 def test_a_run_that_ended_before_its_first_update_is_started_again(
-    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begin(quick)
+    begin(runs)
     run = tmp_path / "run"
     whole = rows(run / "episodes.jsonl")
     for name in ("checkpoints", "final_model"):
@@ -219,7 +217,7 @@ def test_a_run_that_ended_before_its_first_update_is_started_again(
         (run / name).write_text("".join(kept))
     assert call("train", "--resume", str(run)) == 2
     assert "since the run ended before its first update: start it again" in capsys.readouterr().err
-    begin(quick)
+    begin(runs)
     assert rows(run / "episodes.jsonl") == whole
 
 
@@ -244,7 +242,7 @@ def test_a_team_that_cannot_be_saved_is_no_loss(
 
 
 def test_a_folder_or_a_device_that_cannot_be_used_is_told_before_models_are_loaded(
-    quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runs: Runs, quick: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     (tmp_path / "file").write_text("")
@@ -261,12 +259,12 @@ def test_a_folder_or_a_device_that_cannot_be_used_is_told_before_models_are_load
     assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match=f"{tmp_path}/file is a file"):
         evaluate_team(EvalRequest("demo", quick, output=tmp_path / "file"))
-    begin(quick)
+    begin(runs)
     with pytest.raises(ConfigError, match="holds a run"):
         caplog.clear()
         evaluate_team(EvalRequest("demo", quick, output=tmp_path / "run"))
     assert "loading" not in caplog.text
-    begin(quick, "output.name=other")
+    begin(runs, "output.name=other")
     assert f"loading {quick[0].partition('=')[2]}" in caplog.text
 
 
