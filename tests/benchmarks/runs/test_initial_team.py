@@ -12,10 +12,8 @@ import torch
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.cli.main import main
-from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.train import train
 from tests.benchmarks.runs.conftest import Runs
 
 SHORT = [
@@ -36,10 +34,9 @@ def call(*arguments: str) -> int:
     return stop.value.code
 
 
-def begin(runs: list[str], *more: str) -> None:
+def begin(runs: Runs, *more: str) -> None:
     """Train for an update that changes all weights, although nothing earns a reward."""
-    overrides = [*quick, *SHORT, *LOUD, "algorithm.learning_rate=0.1", *more]
-    train(load_config(find_config("demo"), overrides), "demo")
+    runs.train(*SHORT, *LOUD, "algorithm.learning_rate=0.1", *more, config="demo")
 
 
 def weights(team: Any) -> dict[str, list[torch.Tensor]]:
