@@ -30,7 +30,6 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View, from_
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from llm_decpomdp.policy import Usage
@@ -435,15 +434,10 @@ def reached(
         )
         for index, agent in enumerate(env.possible_agents)
     }
-    trainer = Run(
-        folder,
-        [every_start(env)] * updates,
-        {"learning_rate": rate, "max_grad_norm": 1.0, **learner},
-        TrainerOptions(group_size=32, lag=lag, seed=seed),
-        env=env,
-        team=team,
-        eval_starts=[],
-    )
+    settings = {"learning_rate": rate, "max_grad_norm": 1.0, **learner}
+    starts: dict[str, Any] = {"env": env, "team": team, "eval_starts": []}
+    batches = [every_start(env)] * updates
+    trainer = build(folder, batches, learner=settings, group_size=32, lag=lag, seed=seed, **starts)
     trainer.run_updates()
     return value(env, team) / probe.optimum, list(read_json_lines(trainer.folder.metrics))
 

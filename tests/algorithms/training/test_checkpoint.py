@@ -16,8 +16,7 @@ from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.checkpoint_manager import require_same_models
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from tests.algorithms.runs import Run
+from tests.algorithms.runs import Run, build
 
 
 def save(folder: Path, update: int, keep: int = 2) -> Path:
@@ -189,16 +188,10 @@ def build_model_run(
     base: Path, folder: Path, updates: int, lora: dict[str, Any] | None, **learner: Any
 ) -> Run:
     spec = PolicySpec(name=str(base), lora=lora, max_new_tokens=4, compute_dtype="float32")
-    return Run(
-        folder,
-        [[Start(seed=n)] for n in range(updates)],
-        {"learning_rate": 0.01, **learner},
-        TrainerOptions(group_size=4, checkpoint_every=1),
-        env=Env(),
-        team=load_team({"x": "p"}, {"p": spec}),
-        algorithm="grpo",
-        eval_starts=[],
-    )
+    team, batches = load_team({"x": "p"}, {"p": spec}), [[Start(seed=n)] for n in range(updates)]
+    options: dict[str, Any] = {"env": Env(), "team": team, "algorithm": "grpo", "eval_starts": []}
+    options |= {"learner": {"learning_rate": 0.01, **learner}, "group_size": 4}
+    return build(folder, batches, checkpoint_every=1, **options)
 
 
 @pytest.fixture
