@@ -165,7 +165,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """Check that each option has an effect; subclasses add checks of values that have to fit together."""
-        for name in filter(partial(is_changed, self), names(type(self))):
+        for name in filter(partial(_is_changed, self), names(type(self))):
             limits = self.__dataclass_fields__[name].metadata
             needed, *effective = limits.get("only_with", ("",))
             rules = [
@@ -319,7 +319,7 @@ def _useless(name: str, value: Any, without: str, remedy: str) -> str:
     return f"{name}={value} means nothing with {without}: {remedy}"
 
 
-def is_changed(options: Options, name: str) -> bool:
+def _is_changed(options: Options, name: str) -> bool:
     """Check whether an option has another value than its default and those that do as little."""
     declared = options.__dataclass_fields__[name]
     unchanged = (default_of(declared), *declared.metadata.get("neutral", ()))
@@ -341,7 +341,7 @@ def refuse_changes(
         ValueError: If one is set; names it, its value and the remedy.
     """
     for name in names:
-        if is_changed(options, name):
+        if _is_changed(options, name):
             raise ValueError(_useless(name, getattr(options, name), without, remedy))
 
 

@@ -49,12 +49,9 @@ class LogFormatter(logging.Formatter):
     Lines may quote models, programs and servers.
     """
 
-    def __init__(self) -> None:
-        # Levels and times would hide the text that a user needs.
-        super().__init__("%(message)s")
-
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
+        # Without level and time, which would hide the text that a user needs.
         text = visible(super().format(record))
         return f"warning: {text}" if record.levelno == logging.WARNING else text
 

@@ -26,12 +26,11 @@ from llm_decpomdp.benchmarks.cli.console import (
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 
-# A copy, since importing the baselines loads what help does not need; a test compares both.
+# A copy of the names in `benchmarks/evaluation/baselines.py`, whose import is slow; a test compares both.
 BASELINES = (
     *("single_agent", "single_agent_matched", "naive_concatenation", "sequential_pipeline"),
     *("one_round_discussion", "expert_edits", "gold", "random"),
 )
-"""The names in `llm_decpomdp.benchmarks.evaluation.baselines`, which loads what help needs not."""
 
 EXAMPLES = """\
 Examples:

@@ -57,7 +57,7 @@ FAILURES = (
 
 @contextmanager
 def raise_run_errors() -> Iterator[None]:
-    """Turn the failures that a run may end with into a `RunError`; mistakes of the caller stay as they are."""
+    """Turn the failures that a run may end with into a `RunError`; mistakes of the caller are not changed."""
     try:
         yield
     except ConfigError:

@@ -60,15 +60,11 @@ def test_a_file_of_ones_own_is_train_test_and_all(project: Path) -> None:
     assert len(train_env.tasks) == 6
     both = ["dataset.train_split=all[:75%]", "dataset.eval_split=test[75%:]"]
     assert [len(env.tasks) for env in load_envs(load_config(None, [source, *both]))] == [6, 2]
-
-
-def test_an_empty_split_is_told_with_its_key_and_the_remedy(project: Path) -> None:
-    config = load_config(None, [f"dataset.source={project / 'data' / 'mine.jsonl'}"])
-    told = (
+    empty = (
         r"\(dataset.train_split=test\[16:\]\).*it has 8 rows; train, test or all takes all of them"
     )
-    with pytest.raises(RunError, match=told):
-        load_envs(config)
+    with pytest.raises(RunError, match=empty):
+        load_envs(load_config(None, [source]))
 
 
 def test_each_split_may_have_a_file_of_its_own_and_has_the_whole_of_it(project: Path) -> None:
@@ -88,6 +84,12 @@ def test_each_split_may_have_a_file_of_its_own_and_has_the_whole_of_it(project: 
     train_env, eval_env = load_envs(one)
     assert (train_env.tasks.source, eval_env.tasks.source) == ("bundled", str(other))
     assert train_env.tasks.split == "test[16:]"
+    # One id must not mean two problems.
+    other.write_text(mine.read_text().replace("candidate() == 3", "candidate() == 33"))
+    other = other.rename(other.with_suffix(".jsonl"))
+    two = [two[0], f"dataset.eval_source={other}"]
+    with pytest.raises(RunError, match=f"the task 'own/3' of {mine} is another problem than that"):
+        load_envs(load_config(None, two))
 
 
 def test_tasks_in_both_splits_are_warned_of_with_a_remedy(
@@ -99,14 +101,6 @@ def test_tasks_in_both_splits_are_warned_of_with_a_remedy(
     assert record.levelname == "WARNING"
     assert "2 of the 2 held-out tasks are trained on too" in record.getMessage()
     assert "dataset.eval_split=all[:2] be slices that do not overlap" in record.getMessage()
-
-
-def test_an_id_that_means_two_problems_is_refused(project: Path) -> None:
-    mine, other = project / "data" / "mine.jsonl", project / "data" / "other.jsonl"
-    other.write_text(mine.read_text().replace("candidate() == 3", "candidate() == 33"))
-    two = [f"dataset.train_source={mine}", f"dataset.eval_source={other}"]
-    with pytest.raises(RunError, match=f"the task 'own/3' of {mine} is another problem than that"):
-        load_envs(load_config(None, two))
 
 
 def test_paths_in_a_file_start_at_its_folder(project: Path, tiny_model: str) -> None:
