@@ -5,11 +5,11 @@ For a prompt x, G completions y_1 .. y_G with rewards r_1 .. r_G:
     A_g = r_g - (1/G) sum_h r_h
     L   = -(1/G) sum_g A_g sum_t log pi(y_gt | x, y_g<t)
 
-Assumption: one update for each sampled batch, so that the completions come from the policy that is updated.
-Then the ratio of the paper is 1 and its clipping never acts; `updates_per_batch` brings both back, and
-`kl_coefficient` the reference. (With `top_p` or `top_k` samples come from a truncated distribution, and the
-gradient is that of the full one.) As in Dr. GRPO nothing is divided by the length of a completion, nor by the
-group's standard deviation unless `normalize_advantages` asks for it, as the paper does.
+Assumption: one update for each sampled batch, so that the completions come from the policy that is updated. Then
+the ratio of the paper is 1 and its clipping has no effect; `updates_per_batch` adds both, and `kl_coefficient` the
+reference. (With `top_p` or `top_k`, samples come from a truncated distribution, and the gradient is that of the
+full one.) As in Dr. GRPO, nothing is divided by the length of a completion, nor by the group's standard deviation
+unless `normalize_advantages` is set, as in the paper.
 
 Degenerate case: equal rewards teach nothing; such a group is counted and skipped.
 """
@@ -24,7 +24,7 @@ GRPO = Algorithm(
     baseline=mean,
     multi_agent=False,
     description=(
-        "GRPO (arXiv 2402.03300): one agent answers the same prompt several times; answers that earned more "
-        "than the mean of their group become likelier, those that earned less become rarer."
+        "GRPO (arXiv 2402.03300): one agent answers the same prompt several times; answers with a reward above "
+        "the mean of their group become more likely, others less likely."
     ),
 )

@@ -1,15 +1,14 @@
 """MAREINFORCE: a team without a baseline (REINFORCE, Williams 1992).
 
-As MAGRPO (`magrpo.py`), with the returns themselves for advantages:
+Like MAGRPO (`magrpo.py`), with the returns as advantages:
 
     A_g = R_g
 
 Assumption: returns are scaled to lie around 0. The gradient is unbiased, and its variance grows with the square
-of the mean return: with an offset every sample is made likelier, and learning is slow or drifts to whatever was
-sampled first.
+of the mean return: with an offset every sample becomes more likely, and learning is slow or drifts to the first
+samples.
 
-Degenerate cases: equal returns other than 0 move the weights without teaching anything; all 0, nothing moves.
-G may be 1.
+Degenerate cases: equal returns other than 0 change the weights without a learning signal. G may be 1.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ MAREINFORCE = Algorithm(
     baseline=none,
     min_group_size=1,
     description=(
-        "MAREINFORCE (after REINFORCE, Williams 1992): each agent answers the same prompt several times, "
-        "and the answers of all agents are put together and rewarded; every answer becomes likelier by as "
-        "much as the team earned with it, and is compared with nothing."
+        "MAREINFORCE (after REINFORCE, Williams 1992): each agent answers the same prompt several times, and the "
+        "answers of all agents are combined and rewarded; every answer becomes more likely in proportion to its "
+        "return, without a comparison."
     ),
 )

@@ -5,11 +5,11 @@ As MAGRPO (`magrpo.py`), with the group's best return for a baseline:
     A_g = R_g - max_h R_h  <=  0
 
 ReMax compares with a greedy sample, which costs a further episode; here the best of the group stands in for
-it. Nothing is ever made likelier by its own advantage, only by what the others lose.
+it. No completion becomes more likely by its own advantage, only by the probability that the others lose.
 
-Assumption: the softmax shares out what is taken away. The baseline depends on the samples, so the gradient is
-biased; a policy that is certain of a bad answer is moved off it slowly, and with a learning rate that is too high
-probability leaks to completions that were never tried.
+Assumption: the softmax redistributes the removed probability. The baseline depends on the samples, so the gradient
+is biased. A policy that is certain of a bad answer leaves it slowly; with too high a learning rate, probability
+leaks to completions that were never sampled.
 
 Degenerate case: equal returns teach nothing; such a group is counted and skipped.
 """
@@ -24,7 +24,7 @@ MAREMAX = Algorithm(
     baseline=maximum,
     description=(
         "MAReMax (after ReMax, arXiv 2310.10505): each agent answers the same prompt several times, and the "
-        "answers of all agents are put together and rewarded; what earned less than the best of its group "
-        "becomes rarer, for every agent by the team's reward."
+        "answers of all agents are combined and rewarded; answers with a return below the best of their group "
+        "become less likely, for every agent by the team's reward."
     ),
 )

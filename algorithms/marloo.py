@@ -22,8 +22,7 @@ MARLOO = Algorithm(
     baseline=leave_one_out,
     description=(
         "MARLOO (after RLOO, arXiv 2402.14740): each agent answers the same prompt several times, and the "
-        "answers of all agents are put together and rewarded; what earned more than the mean of the others "
-        "in its group becomes likelier, what earned less becomes rarer, for every agent by the team's "
-        "reward."
+        "answers of all agents are combined and rewarded; answers with a return above the mean of the others in "
+        "their group become more likely, others less likely, for every agent by the team's reward."
     ),
 )
