@@ -42,6 +42,7 @@ class Games:
         self.envs: list[Any] = []
         self.prompts: list[dict[str, str]] = []
         self.threads = MAX_THREADS if branches_in_threads(env) else 1
+        # Reset before branching, so that all branches share the loaded tasks.
         for task in tasks:
             prompts, _ = env.reset(options={"task_id": task})
             self.envs.append(branch(env))
@@ -127,6 +128,7 @@ def shared_env(env_id: str, env_options: Mapping[str, Any]) -> Any:
     Raises:
         KeyError, TypeError, ValueError: As `llm_decpomdp.make`.
     """
+    # As JSON, because dictionaries are not hashable.
     return _made(env_id, json.dumps(env_options, sort_keys=True))
 
 

@@ -70,7 +70,9 @@ def play(env_id: str, seed: int, env_options: dict[str, Any]) -> Solver:
                 state.messages.append(ChatMessageUser(content=f"[{agent}]\n{prompts[agent]}"))
                 state.messages.append(output.message)
             actions = {agent: output.completion for agent, output in outputs.items()}
+            # In a thread: a step may wait for the sandbox, and other samples go on.
             prompts, rewards, _, _, infos = await anyio.to_thread.run_sync(env.step, actions)
+            # All agents have the same reward.
             total += next(iter(rewards.values()))
             state.output = outputs[agents[-1]]
         state.store.set(RETURN, total)

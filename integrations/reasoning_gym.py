@@ -67,6 +67,7 @@ class Questions(TextGame):
         """
         task_id = requested_task(options)
         super().reset(seed=seed)
+        # Drawn even if a task is chosen, so that the generator does not depend on it.
         drawn_item = self.np_random.integers(len(self._data))
         position = str(drawn_item if task_id is None else task_id)
         if not (position.isdecimal() and int(position) < len(self._data)):

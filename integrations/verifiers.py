@@ -125,11 +125,13 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]  # as above
             ]
             traces = dict(zip(playing, await asyncio.gather(*requests), strict=True))
             actions = {agent: _answer(agent, trace) for agent, trace in traces.items()}
+            # In a thread: a step may wait for the sandbox, and other episodes go on.
             prompts, rewards, _, _, infos = await asyncio.to_thread(env.step, actions)
             for agent, trace in traces.items():
                 trace.record_reward("team_reward", rewards[agent])
                 trace.record_metrics(infos[agent])
             runs += traces.values()
+            # All agents have the same reward.
             total += next(iter(rewards.values()))
         for trace in runs:
             trace.record_metric("team_return", total)

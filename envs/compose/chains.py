@@ -182,6 +182,7 @@ def _function(step: Step) -> Callable[[Any], Any]:
     body = step.expression("x")
     if step.source == PAIR:
         body = f"(lambda red, blue: {body})(*x)"
+    # Only the code of `FORMS` and `MEASURES`, never that of an agent.
     function: Callable[[Any], Any] = eval(f"lambda x: {body}", {})
     return function
 
@@ -291,6 +292,7 @@ def _kind_numbers() -> dict[str, int]:
 def is_held_out(first: Step, second: Step) -> bool:
     """Check whether only test tasks have these two kinds of steps next to each other: a fifth of all pairs."""
     numbers = _kind_numbers()
+    # The sum is symmetric, so both orders of a pair are held out.
     return (numbers[first.kind] + numbers[second.kind]) % 5 == 0
 
 
@@ -309,15 +311,18 @@ def run(chain: Sequence[Step], value: Any) -> Any:
 
 def is_task(chain: Chain) -> bool:
     """Check that tests detect the work of every step, and that values stay small."""
+    # Two steps of one kind often equal a single one: plus 3 and plus 4 are plus 7.
     if any(first.kind == second.kind for first, second in itertools.pairwise(chain)):
         return False
     arguments = INPUTS[chain[0].source]
     results = []
     for argument in arguments:
         values = trace(chain, argument)
+        # Fewer values than steps: one was too large, or a step failed.
         if len(values) <= len(chain) or _has_idle_steps(chain, values):
             return False
         results.append(values[-1])
+    # By text, because lists are not hashable.
     if max(Counter(map(repr, results)).values()) > MAX_EQUAL:
         return False
     return not any(

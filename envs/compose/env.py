@@ -147,6 +147,7 @@ def _load(split: str, exclude_known_issues: bool, *kind: Any) -> TaskSet:
         find_split=row_split,
     )
     tasks = load(dataset, split, "bundled", exclude_known_issues)
+    # A slice is small on purpose.
     if len(tasks.tasks) < FEW and "[" not in split:
         length, types, convention, _ = kind
         warn(

@@ -74,6 +74,7 @@ def level_feedback(analysis: ComposeAnalysis, role: Role) -> list[str]:
     count = f"- Tests: {passed}/{len(analysis.tests)} passed"
     lines = ["Diagnostics:", f"- Your function: {state}", count]
     errors = [f"  {test.message}" for test in analysis.tests if test.origin == role.agent]
+    # Only the first error: each type reveals something about a teammate's results.
     return [*lines, *errors[:1], *_uses(analysis, role)]
 
 

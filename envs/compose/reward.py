@@ -96,6 +96,7 @@ class ComposeReward:
         points["main_defined"] = MAIN_DEFINED
         functions = {helper.agent: helper.name(completions[helper.agent]) for helper in authors}
         parts = {agent: readings[agent] for agent in (*functions, main)}
+        # Helpers' code comes first, so that the entry function's code can call it at the top level.
         segments = tuple((agent, reading.code) for agent, reading in parts.items())
         program = Program(segments, ENTRY_POINT, helpers=tuple(functions.items()))
         execution = self.sandbox.run(program, task.tests)
@@ -104,6 +105,7 @@ class ComposeReward:
         points["tests"] = TESTS * share
         uses = _uses(execution, functions) if share else {}
         callees = _callees(readings[main].code)
+        # A call through an alias has no name in the code; the run shows it.
         calls = [a for a, name in functions.items() if name in callees or uses.get(a) == USED]
         points["names_aux"] = self._share(NAMES_AUX, len(calls))
         agreed = [h.agent for h in authors if h.agrees(functions[h.agent], readings[main].code)]
@@ -131,6 +133,7 @@ class ComposeReward:
             "helpers": dict(analysis.uses),
         }
         verdict = Verdict(points, False, record, analysis)
+        # Shares of several helpers may not add up exactly.
         solved = verdict.reward >= self.maximum - 1e-9
         return replace(verdict, solved=solved, analysis=replace(analysis, solved=solved))
 

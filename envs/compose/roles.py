@@ -99,6 +99,7 @@ class HelperRole(Writer):
         alternatives = [alternative for alternative in self.names if alternative != name]
         if reading.problem or not reading.defined or not alternatives:
             return name, reading
+        # A function under two names has not chosen one.
         if any(find_function(reading.code, alternative) for alternative in alternatives):
             return self.names[0], replace(reading, code="", defined=False, returns=False)
         code = remove_bindings(reading.code, alternatives)  # such as `beta = alpha`
@@ -225,6 +226,7 @@ def _entry_position(task: ComposeTask, num_agents: int) -> int:
 def _nest_steps(chain: Chain, value: str) -> str:
     """Return steps on an expression as one expression."""
     for step in chain:
+        # Parentheses only where the next expression would bind more tightly.
         atom = isinstance(ast.parse(value, mode="eval").body, ATOMS)
         value = step.expression(value if atom else f"({value})")
     return value

@@ -151,6 +151,7 @@ def _first_step(task: ComposeTask, helper: HelperRole) -> int:
 
 def _parse_output(output: str, size: int) -> list[str]:
     """Read the output of `_compose_print_results`. The program may have printed anything instead."""
+    # The last mark: the agent's code may have printed others before.
     line = output.rpartition(f"\n{MARK}")[2].partition("\n")[0]
     try:
         texts = json.loads(line)
@@ -200,6 +201,7 @@ def _run_entry(
         results, form = answers[agent], helpers[agent].format if agent in helpers else None
         if form is not None:
             results = [form.write(pair) for pair in results]
+        # The name in the salt makes the stubs of several helpers differ.
         lines.append(f"{name} = _compose_stub({results!r}, {salt + name!r})\n")
     tests = ["def check(candidate):\n"]
     for argument, result in zip(INPUTS[task.chain[0].source], targets, strict=True):
@@ -271,6 +273,7 @@ def stub_values(kind: str) -> tuple[Any, ...]:
         for value in results
         if all(len(trace([step], value)) == 2 for step in takers)
     }
+    # In the order of hashes: a sample of all values, equal in every process.
     texts = sorted(by_text, key=lambda text: sha256(text.encode()).digest())
     return tuple(by_text[text] for text in texts[:ANSWERS])
 
@@ -296,7 +299,9 @@ def _compose_print_results(function: Callable[..., Any], values: Sequence[Any], 
 
     def text(value: Any) -> str:
         try:
+            # A copy, since the function may change its argument.
             result = repr(function(deepcopy(value)))
+        # An agent's function may call `sys.exit`.
         except (Exception, SystemExit):
             return ""
         return result if len(result) <= 2000 else ""

@@ -100,11 +100,15 @@ def compose_rows(length: int, types: str, convention: str, task_seed: int) -> li
     exhausted: set[str] = set()
     for index in range(size):
         split = "test" if index % TEST_EVERY == TEST_EVERY - 1 else "train"
+        # The index also counts without a row, so later rows keep their numbers.
         for _ in range(0 if split in exhausted else MAX_DRAWS):
             chain = chains.draw(rng)
+            # The second share reads the encoding, so it is that of `main_0`.
             place = 1 if convention == "encoding" else int(rng.integers(PLACES))
             if find_split(chain) == split and (chain, place % 2) not in earlier and is_task(chain):
+                # A pair's share is `place % 2`: the chain may return once, with the other share.
                 twin = earlier.get((chain, 1 - place % 2))
+                # Neighboring places differ modulo every team size.
                 place = place if twin is None else (twin + 1) % PLACES
                 earlier[chain, place % 2] = place
                 rows.append({"index": index, "split": split, "chain": chain, "place": place})

@@ -275,6 +275,7 @@ def class_tests(
         module = parse(test)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ValueError(f"the test does not parse: {error}") from None
+    # unittest's order: by class, then by method.
     cases = sorted(_cases(module), key=lambda case: case[:2])
     running = RUN_CODE.replace("{cases}", repr([(case, name) for case, name, _ in cases]))
     texts = tuple(_text(case, name, node, test) for case, name, node in cases)
@@ -340,6 +341,7 @@ class _Changing(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            # `obj.method(x)` becomes `__changing__(obj.method, x)`.
             call.args.insert(0, call.func)
             call.func = ast.Name("__changing__", ast.Load())
         return self.generic_visit(node)

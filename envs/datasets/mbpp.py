@@ -100,6 +100,7 @@ def find_split(row: Row) -> str | None:
         return split
     if not isinstance(number, int):
         return None
+    # The splits are consecutive ranges of task ids.
     ends = zip(SPLITS, LAST_IDS, strict=True)
     return next((split for split, last in ends if number <= last), None)
 

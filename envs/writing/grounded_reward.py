@@ -276,6 +276,7 @@ class Assessment:
                 credit = min(self.grounding)  # the worse text, not the mean
             if level not in ("transitions", "overlap"):
                 opening *= min(1.0, 2.0 * credit)
+        # `0.0 -`, so that no repetition is 0.0 and not -0.0 in logs.
         points["repetition"] = 0.0 - self.repetition * math.fsum(points.values())
         return points
 
@@ -294,4 +295,5 @@ class GroundedReward:
         """Score one joint completion."""
         analysis = Assessment(task.prompt, self.team.read(completions), self.scale)
         verdict = Verdict(analysis.points, False, analysis=analysis)
+        # The sum of six products may be a little below the maximum.
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)

@@ -162,6 +162,7 @@ class WritingTeam:
         """Return the two texts of a joint completion, each cut to `MAX_READ`."""
         texts = [completions[role.agent] for role in self.roles]
         pair = paragraphs(texts[0]) if len(texts) == 1 else TextPair(*texts)
+        # Bounds the time of the measures for huge completions.
         return TextPair(pair.first[:MAX_READ], pair.second[:MAX_READ])
 
     def places(self, agent: str) -> tuple[int, ...]:

@@ -99,6 +99,7 @@ class WordOrder:
 
     def information(self, first: str, second: str) -> float:
         """Return the information of a pair of classes, in nats."""
+        # One more observation of each class, so that no share is 0.
         share = (self.second[second] + 1) / self.size
         count = self.pairs[first, second] + PRIOR * share
         return math.log(count / (self.first[first] + PRIOR) / share)
@@ -110,6 +111,7 @@ class WordOrder:
             sequence: The tokens of a text.
             source: Pairs of neighbors of the source, in lower case.
         """
+        # The first word follows the end of a sentence, as in `classes`.
         lower = [STOP, *(token.lower() for token in sequence)]
         information = [
             self.information(*classes)
@@ -191,6 +193,7 @@ class SourceText:
         text_stems, shared = set(text_content), [s for s in text_content if s in self.stems]
         sequence = tokens(text)
         lower = [token.lower() for token in sequence]
+        # `names` leaves out the first word of a sentence, which may be a name too.
         mentioned = names(text) | numbers(text) | {word.capitalize() for word in spoken}
         return Grounding(
             words=_share(text_stems & self.stems, text_stems),
@@ -227,6 +230,7 @@ class SourceText:
         inside, end = 0, 0
         for start, run in enumerate(_runs(shared, RUN)):
             if run in self.runs:
+                # Overlapping runs count once.
                 inside += start + RUN - max(end, start)
                 end = start + RUN
         return inside

@@ -105,12 +105,14 @@ def _task(
 ) -> WritingTask:
     """Make a task with the references of its row; a missing id is made of the index and the text."""
     if task_id is None:
+        # `surrogatepass`: JSON may contain lone surrogates, and two such texts need two ids.
         digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
         task_id = f"{index}-{digest[:8]}"
     references = {agent: _text({name: None, **row}, name).strip() for name, agent in fields.items()}
     return WritingTask(
         task_id=f"{kind}/{str(task_id).removeprefix(f'{kind}/')}",
         index=index,
+        # A prompt must be encodable to be in the observation space.
         prompt=source.encode("utf-8", "replace").decode(),
         references={agent: text for agent, text in references.items() if text},
         problem=problem,

@@ -120,6 +120,7 @@ def visible_length(text: str) -> int:
     """
     visible = "".join(letter for letter in text if letter.isprintable() or letter.isspace())
     pieces = PIECE.findall(" ".join(visible.split()))
+    # Otherwise rows of dots or one endless word would make a text longer.
     return sum(min(len(p), LONGEST_WORD if p[0].isalnum() else LONGEST_GAP) for p in pieces)
 
 

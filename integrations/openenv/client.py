@@ -85,6 +85,7 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
         self._start = {"seed": int(self._rng.integers(2**31)) if seed is None else seed}
         if task_id is not None:
             self._start["task_id"] = task_id
+        # A replay begins at this reset.
         self._played = ()
         with self._closed_if_it_fails():
             result = self._connect().reset(**self._start)
@@ -143,6 +144,7 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
         return {**vars(self), "_session": None}
 
     def __del__(self) -> None:
+        # At the end of the process the client's event loop may be gone.
         if vars(self).get("_session") is not None and not sys.is_finalizing():
             self.close()
 

@@ -87,10 +87,13 @@ class Guard:
         """Return status and reason of a refusal, `None` for a valid request."""
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
+        # DNS rebinding: the page's own name leads to this machine.
         if not self._is_here(host):
             return 421, f"this server has no name {host!r:.100}: llm-decpomdp serve --name NAME"
+        # A page of another site; programs send no origin.
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             return 403, "pages of other servers may not play here"
+        # A chunked body has no size that could be checked before reading.
         if b"transfer-encoding" in headers:
             return 411, "a body must say its length"
         length = headers.get(b"content-length", "0")

@@ -155,6 +155,7 @@ class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
         if episode_id is not None and len(episode_id) > MAX_NAME:
             raise ValueError(f"an episode_id may have {MAX_NAME} characters, got {len(episode_id)}")
         self._running = False
+        # Drawn here: the branches of all sessions begin with equal generators.
         seed = int(self.seeds.integers(2**31)) if seed is None else seed
         options = None if task_id is None else {"task_id": task_id}
         with self._turn:
@@ -206,6 +207,7 @@ def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[ServerSession]:
 
         def _play(self, action: TeamAction) -> TeamObservation:
             prompts, rewards, _ends, truncations, infos = self.env.step(action.actions)
+            # The protocol has a single reward.
             if len(set(rewards.values())) > 1:
                 raise ValueError(f"OpenEnv has one reward, and the agents earned {rewards}")
             return TeamObservation(

@@ -58,6 +58,7 @@ def lockstep(
     table = Table(env)
     instances = {a: trainers[a](table.reward(a), dataset(env, [a], chat=chat)) for a in agents}
     threads = [
+        # Daemons, so that an interrupted process can end.
         threading.Thread(target=table.run, args=(agent, instances[agent].train), daemon=True)
         for agent in agents
     ]
@@ -102,6 +103,7 @@ class Table:
             pass
         except BaseException as error:  # in a thread: `lockstep` raises it in the main one
             self.failures.append(error)
+        # Also after a failure: the others must wake up to stop.
         self._ended.append(agent)
         self._forward(agent)
 

@@ -140,6 +140,7 @@ class _Sequence:
     def _text(self, text: str, *, begins: bool = True) -> list[int]:
         """Tokenize a text without the end token that some tokenizers add; special tokens in it are plain text."""
         options = {"add_special_tokens": begins, "split_special_tokens": True}
+        # Prompts may quote special tokens, which must not act as such.
         ids = list(self.tokenizer(text, **options).input_ids)
         return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
 
