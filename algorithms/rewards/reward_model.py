@@ -133,7 +133,7 @@ def fit_reward_model(
     features: Features,
     options: RewardModelOptions,
 ) -> RewardModel:
-    """Train a reward model, and judge it by the pairs of held-out tasks.
+    """Train a reward model, and measure it on the pairs of held-out tasks.
 
     Its `report` has `pairs` and `held_out_pairs`, and of both parts the `measures`, those of the training pairs
     with `train_` before them.

@@ -164,7 +164,7 @@ class ScoredSource(SourceWrapper):
 def make_scored_source(
     source: RolloutSource, env: TextEnv, team: Team, options: TrainerOptions
 ) -> ScoredSource:
-    """Wrap a source by the reward model that the options name; errors as of `load_scorer`."""
+    """Wrap a source by the reward model of the options; raises the errors of `load_scorer`."""
     scorer = load_scorer(Path(str(options.reward_model)), team, env.possible_agents)
     if options.reward_model_every:
         return RewardModelUpdater(source, scorer, options.reward_model_every, options.seed)

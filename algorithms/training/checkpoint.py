@@ -35,7 +35,7 @@ def save(
 
     Args:
         folder: The run's `checkpoints/`; it is made where it is missing.
-        counters: JSON-able numbers and names; `counters["update"]` is n; `lessons`, if it is there, m.
+        counters: JSON-able numbers and names; `counters["update"]` is n, and the optional `counters["lessons"]` m.
         state: Tensors, numbers, strings and containers of them.
         keep: Number of checkpoints to keep, at least 1.
 

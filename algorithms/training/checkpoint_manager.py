@@ -125,7 +125,7 @@ class CheckpointManager(TrainerCallback):
     def on_step_end(self, trainer: Trainer) -> None:
         """Write a checkpoint if the options want one.
 
-        With weights in shards all processes call this at the same time; errors as of `save`.
+        With weights in shards all processes call this at the same time. Raises the errors of `save`.
         """
         every, minutes = self.options.checkpoint_every, self.options.checkpoint_minutes
         update, total = self.learner.updates, trainer.total
@@ -224,7 +224,7 @@ class CheckpointManager(TrainerCallback):
         self._note_saved()
 
     def _require_same_run(self, counters: dict[str, Any], path: Path) -> None:
-        """Check that a checkpoint is of this run; errors as of `on_resume`."""
+        """Check that a checkpoint is of this run; raises the `ValueError` of `on_resume`."""
         identity = json.loads(json.dumps(self._identity))  # tuples become lists, as in the file
         names = [*identity, *({"warm_start"} & counters.keys() - identity.keys())]
         differing = [name for name in names if counters.get(name) != identity.get(name)]

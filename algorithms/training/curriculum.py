@@ -128,7 +128,7 @@ class CurriculumSource(SourceWrapper):
         self.observe(self._visits)
 
     def visits(self, rollouts: Sequence[Rollout]) -> list[tuple[int, float]]:
-        """Return the position of each rollout's problem, and its pass rate; errors as of `pass_rate`."""
+        """Return the position of each rollout's problem, and its pass rate; raises the errors of `pass_rate`."""
         return [(self._places[rollout.start], pass_rate(rollout)) for rollout in rollouts]
 
     def observe(self, visits: Sequence[tuple[int, float]]) -> None:

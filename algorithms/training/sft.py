@@ -144,7 +144,7 @@ class SupervisedTraining(TrainerCallback):
                     callback.save()
 
     def announce(self) -> None:
-        """Log the cost of the phase before it begins, if it has any beside its steps."""
+        """Log the cost of the phase before it begins, if it has any in addition to its steps."""
 
     def prepare(self, timer: Timer) -> None:
         """Do what comes before a step; the timer adds up the seconds of each activity."""

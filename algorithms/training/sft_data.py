@@ -1,4 +1,4 @@
-"""The lessons of a warm start: prompts with completions to be imitated, from references, a file, or own passes."""
+"""The demonstrations of a warm start: prompts with completions to imitate, from references or a file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Demonstration = tuple[SFTExample, ...]
 def reference_demonstrations(
     env: TextEnv, starts: Sequence[Start], agents: Collection[str]
 ) -> list[Demonstration]:
-    """Return the references of some agents to their first prompts, a lesson for each start that has them all.
+    """Return the references of some agents to their first prompts: a demonstration for each start that has all.
 
     Args:
         env: The environment; it is reset.
@@ -50,7 +50,7 @@ def reference_demonstrations(
     Raises:
         ValueError: If there are none; names the agent and the remedy.
     """
-    lessons: list[Demonstration] = []
+    demonstrations: list[Demonstration] = []
     missing: dict[str, int] = dict.fromkeys(agents, 0)
     for start in starts:
         state, prompts = reset_branch(env, start)
@@ -62,24 +62,25 @@ def reference_demonstrations(
         for agent in lacking:
             missing[agent] += 1
         if not lacking:
-            lessons.append(tuple(SFTExample(a, prompts[a], references[a]) for a in agents))
-    if not lessons:
+            demonstrations.append(tuple(SFTExample(a, prompts[a], references[a]) for a in agents))
+    if not demonstrations:
         agent = max(missing, key=missing.__getitem__)
         raise ValueError(
             f"a warm start on {GOLD} needs references, and the environment has none for {agent!r} in "
             f"{missing[agent]} of {len(starts)} problems: name a JSONL file of completions instead, raise share, "
             "or drop the warm start"
         )
-    if len(lessons) < len(starts):
+    if len(demonstrations) < len(starts):
         logger.warning(
             "%d of %d problems have no references for all that learn, and are left out of the warm start",
-            *(len(starts) - len(lessons), len(starts)),
+            len(starts) - len(demonstrations),
+            len(starts),
         )
-    return lessons
+    return demonstrations
 
 
 def read_demonstrations(path: Path, possible_agents: Sequence[str]) -> list[Demonstration]:
-    """Read the lessons of a JSONL file, one for each line.
+    """Read the demonstrations of a JSONL file, one for each line.
 
     A line has `prompt` and `completion`, each a text or a list of one message (`role` user or assistant, and
     `content`), and `agent`, which a team of one may leave out; other keys are ignored.
@@ -90,17 +91,19 @@ def read_demonstrations(path: Path, possible_agents: Sequence[str]) -> list[Demo
     try:
         lines = read_utf8(path).splitlines()
     except (OSError, WrongEncoding) as error:
-        raise ValueError(f"cannot read the lessons of a warm start from {path}: {error}") from None
-    lessons: list[Demonstration] = []
+        raise ValueError(
+            f"cannot read the demonstrations of a warm start from {path}: {error}"
+        ) from None
+    demonstrations: list[Demonstration] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                lessons.append((_example(line, possible_agents),))
+                demonstrations.append((_example(line, possible_agents),))
             except ValueError as error:
                 raise ValueError(f"{path}, line {number}: {error}") from None
-    if not lessons:
-        raise ValueError(f"{path} holds no lessons for a warm start: it has no lines")
-    return lessons
+    if not demonstrations:
+        raise ValueError(f"{path} holds no demonstrations for a warm start: it has no lines")
+    return demonstrations
 
 
 def _example(line: str, possible_agents: Sequence[str]) -> SFTExample:
@@ -137,11 +140,11 @@ def draw_share(items: Sequence[Any], share: float, seed: int) -> list[Any]:
     return [items[position] for position in sorted(order)]
 
 
-def batches(lessons: int, options: WarmStartOptions, seed: int) -> Iterator[list[int]]:
-    """Yield the positions of the lessons of each step: all of them in each epoch, in an order of its own."""
+def batches(number: int, options: WarmStartOptions, seed: int) -> Iterator[list[int]]:
+    """Yield the positions of the demonstrations of each step: all in each epoch, in an order by the seed."""
     for epoch in range(options.epochs):
-        order = stream(seed, "warm start", epoch).permutation(lessons).tolist()
+        order = stream(seed, "warm start", epoch).permutation(number).tolist()
         yield from (
             order[first : first + options.batch_size]
-            for first in range(0, lessons, options.batch_size)
+            for first in range(0, number, options.batch_size)
         )

@@ -34,7 +34,7 @@ class StorageOptions(Options):
     after the last update. 0 writes none by time. They take at most 5 % of the time: if writing is slow, the pauses
     are longer."""
     keep_checkpoints: int = option(2, ge=1)
-    """Number of the newest checkpoints that are kept, beside the best."""
+    """Number of the newest checkpoints that are kept, in addition to the best."""
     record_tokens: bool = False
     """Write the token ids and log-probabilities of every completion to `episodes.jsonl` too."""
 
@@ -102,10 +102,10 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
 
 
 GOLD = "gold"
-"""Source of lessons: the references of the environment."""
+"""Source of demonstrations: the references of the environment."""
 
 PASSES = "passes"
-"""Source of lessons: what the team itself has sampled and passed with (`expert_iteration.py`)."""
+"""Source of demonstrations: passing episodes of the team itself (`expert_iteration.py`)."""
 
 
 class WarmStartOptions(Options):
@@ -128,9 +128,9 @@ class WarmStartOptions(Options):
     """With `passes`, the least reward of an episode's last turn that counts as a pass; null asks the environment
     whether the problem is `solved`."""
     epochs: int = option(1, ge=1, unless=("source", None))
-    """Times that all lessons are learned, each in an order of its own."""
+    """Number of times that all demonstrations are learned, each time in another order."""
     learning_rate: float = option(1e-5, gt=0, unless=("source", None))
-    """Learning rate of AdamW, the same in every step; reinforcement begins with an optimizer of its own."""
+    """Learning rate of AdamW, constant; reinforcement learning begins with a new optimizer."""
     share: float = option(1.0, gt=0, le=1, unless=("source", None))
     """Part of the problems, or of the lines of a file, that are learned from; the seed draws it, and a larger part
     contains a smaller one."""
@@ -164,7 +164,7 @@ class ShardOptions(Options):
 def check_sharded(
     algorithm: Algorithm, options: UpdateOptions, reward_model: str | None, warm: bool
 ) -> None:
-    """Check that processes make equally many passes of models in shards: only a `Learner`'s own lessons do.
+    """Check that processes make equally many passes of models in shards: only the passes of a `Learner` do.
 
     Args:
         algorithm: Which algorithm learns.

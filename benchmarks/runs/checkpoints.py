@@ -1,7 +1,7 @@
 """The teams that runs have kept, and new runs that begin with one: `llm-decpomdp train --from RUN`.
 
 The configuration of the new run names the folders of the trained policies, so that it says by itself how it began.
-Weights and adapters are all that goes over: optimizers, schedules, counters and random streams begin anew.
+Only weights and adapters are taken over: optimizers, schedules, counters and random streams start again.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
     change = change_of_data("eval", before, now)
     if change is not None:
         commit = pin_commit(data, "eval")
-        remedy = f": dataset.source={commit} takes what it was" if commit else ""
+        remedy = f": dataset.source={commit} takes the earlier data" if commit else ""
         logger.warning(
             "%s; what is measured cannot be compared with that of %s%s", change, folder, remedy
         )

@@ -182,13 +182,13 @@ def test_lines_of_a_file_are_texts_or_messages(tmp_path: Path) -> None:
         json.dumps({**messages, "prompt": [{"role": "system", "content": "b"}]}): "system_prompt",
         "[]": "line 1: a line must be an object",
         '{"agent': "line 1: ",
-        " \n": "holds no lessons",
+        " \n": "holds no demonstrations",
     }
     for line, reason in broken.items():
         path.write_text(line)
         with pytest.raises(ValueError, match=reason):
             read_demonstrations(path, ["x", "y"])
-    with pytest.raises(ValueError, match="cannot read the lessons"):
+    with pytest.raises(ValueError, match="cannot read the demonstrations"):
         read_demonstrations(tmp_path / "none.jsonl", ["x"])
 
 

@@ -382,7 +382,7 @@ def test_a_team_that_plays_other_data_than_its_run_did_is_warned_of(
 ) -> None:
     evaluate_team(EvalRequest(team=run, output=tmp_path / "now"))
     (told,) = [one.getMessage() for one in caplog.records if "differ" in one.getMessage()]
-    for part in (OLD, NEW, f"dataset.source=hub@{OLD} takes what it was", str(run)):
+    for part in (OLD, NEW, f"dataset.source=hub@{OLD} takes the earlier data", str(run)):
         assert part in told
     caplog.clear()
     pinned = EvalRequest(
