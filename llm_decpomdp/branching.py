@@ -127,8 +127,9 @@ def acting_agents(env: Any) -> Sequence[str]:
 
 
 def is_turn_based(env: Any) -> bool:
-    """Check whether agents may have to wait for others: `turn_based` of the environment's metadata."""
-    return bool(getattr(env, "metadata", {}).get("turn_based"))
+    """Check whether agents may have to wait for others: `turn_based` of the environment or its metadata."""
+    known = getattr(env, "turn_based", None)  # the metadata of our environments need the data
+    return bool(getattr(env, "metadata", {}).get("turn_based") if known is None else known)
 
 
 def require_simultaneous(env: Any, feature: str) -> None:

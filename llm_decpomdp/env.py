@@ -140,6 +140,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         return self._tasks
 
     @property
+    def turn_based(self) -> bool:
+        """Whether agents may have to wait for others."""
+        return hasattr(self.mode, "acting")
+
+    @property
     def acting(self) -> tuple[str, ...]:
         """The live agents that act next, in the order of `possible_agents`; by default all."""
         actors = acting_agents(self.mode, self.task, self.episode.turns, self.agents)
@@ -158,7 +163,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         `turn_based` is there, and true, if agents may have to wait for others.
         """
         return {
-            **({"turn_based": True} if hasattr(self.mode, "acting") else {}),
+            **({"turn_based": True} if self.turn_based else {}),
             "name": self.name,
             "render_modes": list(self.render_modes),
             "is_parallelizable": True,

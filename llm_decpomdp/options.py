@@ -47,6 +47,7 @@ TYPES: dict[Any, str] = {
     tuple: "a list of numbers such as [1.2, 0.8]",
     list[str]: "a list of texts",
     list[int]: "a list of whole numbers",
+    list[Any]: "a list such as [aux_0, main_0]",
     dict[str, str]: "a mapping of names such as {aux_0: helper}",
     dict[str, Any]: "a mapping such as {name: value}",
 }
@@ -191,7 +192,9 @@ def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, list) and not all(isinstance(item, str) for item in value):
             raise PydanticCustomError("type", "wrong type")  # pydantic would make "3" of 3
     kinds = {bool, int, float, str} & {*_alternatives(annotation_of(cls, name))}
-    if not kinds or value is None:
+    origins = [get_origin(kind) for kind in _alternatives(annotation_of(cls, name))]
+    is_list = isinstance(value, list) and list in origins
+    if not kinds or value is None or is_list:
         return value
     # True is an int in Python, and would count as 1.
     if isinstance(value, Real) and not isinstance(value, bool):

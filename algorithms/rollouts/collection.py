@@ -43,7 +43,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     check_team,
     sampling,
 )
-from llm_decpomdp.branching import is_turn_based, record
+from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Team
 
 Choose = Callable[[Sequence[StepOutcome]], int]
@@ -84,11 +84,7 @@ def collect_rollouts(
     """
     check_team(env, team, group_size)
     options = options or RolloutOptions()
-    if group_size > 1 and options.plan == "chain" and is_turn_based(env):
-        raise ValueError(
-            "a chain credits each answer with the reward of its own turn alone, which agents that act before "
-            "others earn later: set algorithm.rollout.mode to episodes or tree"
-        )
+    options.check_turn_order(env, group_size)
     timer = timer if timer is not None else Timer()
     collection = _make_collection(options, group_size, len(team), rng, act, views)
     rollouts = []

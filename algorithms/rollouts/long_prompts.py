@@ -54,6 +54,8 @@ def long_first_prompts(
         before = len(prompts)
         _, texts = reset_branch(env, start)
         for agent, policy in policies.items():
+            if agent not in texts:  # it waits, or joins later
+                continue
             over = overflow(policy, texts[agent])
             if over is not None:
                 prompts.append(LongPrompt(start, agent, *over))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES
+from llm_decpomdp.branching import is_turn_based
 from llm_decpomdp.options import Options, option
 
 PLANS = ("chain", "tree", "episodes")
@@ -50,3 +53,12 @@ class RolloutOptions(Options):
     """Starts that are played together, as one batch with random streams of their own: an update's starts are cut
     into bundles of so many. Equal runs then sample the same, however many processes and workers share the bundles;
     their number may change when a run goes on. `None` takes all starts of an update, or of a process's share."""
+
+    def check_turn_order(self, env: Any, group_size: int) -> None:
+        """Raise a `ValueError` for groups of a chain in an environment whose agents take turns."""
+        # An agent that acts before others is paid in their turn, and a chain's returns end with its own turn.
+        if self.plan == "chain" and group_size > 1 and is_turn_based(env):
+            raise ValueError(
+                "a chain credits each answer with the reward of its own turn alone, which agents that act before "
+                "others earn later: set algorithm.rollout.mode to episodes or tree"
+            )

@@ -231,7 +231,7 @@ def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> StoredEpisodes:
         envs = {"eval": make(env_id, **options)}
     except (KeyError, TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"{folder}: {error.args[0]}") from None
-    talking = find_baseline_name(identity["about"]) in TALKING
+    talking = find_baseline_name(identity["about"]) in TALKING and "order" not in options
     return StoredEpisodes(folder, envs, _described_data(manifest, envs), not outside, talking)
 
 

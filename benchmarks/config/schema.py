@@ -77,6 +77,10 @@ class EnvConfig(Options):
     channel: dict[str, Any] = field(default_factory=dict)
     """Let agents send each other messages before each turn: options of a channel (docs/wrappers.md), such as
     `{bandwidth: 40, price: 0.001}`. Empty: no channel."""
+    order: list[Any] | str = "simultaneous"
+    """Agents that act one after the other within each turn, and read the answers before theirs, such as
+    `[aux_0, main_0]`; agents in a list of their own act at once. An agent that stands there twice drafts first.
+    `simultaneous`: all act at once."""
     options: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the environment, by their names there, as in `{exclude_known_issues: true}`; for
     `classeval-v0` also `allow_forgeable`: take classes whose tests a program could forge."""
@@ -299,8 +303,10 @@ class Config(Options):
     @property
     def horizon(self) -> int:
         """Turns of an episode, those of messages included, once the configuration fits its environment."""
-        doubled = bool(self.env.channel) and accepts_argument(self.env.id, "num_turns")
-        return self.env.num_turns * (2 if doubled else 1)
+        if not accepts_argument(self.env.id, "num_turns"):
+            return self.env.num_turns
+        ordered = 1 if isinstance(self.env.order, str) else len(self.env.order)
+        return self.env.num_turns * ordered * (2 if self.env.channel else 1)
 
     def make_env(self, split: str, source: str | None = None) -> DecPOMDPEnv:
         """Build the environment on one split; `source` in place of the configuration's own.

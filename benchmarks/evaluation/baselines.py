@@ -21,15 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.algorithms import NAMES
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Completions, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Act, Move, Prompts, Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import Act
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import build_env
@@ -98,17 +97,14 @@ class Baseline:
     team: Team = field(default_factory=dict)
     """The policies without a model."""
     act: Act = act_simultaneously
-    answers: int = 1
-    """Answers of an agent in a turn."""
     name: str = ""
 
     @property
     def limits(self) -> dict[str, int]:
-        """Token limit of each agent's model in a turn."""
+        """Token limit of an answer, by agent."""
         if self.config is None:
             return {}
-        most = self.answers * self.config.model.max_new_tokens
-        return dict.fromkeys(self.env.possible_agents, most)
+        return dict.fromkeys(self.env.possible_agents, self.config.model.max_new_tokens)
 
     @property
     def specs(self) -> list[PolicySpec]:
@@ -200,12 +196,28 @@ def single_agent_matched(setting: EvalConfig) -> Baseline:
 
 def _single_agent_env(setting: EvalConfig) -> DecPOMDPEnv:
     """Build the environment for one agent, without tags and without a channel."""
-    return setting.make_env(num_agents=1, centralised=False, channel={})
+    return setting.make_env(num_agents=1, centralised=False, channel={}, order="simultaneous")
 
 
 def untrained_team(setting: EvalConfig, **changes: Any) -> Baseline:
     """Build the baseline of the team before training."""
     return _model_baseline(setting.config, setting.env, **changes)
+
+
+def sequential_pipeline(setting: EvalConfig) -> Baseline:
+    """Build that of the team before training, whose agents answer one after the other."""
+    return _ordered_team(setting, list(setting.env.possible_agents))
+
+
+def one_round_discussion(setting: EvalConfig) -> Baseline:
+    """Build that of the team before training, whose agents answer twice: a draft, and an answer to all drafts."""
+    agents = list(setting.env.possible_agents)
+    return _ordered_team(setting, [agents, agents])
+
+
+def _ordered_team(setting: EvalConfig, order: Sequence[str | Sequence[str]]) -> Baseline:
+    # Team-mates read each other's answers instead of messages.
+    return _model_baseline(setting.config, setting.make_env(order=order, channel={}))
 
 
 def expert_edits(setting: EvalConfig) -> Baseline:
@@ -233,63 +245,12 @@ def _model_baseline(config: Config, env: DecPOMDPEnv, **changes: Any) -> Baselin
     return Baseline(env, replace(config, team={}, policies={}), **changes)
 
 
-def act_sequentially(
-    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
-) -> list[Move]:
-    """Let the agents answer in the order of the team; each sees the earlier answers."""
-    moves = [Move({}, {}) for _ in prompts]
-    for agent in team:
-        part = [
-            {agent: _append_answers(texts[agent], AFTER, move.completions)}
-            for texts, move in zip(prompts, moves, strict=True)
-        ]
-        answers = act_simultaneously({agent: team[agent]}, envs, part, timer)
-        moves = [
-            Move({**move.prompts, **answer.prompts}, {**move.completions, **answer.completions})
-            for move, answer in zip(moves, answers, strict=True)
-        ]
-    return moves
-
-
-def act_after_discussion(
-    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
-) -> list[Move]:
-    """Let all agents answer at once, then again, with all first answers before them."""
-    drafts = [move.completions for move in act_simultaneously(team, envs, prompts, timer)]
-    again = [
-        {agent: _discussion_prompt(text, agent, draft) for agent, text in texts.items()}
-        for texts, draft in zip(prompts, drafts, strict=True)
-    ]
-    moves = act_simultaneously(team, envs, again, timer)
-    return [replace(move, drafts=(draft,)) for move, draft in zip(moves, drafts, strict=True)]
-
-
-AFTER = "Your team-mates have answered already, and what they wrote stays as it is. Fit your answer to it."
-OTHERS = "These are first answers of your team-mates, who are reading yours now."
-FIRST = "\n\nYour first answer:\n"
-AGAIN = "Now give your final answer. It replaces your first one, and follows the rules above."
-
-
-def _discussion_prompt(prompt: str, agent: str, drafts: Completions) -> str:
-    (draft,) = drafts[agent]
-    mates = {mate: group for mate, group in drafts.items() if mate != agent}
-    return f"{_append_answers(f'{prompt}{FIRST}{draft.text}', OTHERS, mates)}\n\n{AGAIN}"
-
-
-def _append_answers(prompt: str, opening: str, answers: Completions) -> str:
-    """Return the prompt, and below it answers of other agents, if there are any."""
-    if not answers:
-        return prompt
-    texts = [f"{agent}:\n{completion.text}" for agent, (completion,) in answers.items()]
-    return "\n\n".join([prompt, opening, *texts])
-
-
 BASELINES: Mapping[str, Callable[[EvalConfig], Baseline]] = {
     "single_agent": single_agent,
     "single_agent_matched": single_agent_matched,
     "naive_concatenation": untrained_team,
-    "sequential_pipeline": partial(untrained_team, act=act_sequentially),
-    "one_round_discussion": partial(untrained_team, act=act_after_discussion, answers=2),
+    "sequential_pipeline": sequential_pipeline,
+    "one_round_discussion": one_round_discussion,
     "expert_edits": expert_edits,
     "gold": gold,
     "random": random,

@@ -49,7 +49,7 @@ def act_simultaneously(
     for agents in group_by_engine(team):
         # Requests to a server may run in parallel.
         alone = nullcontext() if isinstance(team[agents[0]], Endpoint) else _ONE_AT_A_TIME
-        part = [{agent: texts[agent] for agent in agents} for texts in prompts]
+        part = [{agent: texts[agent] for agent in agents if agent in texts} for texts in prompts]
         with alone, timer("+".join(agents)):
             samples = sample({agent: team[agent] for agent in agents}, envs, part, 1)
         for completions, groups in zip(answers, samples, strict=True):
@@ -252,7 +252,8 @@ def measures(row: Row) -> dict[str, float]:
     if info.get("tests_total"):
         values["tests_passed"] = info["tests_passed"] / info["tests_total"]
         values["all_tests_passed"] = float(episode_passes(row))
-    if len(row["groups"][-1]["completions"]) > 1:
+    authors = {agent for group in row["groups"] for agent in group["completions"]}
+    if len(authors) > 1:
         for name, points in COOPERATION.items():
             if f"reward/{name}" in info:
                 # The sum turns -0.0, which is 0.0 / -0.5, into 0.0.
@@ -265,11 +266,12 @@ def measures(row: Row) -> dict[str, float]:
     for name in ("tokens", "prompt_tokens"):
         by_turn: list[dict[str, int | None]] = row.get(name, [{}])  # older rows count no prompts
         totals = {}
-        for agent in by_turn[0]:
-            counts = [turn[agent] for turn in by_turn]
+        agents = {agent: 0 for turn in by_turn for agent in turn}
+        for agent in agents:
+            counts = [turn[agent] for turn in by_turn if agent in turn]
             if None not in counts:
                 totals[f"{name}/{agent}"] = float(sum(filter(None, counts)))
-        if totals and len(totals) == len(by_turn[0]):
+        if totals and len(totals) == len(agents):
             totals[name] = sum(totals.values())
         values |= totals
     return values

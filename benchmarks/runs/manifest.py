@@ -143,11 +143,12 @@ def first_prompts(env: DecPOMDPEnv, team: Team, start: Start) -> dict[str, dict[
 
     encoded = {}
     _, prompts = reset_branch(env, start)
-    for agent, policy in team.items():
+    for agent, prompt in prompts.items():
+        policy = team[agent]
         if isinstance(policy, CausalLM) and (
-            policy.on_long_prompt == "truncate_left" or policy.overflow(prompts[agent]) is None
+            policy.on_long_prompt == "truncate_left" or policy.overflow(prompt) is None
         ):
-            ids = policy.encode(prompts[agent])
+            ids = policy.encode(prompt)
             encoded[agent] = {"text": policy.tokenizer.decode(ids), "tokens": len(ids)}
     return encoded
 

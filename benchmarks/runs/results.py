@@ -126,10 +126,19 @@ def _make_score(row: Row) -> Score:
         earned={name: mean_info(f"reward/{name}", bool) for name in names},
         turns=tuple(map(fmean, rewards)),
         characters={
-            agent: fmean(len(text) for group in groups for text in group["completions"][agent])
-            for agent in groups[0]["completions"]
+            agent: fmean(map(len, texts))
+            for agent, texts in _completions(groups).items()
         },
     )
+
+
+def _completions(groups: Sequence[Row]) -> dict[str, list[str]]:
+    """Collect all completions of each agent."""
+    by_agent: dict[str, list[str]] = {}
+    for group in groups:
+        for agent, texts in group["completions"].items():
+            by_agent.setdefault(agent, []).extend(texts)
+    return by_agent
 
 
 def _mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]]) -> float:

@@ -129,6 +129,11 @@ def resolve(
     config, team, learner = fit(config, train_env)
     _check_opponent(config.algorithm.named_comparator, train_env.possible_agents)
     check_trainable(team.policies)
+    try:
+        options = trainer_options(config)
+        options.check_turn_order(train_env, options.group_size)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     if config.output.trackers:
         require_packages(config.output.trackers)
     eval_env = _load_eval_env(config, train_env, before)

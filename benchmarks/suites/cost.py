@@ -80,7 +80,7 @@ def job_cost(job: Job) -> JobCost:
     env, limits, specs = _played_env(setting, arm.method)
     tasks = len(env.tasks.tasks[: arm.tasks])
     episodes = tasks * arm.samples
-    tokens = episodes * env.num_turns * sum(limits.values())
+    tokens = episodes * _episode_tokens(env, limits)
     size = gigabytes(specs, trained=arm.trains)
     data = env.metadata["data"]
     text = f"{data['rows']} problems of {data['name']} {data['split']} ({data['source']})"
@@ -99,13 +99,19 @@ def job_cost(job: Job) -> JobCost:
     # The evaluations during a training sample too.
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])
     own_episodes = held_out * trainer_options(config).evaluations(len(batches))
-    completions = training.completions + own_episodes * env.num_turns
     return replace(
         cost,
         updates=len(batches),
         joint_samples=training.joint_samples,
-        training_tokens=completions * sum(limits.values()),
+        training_tokens=training.completions * sum(limits.values())
+        + own_episodes * _episode_tokens(env, limits),
     )
+
+
+def _episode_tokens(env: DecPOMDPEnv, limits: Limits) -> int:
+    """Return the most tokens that the agents sample in an episode."""
+    answers: Mapping[str, int] = getattr(env, "answers_per_episode", {})
+    return sum(limit * answers.get(agent, env.num_turns) for agent, limit in limits.items())
 
 
 def estimate_costs(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, str]]:

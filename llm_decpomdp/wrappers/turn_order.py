@@ -97,6 +97,18 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         return len(self.order) * int(self.env.num_turns)
 
     @property
+    def turn_based(self) -> bool:
+        """Whether agents may have to wait for others."""
+        return True
+
+    @property
+    def answers_per_episode(self) -> dict[str, int]:
+        """Most answers of each agent in an episode, drafts included."""
+        turns = int(self.env.num_turns)
+        entries = [agent for entry in self.order for agent in entry]
+        return {agent: turns * entries.count(agent) for agent in self.env.possible_agents}
+
+    @property
     def acting(self) -> tuple[str, ...]:
         """The agents that act next."""
         if not self.env.agents:
