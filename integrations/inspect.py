@@ -17,7 +17,7 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import collect
 
-from llm_decpomdp.branching import branch
+from llm_decpomdp.branching import acting_agents, branch
 from llm_decpomdp.integrations.games import shared_env, task_ids
 from llm_decpomdp.validation import unknown
 
@@ -63,7 +63,7 @@ def play(env_id: str, seed: int, env_options: dict[str, Any]) -> Solver:
         prompts, infos = env.reset(seed=seed, options={"task_id": state.sample_id})
         total = 0.0
         while env.agents:
-            agents = list(env.agents)
+            agents = list(acting_agents(env))
             requests = [get_model(role=agent).generate(prompts[agent]) for agent in agents]
             outputs = dict(zip(agents, await collect(*requests), strict=True))
             for agent, output in outputs.items():

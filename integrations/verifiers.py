@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.runtimes import SubprocessConfig
 
-from llm_decpomdp.branching import branch
+from llm_decpomdp.branching import acting_agents, branch
 from llm_decpomdp.integrations.games import shared_env, task_ids
 
 
@@ -118,7 +118,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]  # as above
         runs: list[Any] = []
         total = 0.0
         while env.agents:
-            playing = list(env.agents)
+            playing = list(acting_agents(env))
             requests = [
                 getattr(agents, agent).run(vf.Task(vf.TaskData(prompt=prompts[agent])))
                 for agent in playing

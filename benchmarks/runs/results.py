@@ -125,10 +125,7 @@ def _make_score(row: Row) -> Score:
         points={name: mean_info(f"reward/{name}") for name in names},
         earned={name: mean_info(f"reward/{name}", bool) for name in names},
         turns=tuple(map(fmean, rewards)),
-        characters={
-            agent: fmean(map(len, texts))
-            for agent, texts in _completions(groups).items()
-        },
+        characters={agent: fmean(map(len, texts)) for agent, texts in _completions(groups).items()},
     )
 
 

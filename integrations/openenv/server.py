@@ -20,7 +20,7 @@ from openenv.core.env_server.types import Action, ConcurrencyConfig, Observation
 from pettingzoo import ParallelEnv
 from pydantic import Field
 
-from llm_decpomdp.branching import branch, branches_in_threads
+from llm_decpomdp.branching import branch, branches_in_threads, require_simultaneous
 from llm_decpomdp.env import MAX_ACTION_LENGTH, requested_task
 from llm_decpomdp.integrations.openenv.guard import Guard
 from llm_decpomdp.policy import Policy
@@ -100,6 +100,7 @@ def app(
     if partners and seat is None:
         raise ValueError(f"partners {sorted(partners)} play beside a seat: name the seat")
     env = make(env_id, **env_options)
+    require_simultaneous(env, "the OpenEnv server")
     env.reset(seed=0)  # loads the tasks once for all sessions
     if seat is None:
         sessions, messages = team_sessions(env), (TeamAction, TeamObservation)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.branching import require_simultaneous
 from llm_decpomdp.integrations.games import play_once
 from llm_decpomdp.integrations.trl.rewards import RewardFunc, completion_text, dataset
 
@@ -52,6 +53,7 @@ def lockstep(
         ValueError: If the trainers ask for rewards of different rows, or one of them ends before the others.
         Exception: The exception of a trainer, which stops the others.
     """
+    require_simultaneous(env, "lockstep")
     agents = list(env.possible_agents)
     if set(trainers) != set(agents):
         raise KeyError(f"lockstep needs a trainer for each of {agents}, got {sorted(trainers)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.branching import require_simultaneous
 from llm_decpomdp.integrations.games import play_once, task_ids
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.validation import unknown
@@ -113,6 +114,7 @@ def team_reward(env: ParallelEnv[str, Any, Any]) -> RewardFunc:
     Args:
         env: An environment of one turn.
     """
+    require_simultaneous(env, "team_reward")
     agents = list(env.possible_agents)
 
     def team(

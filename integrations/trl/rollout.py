@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.branching import require_simultaneous
 from llm_decpomdp.integrations.games import Games
 from llm_decpomdp.integrations.trl.rewards import SEPARATOR, whole_teams
 from llm_decpomdp.policy import Policy
@@ -52,6 +53,7 @@ def rollout_func(
         KeyError: If there is no such agent.
         ValueError: If all agents have partners.
     """
+    require_simultaneous(env, "rollout_func")
     partners = dict(partners or {})
     for agent in partners:
         if agent not in env.possible_agents:

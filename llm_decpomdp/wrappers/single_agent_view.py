@@ -17,7 +17,7 @@ from gymnasium.spaces import Text
 from pettingzoo import ParallelEnv
 from typing_extensions import Self
 
-from llm_decpomdp.branching import branch
+from llm_decpomdp.branching import branch, require_simultaneous
 from llm_decpomdp.policy import Policy, Seedable, policy_attribute
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.validation import unknown
@@ -37,12 +37,14 @@ class TeamView(gymnasium.Env[str, str]):
 
     Raises:
         TypeError: If the environment is none of a team, or an agent's observations or actions are no texts.
+        ValueError: If the agents take turns.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]  # one for all
 
     def __init__(self, env: ParallelEnv[str, Any, Any], agent: str | None = None) -> None:
         _require_texts(env)
+        require_simultaneous(env, "a single-agent view")
         self._env = env
         self._agent = env.possible_agents[0] if agent is None else agent
         self._prompts: Mapping[str, str] = {}

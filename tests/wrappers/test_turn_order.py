@@ -8,7 +8,8 @@ from typing import ClassVar
 import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-from llm_decpomdp import check_env, make
+from llm_decpomdp import check_env, make, merge_agents, single_agent_view
+from llm_decpomdp.agents.scripted import RandomText
 from llm_decpomdp.testing.rules import ConformanceError
 from llm_decpomdp.wrappers.turn_order import AGAIN, DRAFTS, FINAL, TurnOrderEnv
 
@@ -122,3 +123,9 @@ def test_it_is_recorded_how_the_environment_was_made():
     assert env.num_turns == 6 and env.metadata["order"] == PIPELINE
     again = make(env.spec_id, **env.spec_kwargs)
     assert again.reset(seed=0) == env.reset(seed=0)
+
+
+def test_views_of_one_agent_refuse_agents_that_take_turns():
+    for view in (merge_agents, lambda env: single_agent_view(env, AUX, {MAIN: RandomText()})):
+        with pytest.raises(ValueError, match="make the environment without `order`"):
+            view(ordered(order=PIPELINE))
