@@ -17,7 +17,6 @@ from llm_decpomdp.benchmarks.analysis.replay import (
     replay,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import act_after_discussion
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.oracle import answers
@@ -241,18 +240,30 @@ def test_nor_is_it_asked_for_an_evaluation(tmp_path: Path) -> None:
     assert regrade(tmp_path).differences == ()
 
 
-def test_baselines_may_extend_prompts(tmp_path: Path) -> None:
+def extend_prompt(row: dict[str, Any]) -> None:
+    row["groups"][0]["prompts"]["aux_0"] += " More."
+
+
+def test_baselines_of_earlier_versions_may_extend_prompts(tmp_path: Path) -> None:
     env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=1)
     team = dict.fromkeys(env.possible_agents, Gold())
-    start = starts_of(env)
     about: Mapping[str, str] = {"baseline": "one_round_discussion"}
-    evaluate(env, team, start, folder=tmp_path / "told", act=act_after_discussion, about=about)
+    for name, identity in (("told", about), ("not", {})):
+        evaluate(env, team, starts_of(env), folder=tmp_path / name, about=identity)
+        change(tmp_path / name, 1, extend_prompt)
     assert regrade(tmp_path / "told").differences == ()
-    evaluate(env, team, start, folder=tmp_path / "not", act=act_after_discussion)
-    assert {one.what for one in regrade(tmp_path / "not").differences} == {
-        "the prompt of aux_0",
-        "the prompt of main_0",
-    }
+    assert {one.what for one in regrade(tmp_path / "not").differences} == {"the prompt of aux_0"}
+
+
+def test_baselines_with_an_order_are_regraded_with_their_prompts(tmp_path: Path) -> None:
+    order = ["aux_0", "main_0"]
+    env = make("coophumaneval-v0", split="test[:1]", source="bundled", num_turns=1, order=order)
+    team = dict.fromkeys(env.possible_agents, Gold())
+    about = {"baseline": "sequential_pipeline"}
+    evaluate(env, team, starts_of(env), folder=tmp_path, about=about)
+    assert regrade(tmp_path).differences == ()
+    change(tmp_path, 1, lambda row: row["groups"][1]["prompts"].update(main_0="More."))
+    assert {one.what for one in regrade(tmp_path).differences} == {"the prompt of main_0"}
 
 
 def test_command_fails_on_differences(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

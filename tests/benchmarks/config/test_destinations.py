@@ -133,7 +133,7 @@ def items(values: dict[str, Any]) -> list[str]:
 
 def test_arguments_of_an_environment_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    assert {*ENV, "env.channel"} == set(ARGUMENTS)
+    assert {*ENV, "env.channel", "env.order"} == set(ARGUMENTS)
     more = ["env.id=mbpp-v0", "env.options={exclude_known_issues: true}", "dataset.source=bundled"]
     config = load_config(None, [*items(ENV), *more, "dataset.train_split=all[:9]"])
     env = config.make_train_env()
@@ -143,6 +143,15 @@ def test_arguments_of_an_environment_arrive(monkeypatch: pytest.MonkeyPatch) -> 
         assert env.spec_kwargs[argument] == value, key
     assert env.spec_id == "mbpp-v0" and env.spec_kwargs["exclude_known_issues"]
     assert len(env.tasks) == 9
+
+
+def test_an_order_arrives_and_multiplies_the_horizon() -> None:
+    order = [["aux_0", "main_0"], "main_0"]
+    config = load_config(None, ["dataset.source=bundled", f"env.order={order}", "env.num_turns=2"])
+    env = config.make_train_env()
+    assert env.num_turns == config.horizon == 4
+    assert env.spec_kwargs["order"] == order
+    assert "order" not in load_config(None, ["dataset.source=bundled"]).make_train_env().spec_kwargs
 
 
 def test_a_channel_arrives_and_doubles_the_horizon() -> None:

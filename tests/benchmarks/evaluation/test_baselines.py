@@ -16,14 +16,13 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.baselines import (
     BASELINES,
     EvalConfig,
-    act_after_discussion,
-    act_sequentially,
     find_baseline,
 )
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
+from llm_decpomdp.wrappers.turn_order import set_order
 from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.support.commands import call
 
@@ -56,37 +55,38 @@ def setting(quick: list[str]) -> EvalConfig:
 
 
 def test_pipeline_shows_earlier_answers(make_word_env: Make, tmp_path: Path) -> None:
-    env = make_word_env(num_turns=2)
+    env = set_order(make_word_env(num_turns=2), ["left_0", "right_0"])
     team = {"left_0": Numbered("left"), "right_0": Numbered("right")}
     starts = [Start(task_id="word/0"), Start(task_id="word/1")]
-    evaluate(env, team, starts, folder=tmp_path, act=act_sequentially)
+    evaluate(env, team, starts, folder=tmp_path)
     first, second = (row["groups"] for row in rows_of(tmp_path))
     plain, _ = make_word_env().reset(options={"task_id": "word/0"})
+    assert [list(group["prompts"]) for group in first] == 2 * [["left_0"], ["right_0"]]
     assert first[0]["prompts"]["left_0"] == plain["left_0"]
-    seen = first[0]["prompts"]["right_0"]
+    seen = first[1]["prompts"]["right_0"]
     assert seen.startswith(plain["right_0"])
     assert seen.endswith("left_0:\n<left says 1>")
-    assert "<left says 2>" in second[0]["prompts"]["right_0"]
-    assert "<left says 1>" not in second[0]["prompts"]["right_0"]
-    assert "<left says 3>" in first[1]["prompts"]["right_0"]  # on every turn
-    assert first[0]["completions"] == {"left_0": ["<left says 1>"], "right_0": ["<right says 1>"]}
-    assert list(first[0]["prompts"]) == ["left_0", "right_0"]
+    assert "<left says 2>" in second[1]["prompts"]["right_0"]
+    assert "<left says 1>" not in second[1]["prompts"]["right_0"]
+    assert "<left says 3>" in first[3]["prompts"]["right_0"]  # on every turn
+    judged = rows_of(tmp_path)[0]["final"]["turns"][0]["completions"]
+    assert judged == {"left_0": "<left says 1>", "right_0": "<right says 1>"}
 
 
 def test_discussion_plays_second_answers(make_word_env: Make, tmp_path: Path) -> None:
     team = {"left_0": Numbered("left"), "right_0": Numbered("right")}
-    start = Start(task_id="word/0")
-    found = evaluate(
-        make_word_env(num_turns=1), team, [start], folder=tmp_path, act=act_after_discussion
-    )
+    start, agents = Start(task_id="word/0"), ["left_0", "right_0"]
+    env = set_order(make_word_env(num_turns=1), [agents, agents])
+    found = evaluate(env, team, [start], folder=tmp_path)
     (row,) = rows_of(tmp_path)
-    (group,) = row["groups"]
+    _, group = row["groups"]
     assert group["completions"] == {"left_0": ["<left says 2>"], "right_0": ["<right says 2>"]}
+    assert row["final"]["turns"][0]["completions"]["left_0"] == "<left says 2>"
     draft, final = team["left_0"].asked
     assert final == group["prompts"]["left_0"]
     assert final.startswith(draft)
     assert "Your first answer:\n<left says 1>" in final and "right_0:\n<right says 1>" in final
-    assert row["tokens"] == [{"left_0": 4, "right_0": 4}]
+    assert row["tokens"] == 2 * [{"left_0": 2, "right_0": 2}]
     assert found.means("tokens") == {"word/0": 8.0}
 
 
@@ -178,7 +178,7 @@ def test_refused_before_loading_data(quick: list[str], capsys: pytest.CaptureFix
         ("single_agent", {"main_0": 7}),
         ("single_agent_matched", {"main_0": 14}),
         ("naive_concatenation", {"aux_0": 7, "main_0": 7}),
-        ("one_round_discussion", {"aux_0": 14, "main_0": 14}),
+        ("one_round_discussion", {"aux_0": 7, "main_0": 7}),
         ("gold", {}),
     ],
 )
