@@ -241,7 +241,7 @@ def test_nor_is_it_asked_for_an_evaluation(tmp_path: Path) -> None:
 
 
 def extend_prompt(row: dict[str, Any]) -> None:
-    row["groups"][0]["prompts"]["aux_0"] += " More."
+    row["groups"][0]["prompts"]["aux_0"] += "\n\nMore."
 
 
 def test_baselines_of_earlier_versions_may_extend_prompts(tmp_path: Path) -> None:
