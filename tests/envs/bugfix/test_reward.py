@@ -13,20 +13,37 @@ def env(tmp_path):
     return three_fixers(tmp_path)
 
 
-def test_the_bugs_undone_earn_everything(env):
-    fixed = llm_decpomdp.answers(env).reference("fixer_0")
-    assert points(env, fixer_0=fixed) == (
-        {"parses": 0.5, "fixed": 2.0, "minimal": 0.5, "regressed": 0.0},
-        True,
-    )
+NOTHING = {"parses": 0.0, "fixed": 0.0, "minimal": 0.0, "regressed": 0.0}
+UNDONE = {"parses": 0.5, "fixed": 2.0, "minimal": 0.5, "regressed": 0.0}
+REGRESSED = {"parses": 0.5, "fixed": 0.0, "minimal": 0.0, "regressed": -1.0}
+HEADERS = ("def double(x)", "def smaller(x, y)", "def total(values, most)")
+FIX = "reference"
+"""The agent's reference, as a placeholder."""
 
 
-def test_nothing_submitted_earns_nothing(env):
-    nothing = dict.fromkeys(env.agents, "I cannot do that.")
-    assert points(env, **nothing) == (
-        {"parses": 0.0, "fixed": 0.0, "minimal": 0.0, "regressed": 0.0},
-        False,
-    )
+@pytest.mark.parametrize(
+    ("answers", "components", "solved"),
+    [
+        ({"fixer_0": FIX}, UNDONE, True),
+        ({f"fixer_{i}": "I cannot do that." for i in range(3)}, NOTHING, False),
+        ({"fixer_2": "def total(values, most):\n    return 1\n"}, REGRESSED, False),
+        (
+            {f"fixer_{i}": f"{header}:\n    pass\n" for i, header in enumerate(HEADERS)},
+            REGRESSED,
+            False,
+        ),
+        (
+            {"fixer_0": FIX, "fixer_1": "def smaller(x, y:\n"},
+            {**NOTHING, "parses": 0.3333},
+            False,
+        ),
+    ],
+    ids=["undone", "nothing", "regression", "deleted code", "a syntax error stops all else"],
+)
+def test_what_a_repair_gives(env, answers, components, solved):
+    gold = llm_decpomdp.answers(env)
+    texts = {a: gold.reference(a) if text == FIX else text for a, text in answers.items()}
+    assert points(env, **texts) == (components, solved)
 
 
 def test_a_larger_change_costs_a_little_and_still_solves(env):
@@ -63,35 +80,12 @@ def test_what_is_written_beside_the_functions_costs(env):
     assert repeated["minimal"] == 0.5
 
 
-def test_a_regression_costs(env):
-    found, _ = points(env, fixer_2="def total(values, most):\n    return 1\n")
-    assert found == {"parses": 0.5, "fixed": 0.0, "minimal": 0.0, "regressed": -1.0}
-
-
-def test_code_that_does_not_parse_stops_everything_else(env):
-    found, solved = points(
-        env, fixer_0=llm_decpomdp.answers(env).reference("fixer_0"), fixer_1="def smaller(x, y:\n"
-    )
-    assert found == {"parses": 0.3333, "fixed": 0.0, "minimal": 0.0, "regressed": 0.0}
-    assert not solved
-
-
 @pytest.mark.parametrize(
     "text", ["", "\x00", "def double(x:", "def double", "\ud800", "class", "(" * 300, "```python\n"]
 )
 def test_any_text_is_an_answer_that_earns_no_more_than_doing_nothing(env, text):
     found, solved = points(env, fixer_0=text)
     assert sum(found.values()) < 0.5 and not solved
-
-
-def test_deleted_code_earns_nothing_beside_being_there(env):
-    empty = {
-        "fixer_0": "def double(x):\n    pass\n",
-        "fixer_1": "def smaller(x, y):\n    pass\n",
-        "fixer_2": "def total(values, most):\n    pass\n",
-    }
-    found, solved = points(env, **empty)
-    assert found == {"parses": 0.5, "fixed": 0.0, "minimal": 0.0, "regressed": -1.0} and not solved
 
 
 def test_answering_the_shown_test_by_heart_earns_its_share_of_the_tests_only(env):

@@ -45,13 +45,16 @@ def test_a_method_is_found_in_every_form_and_keeps_its_comment(completion, shape
     assert piece.code == AREA
 
 
-def test_all_fences_are_read(shape):
-    completion = f"First:\n```python\n{AREA}\n```\nSecond:\n```\n{SCALED}\n```\n"
-    assert names(completion, shape) == ["area", "scaled"]
-
-
-def test_a_first_line_without_the_indentation_of_the_others_is_no_hindrance(shape):
-    completion = (indented(AREA) + "\n\n" + indented(SCALED)).lstrip()
+@pytest.mark.parametrize(
+    "completion",
+    [
+        f"First:\n```python\n{AREA}\n```\nSecond:\n```\n{SCALED}\n```\n",
+        (indented(AREA) + "\n\n" + indented(SCALED)).lstrip(),
+        f"First:\n\nclass Shape:\n{indented(AREA)}\n\nIt isn't all:\n\n{SCALED}\n",
+    ],
+    ids=["fences", "first line without indentation", "in a class and outside"],
+)
+def test_all_blocks_are_read(completion, shape):
     assert names(completion, shape) == ["area", "scaled"]
 
 
@@ -63,18 +66,27 @@ def test_a_broken_method_costs_only_itself_and_its_line_counts_from_its_header(s
     assert (name, problem.line) == ("unit", 3)
 
 
-def test_nested_functions_async_methods_and_decorators_stay_whole(shape):
-    code = "@staticmethod\nasync def unit(size=1):\n    def inner():\n"
-    code += '        return """a\nb"""\n    return inner()'
-    (piece,) = read_class(code, shape).methods
-    assert piece.code == code
+UNIT = (
+    "@staticmethod\nasync def unit(size=1):\n    def inner():\n"
+    '        return """a\nb"""\n    return inner()'
+)
+LITERAL = 'def area(self):\n    return """one\n        two\nthree"""'
 
 
-def test_texts_of_several_lines_keep_their_indentation(shape):
-    body = 'def area(self):\n    return """one\n        two\nthree"""'
-    completion = 'class Shape:\n    def area(self):\n        return """one\n        two\nthree"""'
+@pytest.mark.parametrize(
+    ("completion", "code"),
+    [
+        (UNIT, UNIT),
+        (
+            'class Shape:\n    def area(self):\n        return """one\n        two\nthree"""',
+            LITERAL,
+        ),
+    ],
+    ids=["nested, async, decorated", "literal of several lines"],
+)
+def test_a_method_keeps_its_text(completion, code, shape):
     (piece,) = read_class(completion, shape).methods
-    assert piece.code == body
+    assert piece.code == code
 
 
 def test_imports_and_functions_are_kept_and_everything_else_is_left_out(shape):
@@ -126,11 +138,6 @@ def test_of_several_definitions_the_last_complete_one_counts(texts, shape):
         reading = read_class(completion, shape)
         assert [piece.code for piece in reading.methods] == [AREA]
         assert reading.fallbacks["drafts"] + reading.fallbacks["stubs"] == len(texts) - 1
-
-
-def test_methods_in_a_class_and_beside_it_are_read_amid_prose(shape):
-    completion = f"First:\n\nclass Shape:\n{indented(AREA)}\n\nIt isn't all:\n\n{SCALED}\n"
-    assert names(completion, shape) == ["area", "scaled"]
 
 
 def test_methods_in_fences_come_before_those_in_prose(shape):
@@ -228,22 +235,17 @@ def test_what_holds_no_method_is_no_method(completion, shape):
 
 
 @pytest.mark.parametrize(
-    ("body", "stub"),
+    ("bodies", "stub"),
     [
-        ("pass", True),
-        ("...", True),
-        ("'''doc'''", True),
-        ("'''doc'''\n    pass", True),
-        ("raise NotImplementedError", True),
-        ("raise NotImplementedError('later')", True),
-        ("raise ValueError", False),
-        ("return None", False),
-        ("'''doc'''\n    return", False),
+        (("pass", "...", "'''doc'''", "'''doc'''\n    pass"), True),
+        (("raise NotImplementedError", "raise NotImplementedError('later')"), True),
+        (("raise ValueError", "return None", "'''doc'''\n    return"), False),
     ],
 )
-def test_a_body_that_does_nothing_is_a_stub(body, stub):
-    tree = parse_or_none(f"def f(self):\n    {body}\n")
-    assert is_stub(tree.body[0]) is stub
+def test_a_body_that_does_nothing_is_a_stub(bodies, stub):
+    for body in bodies:
+        tree = parse_or_none(f"def f(self):\n    {body}\n")
+        assert is_stub(tree.body[0]) is stub, body
 
 
 def test_a_bare_constructor_is_complete_and_a_documented_one_is_not():
