@@ -110,11 +110,10 @@ def _share(outcomes: list[bool]) -> float:
 
 def change(task: BugTask, work: Mapping[str, Submission], submitted: Mapping[str, str]) -> int:
     """Return the size of the agents' changes, in tokens."""
-    inside = sum(distance(task.given_functions[name], text) for name, text in submitted.items())
-    return inside + sum(_excess_tokens(task, part) for part in work.values())
-
-
-def _excess_tokens(task: BugTask, part: Submission) -> int:
-    if task.known_class is not None and part.contribution is not None:
-        return task.known_class.count_added_tokens(part.contribution)
-    return count_added_tokens(part.code, task.statements, task.functions)
+    size = sum(distance(task.given_functions[name], text) for name, text in submitted.items())
+    for part in work.values():
+        if task.known_class is not None and part.contribution is not None:
+            size += task.known_class.count_added_tokens(part.contribution)
+        else:
+            size += count_added_tokens(part.code, task.statements, task.functions)
+    return size

@@ -125,15 +125,16 @@ class ClassReward:
         process with them.
         """
         if task.task_id not in self._split:
-            self._split[task.task_id] = not task.solution or self._fares_alike(task)
+            self._split[task.task_id] = not task.solution or self._passes_alike(task)
         return self._split[task.task_id]
 
-    def _fares_alike(self, task: ClassTask) -> bool:
+    def _passes_alike(self, task: ClassTask) -> bool:
         role = ClassRole(0, 1, "balanced")
         solution = merge(task.outline, (role.read(task, role.reference(task) or ""),)).code
         apart = [test.passed for test in self._run(task, solution, split=True).tests]
-        inside = self._run(task, solution, split=False).tests if not all(apart) else ()
-        return all(apart) or apart == [test.passed for test in inside]
+        if all(apart):
+            return True
+        return apart == [test.passed for test in self._run(task, solution, split=False).tests]
 
     def forgeable(self, tasks: Sequence[ClassTask]) -> dict[str, str]:
         """Return the tasks whose test results a program could forge, with the reason not to train on them."""

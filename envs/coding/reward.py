@@ -48,7 +48,7 @@ from llm_decpomdp.envs.sandbox.program import (
     notes,
     warn_about_endless_tests,
 )
-from llm_decpomdp.envs.source_code.completion import Reading, reading_details, reading_keys
+from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
 from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
@@ -127,7 +127,11 @@ class CodeReward:
             tests = not_run(task.tests.cases, "the joint program does not parse")
             return self._verdict(points, CodeAnalysis(task, self.roles, readings, tests, {}))
         points["syntax"] = 0.5
-        execution = self.sandbox.run(self._program(task, parts), self._tests(task))
+        # The sandbox counts calls of the helpers, and replaces them to see whether a test needs them.
+        helpers = tuple((role.agent, role.helper) for role in self.helpers)
+        segments = tuple((agent, reading.code) for agent, reading in parts.items())
+        program = Program(segments, task.entry_point, task.preamble, helpers, substitute=True)
+        execution = self.sandbox.run(program, self._tests(task))
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = passed / len(execution.tests)
@@ -149,13 +153,6 @@ class CodeReward:
     def _share(self, points: float, fulfilled: int) -> float:
         """Return the points of a component that is shared out over the helpers."""
         return points * (fulfilled / len(self.helpers)) if fulfilled else 0.0
-
-    def _program(self, task: CodeTask, parts: Mapping[str, Reading]) -> Program:
-        """Return the joint program: helpers' code comes before the entry function's."""
-        segments = tuple((agent, reading.code) for agent, reading in parts.items())
-        # The sandbox counts calls of these, and replaces them to see whether a test needs them.
-        helpers = tuple((role.agent, role.helper) for role in self.helpers)
-        return Program(segments, task.entry_point, task.preamble, helpers, substitute=True)
 
     def _uses(self, execution: Execution) -> dict[str, str]:
         """Return the use of each helper, by its name."""

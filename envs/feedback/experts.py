@@ -255,27 +255,25 @@ def expert_prompt(task_prompt: str, code: Mapping[str, str]) -> str:
         task_prompt: The problem as the data set states it.
         code: Each agent's code by the key that the expert shall use, such as `aux` and `main`.
     """
+    keys = list(code)
+    role = keys[0].partition("_")[0]
+    if role in _OTHER_TEAMS:
+        team = "An agent" if len(keys) == 1 else f"{len(keys)} agents"
+        who = _OTHER_TEAMS[role].format(who=team)
+    elif keys == ["main"]:
+        who = _ALONE
+    elif set(keys) == {"aux", "main"}:
+        who = _TEAM
+    else:
+        others = " and ".join(f"`{key}`" for key in keys if key != "main")
+        who = _LARGER_TEAM.format(number=len(keys), others=others)
     return _INSTRUCTION.format(
-        who=_who(list(code)),
+        who=who,
         problem=task_prompt.strip(),
         code="\n".join(f"<{key}>\n{text.strip()}\n</{key}>" for key, text in code.items()),
         nothing=NOTHING_TO_CHANGE,
         keys=" and ".join(f'"{key}"' for key in code),
     )
-
-
-def _who(keys: list[str]) -> str:
-    role = keys[0].partition("_")[0]
-    if role in _OTHER_TEAMS:
-        return _OTHER_TEAMS[role].format(
-            who="An agent" if len(keys) == 1 else f"{len(keys)} agents"
-        )
-    if keys == ["main"]:
-        return _ALONE
-    if set(keys) == {"aux", "main"}:
-        return _TEAM
-    others = " and ".join(f"`{key}`" for key in keys if key != "main")
-    return _LARGER_TEAM.format(number=len(keys), others=others)
 
 
 def short_names(agents: Collection[str]) -> dict[str, str]:

@@ -131,10 +131,8 @@ def test_each_agent_sees_its_own_methods_again_and_nobody_elses(mode, expert):
 
 def test_methods_of_others_are_no_part_of_the_own_history():
     env = build("plain", by="parameters")
-    later, _, _ = second(
-        env,
-        {"coder_0": "def order(self):\n    return 1\n\ndef position(self, ticket):\n    return 2"},
-    )
+    code = "def order(self):\n    return 1\n\ndef position(self, ticket):\n    return 2"
+    later, _, _ = second(env, {"coder_0": code})
     assert "return 1" in later["coder_0"] and "return 2" not in later["coder_0"]
 
 
@@ -155,32 +153,21 @@ def test_level_feedback_tells_of_each_own_method():
     assert "- `order`: SyntaxError at line 2" in prompt and "- `serve`: MISSING" in prompt
     assert "- Not yours to write: `position`" in prompt and "- Overlap: 1 methods" in prompt
     assert "- Syntax: ERROR (not in your methods)" in later["coder_1"]
-    assert (
-        "- `position`: FOUND" in later["coder_1"]
-        and "order" not in later["coder_1"].partition("Failed")[0]
-    )
+    assert "- `position`: FOUND" in later["coder_1"]
+    assert "order" not in later["coder_1"].partition("Failed")[0]
 
 
-def test_passed_says_all_only_for_full_marks_on_the_shown_tests():
+def test_signals_say_what_is_there():
     env = build("passed", stop_when_solved=False)
     env.reset(options=TASK)
-    later, _, _ = second(
-        env, {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
-    )
+    gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
+    later, _, _ = second(env, gold)
     assert "Signal: All levels passed" in later["coder_0"]
-    later, _, _ = second(env, {"coder_0": llm_decpomdp.answers(env).reference("coder_0")})
+    later, _, _ = second(env, {"coder_0": gold["coder_0"]})
     assert "Signal: Not all levels passed" in later["coder_0"]
-
-
-def test_level_passed_says_what_is_there():
-    env = build("level_passed", sandbox_slice=0)
-    later, _, _ = second(
-        env, {"coder_0": env.reset(options=TASK) and llm_decpomdp.answers(env).reference("coder_0")}
-    )
-    assert (
-        "All your methods found" in later["coder_0"]
-        and "Not all your methods found" in later["coder_1"]
-    )
+    later, _, _ = second(build("level_passed", sandbox_slice=0), {"coder_0": gold["coder_0"]})
+    assert "All your methods found" in later["coder_0"]
+    assert "Not all your methods found" in later["coder_1"]
 
 
 def test_the_expert_sees_the_skeleton_and_each_agent_its_own_edits(expert):
@@ -205,10 +192,7 @@ def test_a_snapshot_restores_and_a_fork_goes_on_alone():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"external_mode": "code"},
-        {"by": "size"},
-        {"num_agents": 0},
-        {"split": "train"},
+        *({"external_mode": "code"}, {"by": "size"}, {"num_agents": 0}, {"split": "train"}),
         {"exclude_known_issues": 1},
     ],
 )

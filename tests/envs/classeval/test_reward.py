@@ -57,22 +57,23 @@ def test_a_team_that_wrote_nothing_earns_nothing_even_where_stubs_pass():
     assert judge(["", ""], test=test).reward == 0.0
 
 
-def test_syntax_is_the_share_of_the_methods_and_tests_the_share_that_passes():
-    assert points(AREA, "") == {"syntax": 0.5, "tests": 1.0, "overlap": 0.0}
-    assert points(f"{AREA}\n\n{REST}", "") == {"syntax": 1.5, "tests": 3.0, "overlap": 0.0}
+FIRST = f"{AREA}\n\n{REST}"
 
 
-def test_a_broken_method_is_not_written():
-    broken = "def scaled(self, factor:\n    return 1"
-    assert points(f"{AREA}\n\n{REST}", broken) == {"syntax": 1.5, "tests": 3.0, "overlap": 0.0}
-
-
-def test_a_method_of_a_team_mate_earns_no_syntax_points_but_runs():
-    assert points(f"{AREA}\n\n{REST}\n\n{SCALED}", "") == {
-        "syntax": 1.5,
-        "tests": 4.0,
-        "overlap": 0.0,
-    }
+@pytest.mark.parametrize(
+    ("completions", "syntax", "tests"),
+    [
+        ((AREA, ""), 0.5, 1.0),
+        ((FIRST, ""), 1.5, 3.0),
+        ((FIRST, "def scaled(self, factor:\n    return 1"), 1.5, 3.0),
+        ((f"{FIRST}\n\n{SCALED}", ""), 1.5, 4.0),
+    ],
+    ids=["one method", "one agent", "a broken method", "a team-mate's method"],
+)
+def test_syntax_is_the_share_of_the_methods_and_tests_the_share_that_passes(
+    completions, syntax, tests
+):
+    assert points(*completions) == {"syntax": syntax, "tests": tests, "overlap": 0.0}
 
 
 def test_methods_that_several_wrote_cost_their_share():
@@ -80,11 +81,11 @@ def test_methods_that_several_wrote_cost_their_share():
     verdict = judge([everything, everything])
     assert dict(verdict.components) == {"syntax": 2.0, "tests": 4.0, "overlap": -1.0}
     assert verdict.reward == 5.0 and not verdict.solved
-    assert points(f"{AREA}\n\n{REST}", f"{SCALED}\n\n{AREA}")["overlap"] == -0.25
+    assert points(FIRST, f"{SCALED}\n\n{AREA}")["overlap"] == -0.25
 
 
 def test_a_class_that_does_not_load_fails_every_test():
-    verdict = judge([f"{AREA}\n\n{REST}", "@missing\n" + SCALED])
+    verdict = judge([FIRST, "@missing\n" + SCALED])
     assert verdict.reward == 2.0
     error = verdict.details["error"]
     assert error["message"].startswith("NameError")
@@ -93,14 +94,12 @@ def test_a_class_that_does_not_load_fails_every_test():
 
 def test_an_exception_is_traced_to_the_agent_and_its_own_line():
     bad = "import math\n\ndef scaled(self, factor, *, twice=False):\n    x = 1\n    return math.nothing"
-    failed = next(
-        test for test in judge([f"{AREA}\n\n{REST}", bad]).analysis.tests if not test.passed
-    )
+    failed = next(test for test in judge([FIRST, bad]).analysis.tests if not test.passed)
     assert (failed.origin, failed.line) == ("coder_1", 5)
 
 
 def test_equal_answers_get_equal_verdicts():
-    team = [f"{AREA}\n\n{REST}", f"{SCALED}\n\n{AREA}"]
+    team = [FIRST, f"{SCALED}\n\n{AREA}"]
     assert judge(team) == judge(team)
 
 
@@ -111,12 +110,10 @@ def test_an_async_method_is_written_and_run():
         "        with self.assertRaises(StopIteration) as caught:\n            Shape().area().send(None)\n"
         "        self.assertEqual(caught.exception.value, 4)\n"
     )
-    changes = {"skeleton": skeleton, "test": test}
-    solution = "class Shape:\n    async def area(self):\n        return 4\n"
-    assert (
-        judge(["async def area(self):\n    return 4"], solution_code=solution, **changes).reward
-        == 6.0
-    )
+    method = "async def area(self):\n    return 4"
+    solution = skeleton.replace("pass", "return 4")
+    verdict = judge([method], solution_code=solution, skeleton=skeleton, test=test)
+    assert verdict.reward == 6.0
 
 
 def test_tests_with_files_run_apart_too():
@@ -125,7 +122,7 @@ def test_tests_with_files_run_apart_too():
     assert reward.is_split(shape_task())
     assert reward.is_split(shape_task(task_id="Shape/1", test=test))
     if not reward.sandbox.layers()["private folder"]:
-        assert judge([f"{AREA}\n\n{REST}", SCALED], test=test).reward == 6.0
+        assert judge([FIRST, SCALED], test=test).reward == 6.0
 
 
 EQUAL = TEST + "\n    def test_equal(self):\n        self.assertEqual(Shape(1, 2), Shape(1, 2))\n"
