@@ -240,7 +240,7 @@ def test_announced_methods_of_suites_take_no_name_of_another_kind(
     assert [arm.trains for arm in load_suite(path).arms] == [False, True, False]
     assert [find_baseline_name({"method": m}) for m in ("gold", "train")] == ["gold", None]
     path.write_text("config: demo\ncells:\n  - {method: both}\n")
-    with pytest.raises(ConfigError, match="'both' as an algorithm and as a baseline"):
+    with pytest.raises(ConfigError, match="both an algorithm and a baseline named 'both'"):
         load_suite(path)
 
 
