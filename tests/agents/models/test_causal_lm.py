@@ -187,7 +187,8 @@ def test_an_adapter_is_all_that_is_trained_and_saved(make_policy: Make, tmp_path
 
     make_policy().save(tmp_path / "base")
     lora = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"]}
-    policy = load_policy(tmp_path / "base", lora=lora, compute_dtype="float32", device="cpu")
+    sampling, options = Sampling(max_new_tokens=12), {"compute_dtype": "float32", "device": "cpu"}
+    policy = load_policy(tmp_path / "base", sampling, lora=lora, **options)
     names = {n for n, p in policy.model.named_parameters() if p.requires_grad}
     assert names and all("lora_" in name for name in names)
     learned, mask = policy.log_probs("ab", [completion(4, 5, 0)])
