@@ -35,7 +35,7 @@ class StepOptions(Options):
     weight_decay: float = option(0.0, ge=0)
     """AdamW's decay of matrices; biases and norms never decay."""
     max_grad_norm: float | None = option(None, gt=0)
-    """Largest norm of the gradient of a policy; a longer one is shortened, `None` shortens none."""
+    """Norm at which the gradient of a policy is clipped; `None` does not clip."""
     loss: str = option("sequence_sum", choices=LOSSES)
     """Reduction of the tokens' losses: `sequence_sum`, `token_mean` (the sum divided by the number of tokens of
     the completions that are compared with each other), or `fixed_length` (the sum divided by a constant, in a run
@@ -47,9 +47,9 @@ class StepOptions(Options):
     direction.
 
     `group` is biased: the cosine between expected and exact gradient is 0.95 (median of 20 random games; minimum
-    0.64). Problems whose returns hardly differ then weigh as much as others. `magrpo` and `marloo` then differ by
-    a factor alone, which Adam all but removes; `maremax` and `mareinforce` still differ by their shift, as nothing
-    is centred again, and `mareinforce` then needs `max_grad_norm`."""
+    0.64). Problems whose returns hardly differ then weigh as much as others. `magrpo` and `marloo` differ only by
+    a factor, which Adam largely removes. `maremax` and `mareinforce` still differ by their shift, because nothing
+    is centered again; `mareinforce` then needs `max_grad_norm`."""
     own_weight: float = option(0.0, ge=0)
     """Factor of an agent's own points (`Verdict.own`, infos `own/...`), which are added to the team's reward for
     this agent's advantages. With 0 agents learn from the team's reward alone. Evaluations never count them."""
@@ -59,11 +59,11 @@ class StepOptions(Options):
     gives. This is biased like `normalize_advantages`, and changes what is optimal: components are weighed by the
     inverse of their deviations. The paper also divides by the deviation of the batch, as Adam does by itself."""
     updates_per_batch: int = option(1, ge=1, key="num_iterations")
-    """Steps with one batch of rollouts; from the second on `objective` says what ratios of probabilities do."""
+    """Steps with one batch of rollouts; from the second step on, `objective` decides about probability ratios."""
     negative_advantage_weight: float = option(1.0, ge=0, le=1)
-    """Factor of advantages below 0. Less than 1 forgives answers that failed beside bad partners (leaky updates,
-    arXiv 2311.01953). This is biased: the cosine between expected and exact gradient is 0.99 at 0.5 (median of
-    20 random games; minimum 0.96), and 0.95 at 0 (minimum 0.55)."""
+    """Factor of advantages below 0. Values below 1 reduce the penalty for failures with bad partners (leaky
+    updates, arXiv 2311.01953). This is biased: the cosine between expected and exact gradient is 0.99 at 0.5
+    (median of 20 random games; minimum 0.96), and 0.95 at 0 (minimum 0.55)."""
     step_advantage_weight: float = option(0.0, ge=0)
     """In the plan `episodes`, weight w of a second advantage, among the completions for equal joint prompts of the
     same turn (GiGPO, arXiv 2505.10978, where it is 1). If no other completion has the same joint prompts, the
@@ -72,7 +72,7 @@ class StepOptions(Options):
     """Factor of each turn's loss, as in `[1.2, 0.8]`; `None` means 1. A configuration with a single turn ignores
     it."""
     early_termination_weight: float = option(2.0, ge=0)
-    """Factor of the loss of groups that ended before the last turn, by `early_termination_threshold`."""
+    """Factor of the loss of groups that `early_termination_threshold` ended before the last turn."""
 
     @property
     def normalizes_groups(self) -> bool:
@@ -92,14 +92,14 @@ class ObjectiveOptions(Options):
     objective: str = option(
         "ppo", choices=tuple(CLIP_RANGES), key="name", unless=("updates_per_batch", 1)
     )
-    """Loss of several `updates_per_batch`: `ppo` clips the ratio of each token, `dapo` does so later above 1,
-    `gspo` clips that of a whole completion, and `cispo` clips a weight, so that no token loses its gradient."""
+    """Loss of several `updates_per_batch`: `ppo` clips the ratio of each token, `dapo` has a larger upper range,
+    `gspo` clips the ratio of a whole completion, and `cispo` clips a weight, so no token loses its gradient."""
     clip_range: float | None = option(None, gt=0, lt=1, unless=("objective", "cispo"))
-    """Distance below 1 at which ratios are clipped; null for the objective's own: `ppo` and `dapo` 0.2, `gspo`
-    0.0003, `cispo` none."""
+    """Lower clip range: ratios are clipped at 1 - value. Null means 0.2 for `ppo` and `dapo`, 0.0003 for `gspo`,
+    none for `cispo`."""
     clip_range_high: float | None = option(None, gt=0, unless=("updates_per_batch", 1))
-    """Distance above 1 at which ratios are clipped; null for the objective's own: `ppo` that below 1, `dapo` 0.28,
-    `gspo` 0.0004, `cispo` 4."""
+    """Upper clip range: ratios are clipped at 1 + value. Null means the lower range for `ppo`, 0.28 for `dapo`,
+    0.0004 for `gspo`, 4 for `cispo`."""
 
     @property
     def clip_bounds(self) -> tuple[float, float]:
@@ -115,16 +115,16 @@ class ImportanceSamplingOptions(Options):
 
     switch = "correction"
     correction: str = option("none", choices=CORRECTIONS, key="mode")
-    """Weight of a token that other weights, or other numbers, have sampled: the ratio of its probability now to
-    that of its sampler, at most `correction_cap` (`truncate`), or 0 outside of 1/cap and cap (`mask`). For `lag`
-    and for servers that sample. `none` takes all samples for the policy's own."""
+    """Weight of a token from older weights or another numeric format: the ratio of its current probability to that
+    of the sampler, at most `correction_cap` (`truncate`), or 0 outside 1/cap to cap (`mask`). For `lag` and for
+    servers that sample. `none` treats all samples as on-policy."""
     correction_cap: float = option(2.0, gt=1, key="cap", unless=("correction", "none"))
     """Bound of `correction`."""
     correction_level: str = option(
         "token", choices=("token", "sequence"), key="level", unless=("correction", "none")
     )
-    """Ratio of `correction`: that of each token by itself, or the product over its completion, which also weighs
-    what came before a token, and varies much more."""
+    """Ratio of `correction`: of each token separately, or the product over its completion, which also corrects for
+    earlier tokens and has a much higher variance."""
 
 
 class KLOptions(Options):
@@ -133,7 +133,7 @@ class KLOptions(Options):
     switch = "kl_coefficient"
     kl_coefficient: float = option(0.0, ge=0, key="coefficient")
     """Weight of the divergence from the reference: the weights before training, or the model without its adapter,
-    also where that was trained before; 0 keeps none."""
+    even if the adapter was trained before; 0 keeps no reference."""
     kl: str = option(
         "loss",
         choices=("loss", "reward"),
@@ -142,8 +142,8 @@ class KLOptions(Options):
         # With one update, the divergence as a reward has the gradient of the one in the loss.
         unless=(("kl_coefficient", 0), ("updates_per_batch", 1)),
     )
-    """Place of the divergence: a `loss` of its own in each step, or in the `reward` of the samples, where several
-    `updates_per_batch` weight and clip it with the rest; with one they are the same."""
+    """Place of the divergence: a separate `loss` in each step, or a part of the `reward` of the samples, which
+    several `updates_per_batch` weight and clip with the rest. With one step both are the same."""
 
 
 class TruncationOptions(Options):
@@ -151,8 +151,8 @@ class TruncationOptions(Options):
 
     switch = "truncated"
     truncated: str = option("train", choices=TRUNCATED, key="mode")
-    """Treatment of completions that hit the token limit: `train` like any other, `mask` (compared with, and not
-    trained), or `penalise` (worth less by `truncation_penalty`, for the agent that wrote them)."""
+    """Treatment of completions at the token limit: `train` like any other, `mask` (used for comparison only), or
+    `penalise` (`truncation_penalty` is subtracted from their value, for the agent that wrote them)."""
     truncation_penalty: float = option(
         0.0, ge=0, key="overlong_penalty", unless=("truncated", "train", "mask")
     )
@@ -160,8 +160,8 @@ class TruncationOptions(Options):
     overlong_tokens: int = option(
         0, ge=0, key="overlong_buffer_len", unless=("truncated", "train", "mask")
     )
-    """Last tokens before the limit over which the deduction of `penalise` grows from 0 in equal steps, also for
-    completions that end there (DAPO, arXiv 2503.14476); 0 deducts at the limit alone."""
+    """Number of tokens before the limit over which the deduction of `penalise` grows linearly from 0, also for
+    completions that end there (DAPO, arXiv 2503.14476); 0 deducts only at the limit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,9 +176,9 @@ class AggregationOptions(Options):
 
     switch = "joint_aggregation"
     joint_aggregation: str = option("mean", choices=AGGREGATIONS, key="name")
-    """Value of a completion that was played beside several choices of partners: the `mean` of its returns, their
-    `max` or a `quantile`, or `annealed` from `max` to `mean` over the run. All but `mean` are optimistic about
-    partners that still learn, and take luck for skill where rewards are noisy."""
+    """Value of a completion that was combined with several partner tuples: the `mean` of its returns, their `max`
+    or a `quantile`, or `annealed` from `max` to `mean` over the run. All but `mean` are optimistic about partners
+    that still learn, and select lucky samples if rewards are noisy."""
     aggregation_quantile: float | None = option(
         None, ge=0, le=1, key="quantile", unless=("joint_aggregation", "mean", "max", "annealed")
     )
