@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY, PreferenceOptions
 from llm_decpomdp.algorithms.preferences.stored import tokenize
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_policies
@@ -160,12 +159,8 @@ def check_comparator(
         source: The rollouts of the team that learns.
         opponents: The team that `comparator` names, if it names one.
     """
-    algorithm = learner.algorithm
-    pairs = (
-        algorithm.pair_options
-        if isinstance(algorithm, PreferenceAlgorithm)
-        else PreferenceOptions()
-    )
+    pair_options = learner.algorithm.options
+    pairs = pair_options if isinstance(pair_options, PreferenceOptions) else PreferenceOptions()
     name = pairs.comparator
     if (opponents is None) != (pairs.named_comparator is None):
         raise ValueError(
