@@ -204,7 +204,7 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
     for key, value in wrappers.items():
         # Off. Its module may not exist, and configurations pass every argument, mostly defaults.
-        if value in (None, False, {}, "simultaneous"):
+        if value is None or value is False or value in ({}, "simultaneous"):
             continue
         module, _, function = WRAPPERS[key].partition(":")
         env = getattr(importlib.import_module(module), function)(env, value)

@@ -21,7 +21,7 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
 
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
         super().__init__()
-        self.aec_inner = env
+        self.env = env
         self.metadata = {**env.metadata, "is_parallelizable": True}
         self.possible_agents = list(env.possible_agents)
         self.render_mode = getattr(env, "render_mode", None)
@@ -30,24 +30,24 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
     @property
     def readers(self) -> Any:
         """For each agent the others that read its completions."""
-        return getattr(self.aec_inner, "readers", {})
+        return getattr(self.env, "readers", {})
 
     def observation_space(self, agent: str) -> Any:
         """Return the space of `agent`'s prompts."""
-        return self.aec_inner.observation_space(agent)
+        return self.env.observation_space(agent)
 
     def action_space(self, agent: str) -> Any:
         """Return the space of `agent`'s completions."""
-        return self.aec_inner.action_space(agent)
+        return self.env.action_space(agent)
 
     @property
     def state_space(self) -> Any:
         """The space of `state`."""
-        return self.aec_inner.state_space
+        return self.env.state_space
 
     def state(self) -> Any:
         """Return the global state."""
-        return self.aec_inner.state()
+        return self.env.state()
 
     @property
     def unwrapped(self) -> Any:
@@ -56,8 +56,8 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Start an episode; the first acting agent is selected."""
-        observations, infos = self.aec_inner.reset(seed=seed, options=options)
-        self.agents = list(self.aec_inner.agents)
+        observations, infos = self.env.reset(seed=seed, options=options)
+        self.agents = list(self.env.agents)
         self._observations, self.infos = dict(observations), dict(infos)
         self.rewards: dict[str, float] = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards: dict[str, float] = dict.fromkeys(self.agents, 0.0)
@@ -67,7 +67,7 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
 
     def _begin_turn(self) -> None:
         self._actions: dict[str, Any] = {}
-        self._waiting = list(acting_agents(self.aec_inner))
+        self._waiting = list(acting_agents(self.env))
         if self._waiting:
             self.agent_selection = self._waiting[0]
 
@@ -96,7 +96,7 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
             self.render()
 
     def _step_all(self) -> None:
-        observations, rewards, terminations, truncations, infos = self.aec_inner.step(self._actions)
+        observations, rewards, terminations, truncations, infos = self.env.step(self._actions)
         for agent in observations:
             if agent not in self.agents:  # it joins the episode
                 self.agents.append(agent)
@@ -110,14 +110,14 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
 
     def render(self) -> Any:
         """Render the environment."""
-        return None if self.render_mode == "human" else self.aec_inner.render()
+        return None if self.render_mode == "human" else self.env.render()
 
     def close(self) -> None:
         """Close the environment."""
-        self.aec_inner.close()
+        self.env.close()
 
     def __str__(self) -> str:
-        return str(self.aec_inner)
+        return str(self.env)
 
 
 def aec(env: ParallelEnv[str, Any, Any]) -> TurnView:
