@@ -88,6 +88,11 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
         remaining = [name for name in self._waiting if name not in self._actions]
         if remaining:
             self.agent_selection = remaining[0]
+            # Nothing is earned until the environment steps, so the components of the last reward are over.
+            self.infos = {
+                a: {k: 0.0 if k.startswith(("reward/", "own/")) else n for k, n in info.items()}
+                for a, info in self.infos.items()
+            }
         else:
             self._step_all()
         self._accumulate_rewards()

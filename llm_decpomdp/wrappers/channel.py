@@ -179,7 +179,9 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         # 0.0 minus, as -0.0 would be printed as such.
         cost = 0.0 - self.options.price * sum(map(message_bytes, texts.values()))
         silent = {
-            agent: {key: 0.0 if key.startswith("reward/") else n for key, n in info.items()}
+            agent: {
+                key: 0.0 if key.startswith(("reward/", "own/")) else n for key, n in info.items()
+            }
             for agent, info in self._infos.items()
         }
         return (

@@ -190,7 +190,10 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             self._texts = texts
             self._show()
             silent = {
-                agent: {key: 0.0 if key.startswith("reward/") else n for key, n in info.items()}
+                agent: {
+                    key: 0.0 if key.startswith(("reward/", "own/")) else n
+                    for key, n in info.items()
+                }
                 for agent, info in self._infos.items()
             }
             return (
