@@ -61,7 +61,8 @@ def play_demo(env_id: str) -> DecPOMDPEnv:
         if set(llm_decpomdp.answers(env).references) >= set(env.agents):
             break
     while env.agents:
-        env.step(llm_decpomdp.answers(env).references)
+        references = llm_decpomdp.answers(env).references
+        env.step({agent: references[agent] for agent in env.agents})
     env.close()
     return env
 
