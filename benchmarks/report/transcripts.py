@@ -123,6 +123,7 @@ class Pack:
             "reasons": group["finish_reasons"],
             "joint": group["joint"],
             "points": [self._points(info) for info in group["infos"]],
+            **({"own": group["own"]} if "own" in group else {}),
             "tests": [
                 [info["tests_passed"], info["tests_total"]] if "tests_total" in info else None
                 for info in group["infos"]
