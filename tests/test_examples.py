@@ -36,7 +36,7 @@ def lessons(path: Path, *tested: str) -> str:
 
 
 def test_lessons_are_references_that_pass_when_they_are_delegated(tmp_path: Path) -> None:
-    assert "8 of 8 references work" in lessons(tmp_path / "lessons.jsonl")
+    assert "8 of 8 references pass" in lessons(tmp_path / "lessons.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "lessons.jsonl").read_text().splitlines()]
     texts = {row["prompt"]: row["completion"] for row in rows}
     env = make("humaneval-v0", split="test[:8]")
@@ -49,7 +49,7 @@ def test_lessons_are_references_that_pass_when_they_are_delegated(tmp_path: Path
 
 
 def test_problems_that_are_tested_give_no_lessons(tmp_path: Path) -> None:
-    assert "0 of 0 references work" in lessons(tmp_path / "lessons.jsonl", "humaneval-v0")
+    assert "0 of 0 references pass" in lessons(tmp_path / "lessons.jsonl", "humaneval-v0")
 
 
 def test_the_suite_of_two_coders_is_one_of_configurations_that_load() -> None:
