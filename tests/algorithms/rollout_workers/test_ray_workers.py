@@ -140,9 +140,7 @@ def test_an_old_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_options_of_ray_are_refused_where_they_mean_nothing() -> None:
-    with pytest.raises(
-        ValueError, match="engine=ray means nothing with rollout_workers=0: change"
-    ):
+    with pytest.raises(ValueError, match="engine=ray means nothing with rollout_workers=0: change"):
         ClusterOptions(engine="ray")
     with pytest.raises(
         ValueError, match="worker_gpus=1 means nothing with engine=local: set engine to ray"
