@@ -27,6 +27,12 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 PROGRAM = "llm-decpomdp"
 
+REPEATS_PROGRESS = (
+    "llm_decpomdp.algorithms.training.run_log",
+    "llm_decpomdp.algorithms.training.checkpoint_manager",
+)
+"""Loggers whose lines the progress bar of a terminal shows, too."""
+
 
 def prepare_process() -> None:
     """Set up log lines."""
@@ -38,9 +44,9 @@ def prepare_process() -> None:
     logging.getLogger("huggingface_hub").propagate = False  # it prints its lines itself
     warnings.formatwarning = _one_line
     logging.getLogger("llm_decpomdp").setLevel(logging.INFO if first_process() else logging.WARNING)
-    if sys.stderr.isatty():  # the progress bar says the same
-        for name in ("run_log", "saver"):
-            logging.getLogger(f"llm_decpomdp.algorithms.training.{name}").setLevel(logging.WARNING)
+    if sys.stderr.isatty():
+        for name in REPEATS_PROGRESS:
+            logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class LogFormatter(logging.Formatter):

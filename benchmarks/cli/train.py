@@ -31,6 +31,7 @@ NEXT = {
 """Commands that take a run with a team, and their purposes."""
 
 
+# Not `demo.yaml`, which trains on coding problems that small models hardly solve: this pair learns to cooperate.
 DEMO = "cooperation_demo"
 """Configuration of the demo."""
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from rich.text import Text
 
 from llm_decpomdp import __version__
+from llm_decpomdp.benchmarks.cli.console import REPEATS_PROGRESS
 from llm_decpomdp.benchmarks.cli.main import spread
 from llm_decpomdp.benchmarks.config.inputs import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
@@ -275,3 +277,8 @@ main()
     done = python("-c", interrupted, check=False)
     assert done.returncode == 130, done.stderr
     assert "Traceback" not in done.stderr and "stopped" in done.stderr
+
+
+@pytest.mark.parametrize("name", REPEATS_PROGRESS)
+def test_loggers_beside_the_progress_bar_are_modules(name: str) -> None:
+    assert find_spec(name) is not None
