@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -100,13 +101,22 @@ SIGNALS = {
 }
 
 
-@pytest.mark.parametrize(("call", "number"), SIGNALS.items())
+@pytest.fixture
+def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal that is not ignored: under nohup, SIGHUP is, and a run then goes on by intention."""
+    before = signal.getsignal(request.param)
+    if before is signal.SIG_IGN:
+        signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+@pytest.mark.parametrize(("call", "number"), SIGNALS.items(), indirect=["number"])
 def test_a_signal_while_sampling_saves_the_last_update(
     evaluated: Run, tmp_path: Path, call: int, number: signal.Signals
 ) -> None:
     stopped = build(tmp_path / "stopped", eval_every=2)
     policy: Any = stopped.team["y"]
-    # Not os.kill: another thread may take its signal, and the handler then runs some bytecodes later.
     policy.generate = on_call(call, policy.generate, lambda *_: signal.raise_signal(number))
     with pytest.raises(Interrupted, match=r"after update \d of 4.*resume the run") as caught:
         stopped.run_updates()
