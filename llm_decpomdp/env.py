@@ -329,9 +329,8 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         for agent in agents:
             points = verdict.own.get(agent, {})
             infos[agent] = info | {f"own/{name}": float(points.get(name, 0.0)) for name in own}
-            if hasattr(
-                self.mode, "acting"
-            ):  # without it all act always, which no info needs to say
+            # Without turns all act always, which no info needs to say.
+            if self.turn_based:
                 infos[agent]["acting"] = float(agent in acting)
         return infos
 

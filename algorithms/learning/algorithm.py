@@ -209,6 +209,8 @@ class Algorithm:
 
     def can_recompute_advantages(self, options: UpdateOptions) -> bool:
         """Check whether advantages depend on one rollout alone: not on a critic or on earlier updates."""
+        if options.normalize_advantages == "role":  # divided by the deviation of the updates before
+            return False
         return not self.complete_options(options).has_critic
 
     def complete_options(self, options: AnyOptions) -> AnyOptions:
@@ -228,7 +230,13 @@ class Algorithm:
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
-        self.complete_options(options)
+        if self.complete_options(options).has_critic and options.own_weight:
+            raise ValueError(
+                f"own_weight={options.own_weight} has no effect with a critic, which estimates team returns: "
+                "set critic=none, or own_weight=0"
+            )
+        if options.reward_parts != "sum":
+            self._check_reward_parts(options)
         if len(agents) > 1 and not self.multi_agent:
             raise ValueError(
                 f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "
@@ -245,6 +253,21 @@ class Algorithm:
                 f"{self.name} does not center the returns of a group, so normalize_advantages makes advantages of "
                 "hundreds if they are nearly equal: set max_grad_norm, or normalize_advantages=false"
             )
+
+    def _check_reward_parts(self, options: UpdateOptions) -> None:
+        """Raise a `ValueError` unless each component of the reward can be compared by itself, and divided."""
+        reasons = {
+            "a critic estimates returns of the sum": self.complete_options(options).has_critic,
+            f"{self.name} computes advantages of its own": type(self).advantages
+            is not Algorithm.advantages,
+            f"{self.name} does not center returns": self.baseline is none,
+            "truncated=penalise would count for each component": options.truncated == "penalise",
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                raise ValueError(
+                    f"reward_parts={options.reward_parts}: {reason}; set reward_parts=sum"
+                )
 
     def check_rollouts(
         self,
@@ -266,8 +289,9 @@ class Algorithm:
                 f"{self.name} compares completions of a group, so num_generations (group_size) must be at least "
                 f"{self.min_group_size}, got {group_size}: raise it, or use iac, maac, rae or mareinforce"
             )
-        if group_size == 1 and options.normalize_advantages:
+        if group_size == 1 and (options.normalizes_groups or options.reward_parts != "sum"):
             raise ValueError(
-                "normalize_advantages divides by the standard deviation of a group, and one completion has none: "
-                "set num_generations (group_size) to 2 or more, or normalize_advantages=false"
+                "normalize_advantages divides by the standard deviation of a group, and one completion has none, "
+                "and so does reward_parts: set num_generations (group_size) to 2 or more, or "
+                "normalize_advantages=false"
             )

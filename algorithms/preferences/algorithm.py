@@ -25,6 +25,8 @@ ADVANTAGES = "pairs have no advantages"
 MEANINGLESS = {
     "loss": "the loss of a pair sums over tokens",
     "normalize_advantages": ADVANTAGES,
+    "own_weight": ADVANTAGES,
+    "reward_parts": ADVANTAGES,
     "objective": RATIOS,
     "clip_range": RATIOS,
     "clip_range_high": RATIOS,

@@ -117,6 +117,7 @@ def read_rollout(row: Mapping[str, Any]) -> Rollout:
                 chosen=group["chosen"],
                 anchors=tuple(map(tuple, group.get("anchors", ()))),
                 scores=tuple(group.get("scores", ())),
+                own={agent: tuple(points) for agent, points in group.get("own", {}).items()},
             )
         )
     return Rollout(

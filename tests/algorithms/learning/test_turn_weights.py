@@ -409,3 +409,35 @@ def test_under_aligned_it_is_an_equal_share_of_the_advantage(agents: int) -> Non
         np.testing.assert_allclose(
             credit(rewards, agent), learned(group, agent) / agents, atol=1e-12
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("magrpo", {"critic": "own", "own_weight": 1.0}, "no effect with a critic"),
+        ("magrpo", {"critic": "own", "reward_parts": "normalize_then_sum"}, "a critic estimates"),
+        ("rae", {"reward_parts": "normalize_then_sum"}, "rae computes advantages of its own"),
+        ("mareinforce", {"reward_parts": "normalize_then_sum"}, "does not center returns"),
+        (
+            "magrpo",
+            {
+                "reward_parts": "normalize_then_sum",
+                "truncated": "penalise",
+                "truncation_penalty": 1.0,
+            },
+            "would count for each component",
+        ),
+        ("madpo", {"own_weight": 1.0}, "pairs have no advantages"),
+    ],
+)
+def test_options_that_an_algorithm_cannot_follow_are_refused(
+    name: str, options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        ALGORITHMS[name].check(["x", "y"], LearnerOptions(**options))
+
+
+def test_advantages_of_a_running_deviation_are_not_computed_again() -> None:
+    role = LearnerOptions(normalize_advantages="role")
+    assert not ALGORITHMS["magrpo"].can_recompute_advantages(role)
+    assert ALGORITHMS["magrpo"].can_recompute_advantages(LearnerOptions())
