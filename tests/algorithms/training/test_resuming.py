@@ -125,7 +125,9 @@ def test_a_signal_while_sampling_saves_the_last_update(
     require_resumed(evaluated, build(tmp_path / "stopped", eval_every=2), stopped.saved)
 
 
-@pytest.mark.parametrize("learner", [{}, {"updates_per_batch": 3}])
+@pytest.mark.parametrize(
+    "learner", [{}, {"updates_per_batch": 3}, {"normalize_advantages": "role"}]
+)
 def test_a_signal_between_two_policies_finishes_the_update(tmp_path: Path, learner: Any) -> None:
     straight = build(tmp_path / "straight", learner=learner)
     straight.run_updates()
