@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -119,3 +120,17 @@ def word_env(mode: Any = None, **kwargs: Any) -> DecPOMDPEnv:
 def make_word_env() -> Callable[..., DecPOMDPEnv]:
     """Builds the environment from keyword arguments."""
     return word_env
+
+
+@pytest.fixture
+def texts_have_no_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let PettingZoo's `api_test` accept texts: since 1.25 it reads the dtype of every observation."""
+    api = import_module("pettingzoo.test.api_test")
+    original = api._test_observation_space_compatibility
+    monkeypatch.setattr(
+        api,
+        "_test_observation_space_compatibility",
+        lambda space, seen, **more: (
+            None if isinstance(seen, str) else original(space, seen, **more)
+        ),
+    )

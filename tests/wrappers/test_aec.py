@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import Any
 
@@ -22,20 +21,6 @@ GAMES = {
         for name in ("relay-turns", "early-exit", "late-entry", "verifier")
     },
 }
-
-
-@pytest.fixture
-def texts_have_no_dtype(monkeypatch):
-    # api_test reads the dtype of every observation since PettingZoo 1.25, and a str has none.
-    api = sys.modules["pettingzoo.test.api_test"]
-    original = api._test_observation_space_compatibility
-    monkeypatch.setattr(
-        api,
-        "_test_observation_space_compatibility",
-        lambda space, seen, **more: (
-            None if isinstance(seen, str) else original(space, seen, **more)
-        ),
-    )
 
 
 @pytest.mark.parametrize("name", GAMES)
