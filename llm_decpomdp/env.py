@@ -49,7 +49,8 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
 
     Observations are prompts, actions are text completions, and every agent receives the same reward: the
     sum of the named components that the infos list. The horizon belongs to the model, so the last turn
-    *terminates*; so does solving the task, unless `stop_when_solved` is off. Nothing ever truncates.
+    *terminates*; so do solving the task, unless `stop_when_solved` is off, and a verdict that is `over`. Nothing
+    ever truncates.
 
     By default all agents act in every turn and finish together. A mode with `acting` or `present` changes that
     (`llm_decpomdp.interfaces.Mode`): agents then wait for others, leave early or join late. A waiting agent
@@ -278,8 +279,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         # The analysis may hold syntax trees. It serves the next prompts alone: kept in the state, it would make
         # snapshots large and not JSON-able.
         turns = (*episode.turns, replace(turn, verdict=replace(verdict, analysis=None)))
-        # Both ends terminate and never truncate: the horizon is part of the model, so nothing follows.
-        over = len(turns) >= self.num_turns or (self.stop_when_solved and verdict.solved)
+        # All ends terminate and never truncate: the horizon is part of the model, so nothing follows.
+        solved = self.stop_when_solved and verdict.solved
+        over = solved or verdict.over or len(turns) >= self.num_turns
         agents, acting = [], []
         # After the last turn the mode is not asked: an expert model would cost a request.
         observations, mode_infos = dict.fromkeys(self.possible_agents, ""), Info()

@@ -35,6 +35,8 @@ class Verdict:
     own: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Points of single agents by agent and component, such as a verifier's for a correct judgement. They are no
     part of the team's reward: infos and records show them, and learners add them with `algorithm.own_weight`."""
+    over: bool = False
+    """True if the episode ends here without full marks, as a lost game does."""
 
     @property
     def reward(self) -> float:
@@ -66,8 +68,9 @@ class Episode:
         for turn in data["turns"]:
             # It is `None` here, as `step` drops it, and stored episodes have no such key.
             del turn["verdict"]["analysis"]
-            if not turn["verdict"]["own"]:  # as in episodes that were stored before there were any
-                del turn["verdict"]["own"]
+            for key in ("own", "over"):  # as in episodes that were stored before there were any
+                if not turn["verdict"][key]:
+                    del turn["verdict"][key]
         return data
 
     @classmethod

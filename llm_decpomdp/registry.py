@@ -1,6 +1,7 @@
 """Registry of environment ids and their entry points.
 
-Wherever an id is accepted, `module:id` first imports `module`, which registers the id (`docs/plugins.md`).
+Wherever an id is accepted, `module:id` first imports `module`, which registers the id (`docs/plugins.md`). Ids of
+games of another library begin with the name of their collection, such as `openspiel:tiny_hanabi`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ class EnvSpec:
 
 _registry: dict[str, EnvSpec] = {}
 
+_collections: dict[str, str] = {}
+"""Entry points of collections by name."""
+
 
 def register(id: str, entry_point: str, **kwargs: Any) -> None:
     """Add an environment, also to PettingZoo's registry if it has one (as `llm_decpomdp/<id>`).
@@ -89,16 +93,29 @@ def register(id: str, entry_point: str, **kwargs: Any) -> None:
     _registry[id] = entry
 
 
+def register_collection(name: str, entry_point: str) -> None:
+    """Add the games of another library: `NAME:GAME` is then the id of each.
+
+    Args:
+        name: Name of the collection, which hides a module of this name in `module:id`.
+        entry_point: `module:function`. The function takes the argument `game`, the text after the colon.
+    """
+    _collections[name] = entry_point
+
+
 def spec(id: str) -> EnvSpec:
     """Return the registered environment of this id.
 
     Args:
-        id: A registered id, or `module:id` to first import the module that registers it.
+        id: A registered id, `module:id` to first import the module that registers it, or `collection:game`.
 
     Raises:
         ImportError: If the module cannot be imported.
         KeyError: If there is no such id (names the nearest one), or if two packages provide it.
     """
+    collection, _, game = id.partition(":")
+    if collection in _collections:
+        return EnvSpec(id, _collections[collection], {"game": game})
     module, _, name = id.rpartition(":")
     remedy = f"One of your own is 'module:{name}', by the module that registers it"
     if ":" in id:
@@ -167,8 +184,8 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     """Build an environment.
 
     Args:
-        id: A registered id, such as `coophumaneval-v0`, or `module:id` to first import the module that registers
-            it.
+        id: A registered id, such as `coophumaneval-v0`; `module:id` to first import the module that registers it;
+            or a game of another library, such as `openspiel:tiny_hanabi`.
         reward: Your own reward: `module:NAME` of a function from the environment's reward to yours, or the name of
             one in an installed package.
         **kwargs: Arguments of the environment, which override the registered defaults. Your own `external_mode` is

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 from gymnasium.error import ResetNeeded
@@ -12,6 +13,7 @@ from gymnasium.error import ResetNeeded
 from llm_decpomdp.env import MAX_ACTION_LENGTH
 from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.oracle import answers
+from tests.conftest import WordReward
 
 WRONG = {"left_0": "no", "right_0": "idea"}
 
@@ -101,6 +103,30 @@ def test_solving_ends_the_episode_unless_told_otherwise(make_word_env):
         assert env.agents == left
         assert rewards == {"left_0": 1.0, "right_0": 1.0}
         assert infos["right_0"]["solved"] is True
+
+
+class LostReward(WordReward):
+    """Ends the episode at the word `lost`."""
+
+    def __call__(self, task, completions):
+        over = "lost" in completions.values()
+        return replace(super().__call__(task, completions), over=over)
+
+
+def test_a_verdict_may_end_the_episode_without_full_marks(make_word_env):
+    env = make_word_env(num_turns=5)
+    env.reward = LostReward()
+    env.reset(seed=0)
+    env.step(WRONG)
+    stored = json.loads(json.dumps(env.snapshot()))
+    assert "over" not in stored["episode"]["turns"][0]["verdict"]  # as in older records
+    _, _, terminations, _, infos = env.step({**WRONG, "left_0": "lost"})
+    assert env.agents == [] and set(terminations.values()) == {True}
+    assert infos["left_0"]["solved"] is False
+    assert env.snapshot()["episode"]["turns"][1]["verdict"]["over"] is True
+    twin = make_word_env(num_turns=5)
+    twin.restore(env.snapshot())
+    assert twin.agents == [] and twin.episode == env.episode
 
 
 def test_the_reward_is_the_sum_of_the_components_in_the_infos(env):

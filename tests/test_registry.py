@@ -11,6 +11,7 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import registry
 from llm_decpomdp.env import DecPOMDPEnv
+from tests.conftest import word_env
 
 CODING = "llm_decpomdp.envs.coding.env:coophumaneval"
 
@@ -72,6 +73,24 @@ def test_pettingzoo_makes_the_same_environment(own_registry):
     env = pettingzoo.make("parallel", "llm_decpomdp/five-turns-v0", source="bundled")
     assert isinstance(env, DecPOMDPEnv)
     assert env.num_turns == 5
+
+
+def test_a_game_of_a_collection_is_an_argument_of_its_builder(monkeypatch):
+    monkeypatch.setattr(registry, "_collections", {})
+    registry.register_collection("words", f"{__name__}:word_game")
+    env = llm_decpomdp.make("words:spell(letters=3):x", num_turns=2)
+    assert (env.name, env.num_turns) == ("spell(letters=3):x", 2)
+    assert env.metadata["id"] == "words:spell(letters=3):x"
+    assert env.metadata["kwargs"] == {"game": "spell(letters=3):x", "num_turns": 2}
+    with pytest.raises(TypeError, match="words:spell: unknown argument 'num_turn'; did you mean"):
+        llm_decpomdp.make("words:spell", num_turn=2)
+
+
+def word_game(game, num_turns=1):
+    """Build an environment of a collection."""
+    env = word_env(num_turns=num_turns)
+    env.name = game
+    return env
 
 
 def test_an_unknown_id_names_the_nearest():

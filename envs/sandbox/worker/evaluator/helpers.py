@@ -24,8 +24,8 @@ from llm_decpomdp.envs.sandbox.worker.protocol import channel
 # Seconds of processor time of a changed run, and of a call, beyond `FACTOR` times that of the first run: the
 # resolution of clocks must not decide about a fast program.
 CALL_SECONDS = 0.02
-# Changed results may make a correct program slower, and pages of new memory take twice as long on some machines. But
-# a program that loops must not take seconds each time.
+# Changed results may make a correct program slower, and pages of new memory take twice as long on some machines.
+# But a program that loops must not take seconds each time.
 FACTOR = 4.0
 # Duration of the first run above which a program has a new process for each changed run. A process has 25 s
 # (`Limits.program_seconds`); slow programs would use it up in a few runs.
