@@ -104,11 +104,7 @@ def cross_play(
         raise ConfigError(
             f"cross-play needs two teams of two agents at least, got {len(teams)} of {len(env.possible_agents)}"
         )
-    for name, team in teams.items():
-        if set(team) != set(env.possible_agents):
-            raise ConfigError(
-                f"{name} plays {', '.join(team)}, and the environment has {', '.join(env.possible_agents)}"
-            )
+    check_members(env, teams)
     if agent is not None and agent not in env.possible_agents:
         raise ConfigError(unknown("agent", agent, env.possible_agents))
     agent = agent or env.possible_agents[-1]
@@ -135,21 +131,37 @@ def cross_play(
     return result
 
 
+def check_members(env: DecPOMDPEnv, teams: Mapping[str, Team]) -> None:
+    """Raise a `ConfigError` unless each team has a policy for every agent, and for no other."""
+    for name, team in teams.items():
+        if set(team) != set(env.possible_agents):
+            raise ConfigError(
+                f"{name} plays {', '.join(team)}, and the environment has {', '.join(env.possible_agents)}"
+            )
+
+
 def compare_cells(
     teams: tuple[str, ...], agent: str, evaluations: Mapping[tuple[str, str], EvaluationResult]
 ) -> CrossPlay:
     """Return the matrices of the evaluations of all pairs, which are by row and column."""
-    matrices = {}
+    matrices = {
+        measure: matrix(teams, scores, is_share(measure))
+        for measure, scores in scores_by_measure(evaluations).items()
+    }
+    return CrossPlay(teams, agent, matrices)
+
+
+def scores_by_measure(
+    evaluations: Mapping[tuple[str, str], EvaluationResult],
+) -> dict[str, Scores]:
+    """Return the means by cell, then task, of the measures that all tasks of all cells have."""
+    found: dict[str, Scores] = {}
     for measure in MEASURES:
         if measure == "pass@1":
-            scores: Scores = {key: cell.pass_at_k(1) for key, cell in evaluations.items()}
-        # Cells compare only if every task has the measure.
+            found[measure] = {key: cell.pass_at_k(1) for key, cell in evaluations.items()}
         elif all(len(c.values.get(measure, ())) == len(c.tasks) for c in evaluations.values()):
-            scores = {key: cell.means(measure) for key, cell in evaluations.items()}
-        else:
-            continue
-        matrices[measure] = matrix(teams, scores, is_share(measure))
-    return CrossPlay(teams, agent, matrices)
+            found[measure] = {key: cell.means(measure) for key, cell in evaluations.items()}
+    return found
 
 
 def matrix(teams: Sequence[str], scores: Scores, of_shares: bool = False) -> Matrix:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -22,9 +22,6 @@ from llm_decpomdp.benchmarks.cli.console import (
     Tasks,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
-
-if TYPE_CHECKING:
-    pass
 
 
 def report(
@@ -111,6 +108,12 @@ def crossplay(
     agent: Annotated[
         str | None, Option(help="Who comes from the column's run; by default the last agent.")
     ] = None,
+    swap_roles: Annotated[
+        bool,
+        Option(
+            "--swap-roles", help="Exchange the first agent and --agent within each team instead."
+        ),
+    ] = False,
     checkpoint: Checkpoint = None,
     env: Env = None,
     env_option: EnvOptions = None,
@@ -123,13 +126,14 @@ def crossplay(
     allow_endpoint: AllowEndpoint = None,
     output: Output = None,
 ) -> None:
-    """Let agents of different runs play together. Stopped, the same command goes on.
+    """Let agents of different runs play together, or in each other's roles. Stopped, the same command goes on.
 
     The environment and the problems are those of the first run, unless they are given.
     """
     from rich.console import Console
 
-    from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, table
+    from llm_decpomdp.benchmarks.analysis import crossplay as exchanges
+    from llm_decpomdp.benchmarks.analysis import role_swap
     from llm_decpomdp.benchmarks.evaluation.request import (
         EvalRequest,
         default_folder,
@@ -144,8 +148,10 @@ def crossplay(
     from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
     from llm_decpomdp.benchmarks.runs.manifest import warn_of_other_data
 
-    if len(runs) < 2:
-        raise ConfigError("cross-play needs the folders of two runs at least")
+    if len(runs) < 2 and not swap_roles:
+        raise ConfigError(
+            "cross-play needs the folders of two runs at least; --swap-roles needs one"
+        )
     # Equal answers would count as independent samples, with intervals that are too narrow.
     if greedy and samples > 1:
         raise ConfigError("greedy samples are all equal: leave out --samples or --greedy")
@@ -160,7 +166,8 @@ def crossplay(
         )
     )
     names = run_names(runs)
-    folder = output or default_folder(setting, f"crossplay-{'-'.join(names)}")
+    kind = "role-swap" if swap_roles else "crossplay"
+    folder = output or default_folder(setting, f"{kind}-{'-'.join(names)}")
     with raise_run_errors():
         starts = setting.starts(tasks)
         paths = {name: locate_team(run, checkpoint) for name, run in zip(names, runs, strict=True)}
@@ -169,23 +176,26 @@ def crossplay(
         teams = load_teams(paths, setting)
         for team in teams.values() if greedy else ():
             make_greedy(team)
-        result = cross_play(
-            setting.env,
-            teams,
-            starts,
-            folder=folder,
-            agent=agent,
-            samples=samples,
-            seed=seed,
-            at_a_time=at_a_time,
-            about={
+        options: dict[str, Any] = {
+            "folder": folder,
+            "agent": agent,
+            "samples": samples,
+            "seed": seed,
+            "at_a_time": at_a_time,
+            "about": {
                 n: {**kept_teams.identify_team(path), "greedy": greedy} for n, path in paths.items()
             },
-        )
+        }
+        if swap_roles:
+            effects = role_swap.swap_roles(setting.env, teams, starts, **options)
+            tables = [role_swap.table(effects, measure) for measure in effects.effects]
+        else:
+            cells = exchanges.cross_play(setting.env, teams, starts, **options)
+            tables = [exchanges.table(cells, measure) for measure in cells.matrices]
     console = Console(highlight=False)
-    for measure in result.matrices:
-        console.print(table(result, measure))
-    console.print(f"cross-play: {folder}", soft_wrap=True)
+    for one in tables:
+        console.print(one)
+    console.print(f"{'role swap' if swap_roles else 'cross-play'}: {folder}", soft_wrap=True)
 
 
 def partners(

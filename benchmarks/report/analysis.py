@@ -9,6 +9,7 @@ from statistics import fmean
 from omegaconf import OmegaConf
 
 from llm_decpomdp.algorithms.training.trainer_options import GOLD, PASSES
+from llm_decpomdp.benchmarks.analysis import role_swap
 from llm_decpomdp.benchmarks.analysis.credit_summary import (
     MEASURES,
     NAMES,
@@ -24,11 +25,12 @@ from llm_decpomdp.benchmarks.analysis.partners import (
     read_partners,
     solved_share,
 )
+from llm_decpomdp.benchmarks.analysis.role_swap import RoleSwap, read_role_swap
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, format_estimate
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 from llm_decpomdp.benchmarks.evaluation.play import REWARD, episode_passes
-from llm_decpomdp.benchmarks.evaluation.statistics import share
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, share
 from llm_decpomdp.benchmarks.report.page import (
     Cell,
     box,
@@ -229,15 +231,35 @@ def _credit_points(experiment: Experiment) -> Iterator[tuple[str, MeasurementPoi
 
 
 def crossplay(experiments: Sequence[Experiment]) -> str:
-    """Draw the matrices of the cross-plays whose cells are among the evaluations of the page."""
+    """Draw the cross-plays and role swaps whose cells are among the evaluations of the page."""
     paths = [run.path for experiment in experiments for run in experiment.runs]
     blocks: list[str] = []
     for folder in dict.fromkeys(path.resolve().parents[1] for path in paths):
-        play = read_crossplay(folder)
+        numbers = {p.name: n for n, p in enumerate(paths) if p.resolve().parents[1] == folder}
+        play, swap = read_crossplay(folder), read_role_swap(folder)
         if play is not None:
-            numbers = {p.name: n for n, p in enumerate(paths) if p.resolve().parents[1] == folder}
             blocks += _crossplay_blocks(play, folder, numbers)
+        if swap is not None:
+            blocks += _role_swap_blocks(swap, folder, numbers)
     return "\n".join(blocks)
+
+
+def _role_swap_blocks(swap: RoleSwap, folder: Path, numbers: Mapping[str, int]) -> Iterator[str]:
+    yield tag(
+        "p",
+        f"{folder.name}: {' and '.join(swap.agents)} exchange their policies within each team. Select a number to "
+        "read the transcripts.",
+    )
+    for measure, effect in swap.effects.items():
+        head = [CROSSPLAY_MEASURES[measure], *role_swap.CASES.values()]
+        rows = _heat_rows(effect.cells, numbers)
+        yield box("div", [table(f"swap_{measure.replace('/', '_')}", head, rows)], "heat")
+        yield tag(
+            "p",
+            f"{CROSSPLAY_MEASURES[measure]}: own roles {format_estimate(effect.own)}, swapped roles "
+            f"{format_estimate(effect.swapped)}; the difference is "
+            f"{format_estimate(effect.difference, sign=True)}, paired by team and task.",
+        )
 
 
 def _crossplay_blocks(play: CrossPlay, folder: Path, numbers: Mapping[str, int]) -> Iterator[str]:
@@ -259,14 +281,21 @@ def _crossplay_blocks(play: CrossPlay, folder: Path, numbers: Mapping[str, int])
 def _crossplay_table(
     play: CrossPlay, measure: str, matrix: Matrix, numbers: Mapping[str, int]
 ) -> str:
-    top = max(estimate.value for columns in matrix.cells.values() for estimate in columns.values())
+    head = [CROSSPLAY_MEASURES[measure], *play.teams]
+    return table(measure.replace("/", "_"), head, _heat_rows(matrix.cells, numbers))
+
+
+def _heat_rows(
+    cells: Mapping[str, Mapping[str, Estimate]], numbers: Mapping[str, int]
+) -> list[list[str | Cell]]:
+    """Return the rows of estimates, each with a link to the evaluation whose folder is named `<row>+<column>`."""
+    top = max(estimate.value for columns in cells.values() for estimate in columns.values())
     rows = []
-    for row, columns in matrix.cells.items():
-        cells: list[str | Cell] = [row]
+    for row, columns in cells.items():
+        line: list[str | Cell] = [row]
         for column, estimate in columns.items():
             number, text = numbers.get(f"{row}+{column}"), format_estimate(estimate)
             linked = text if number is None else link(text, run=number)
-            cells.append(heat_cell(linked, estimate.value, top))
-        rows.append(cells)
-    head = [CROSSPLAY_MEASURES[measure], *play.teams]
-    return table(measure.replace("/", "_"), head, rows)
+            line.append(heat_cell(linked, estimate.value, top))
+        rows.append(line)
+    return rows
