@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from llm_decpomdp.benchmarks.cli.console import EnvOptions, Folder, Seed
+from llm_decpomdp.benchmarks.cli.console import EnvOptions, Seed, Tasks
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors
 from llm_decpomdp.utils.text import plain, visible
 
@@ -135,20 +136,71 @@ def data(
 
 
 def rewards(
-    folder: Folder,
+    folder: Annotated[
+        Path,
+        Argument(
+            metavar="FOLDER|ENV_ID",
+            help="A run, an evaluation, or an environment with known numbers.",
+        ),
+    ],
     output: Annotated[
-        Path | None, Option(metavar="FILE", help="All differences, as JSON Lines.")
+        Path | None, Option(metavar="FILE", help="All differences of a folder, as JSON Lines.")
     ] = None,
+    env_option: EnvOptions = None,
+    tasks: Tasks = None,
+    seed: Seed = 0,
 ) -> None:
-    """Grade stored episodes again, and name what differs.
+    """Grade stored episodes again, and name what differs; or play an environment's known numbers and exploits.
 
-    The exit code is 1 if anything does, or if the last line is incomplete.
+    The exit code is 1 if a reward differs, the last line is incomplete, an exploit beats its bound, or a known
+    number differs from its exact value.
     """
     from llm_decpomdp.benchmarks.analysis.replay import regrade
+    from llm_decpomdp.registry import ID_PATTERN
 
+    if ID_PATTERN.fullmatch(str(folder).rpartition(":")[2]) and not folder.exists():
+        _check_strategies(str(folder), env_option or (), tasks, seed)
+        return
+    if env_option or tasks:
+        raise ConfigError(
+            f"--env-option and --tasks are for environments, and {str(folder)!r} is none of `llm-decpomdp list`"
+        )
     result = regrade(folder, output)
     print(visible("\n".join(result.lines())))
     raise SystemExit(0 if result.agrees else 1)
+
+
+def _check_strategies(env_id: str, options: Sequence[str], tasks: int | None, seed: int) -> None:
+    """Print the known numbers and exploits of an environment; exit with 1 if one of them is wrong."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from llm_decpomdp.benchmarks.evaluation.request import env_arguments
+    from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
+
+    found = check_strategies(env_id, env_arguments(options), tasks, seed)
+    table = Table(
+        "strategy",
+        "score",
+        "95 %",
+        "exact",
+        "bound",
+        "",
+        title=f"{env_id}, {found[0].score.units} tasks",
+    )
+    for entry in found:
+        low, high = entry.score.low, entry.score.high
+        table.add_row(
+            entry.name,
+            f"{entry.score.value:.3f}",
+            "" if low is None or high is None else f"{low:.3f} to {high:.3f}",
+            "" if entry.exact is None else f"{entry.exact:.3f}",
+            entry.bound,
+            plain(entry.problem or "ok"),
+            style="red" if entry.problem else "",
+        )
+    Console().print(table)
+    raise SystemExit(1 if any(entry.problem for entry in found) else 0)
 
 
 def show_audit(result: Audit) -> None:

@@ -245,12 +245,19 @@
     return make("div", { class: on ? "sample on" : "sample" },
       make("header", {}, make("b", {}, group.joint.length > 1 ? `Sample ${j + 1}` : "Reward"), crossed ? make("span", {}, made) : "", solved ? make("span", { class: "ok" }, "\u2713 solved") : "",
         goes && j === group.chosen && group.joint.length > 1 ? make("span", {}, "continued") : "", make("span", { class: "reward" }, number(reward))),
-      make("div", { class: "writings" }, writings), ledger(group.points[j], reward), ownPoints(group.own, j), tests(verdict, group.tests[j], shared));
+      make("div", { class: "writings" }, writings), ledger(group.points[j], reward), ownPoints(group.own, j), world(verdict), tests(verdict, group.tests[j], shared));
   }
 
   function ownPoints(own, j) {
     const parts = Object.entries(own ?? {}).map(([agent, points]) => `${agent} ${number(points[j])}`);
     return parts.length ? make("p", { class: "small" }, `Own points, no part of the reward: ${parts.join(", ")}`) : null;
+  }
+
+  function world(verdict) {
+    if (!verdict?.picture) return null;
+    const box = make("div", { class: "world" });
+    box.innerHTML = verdict.picture; // drawn by the report, which escapes all texts
+    return box;
   }
 
   function ledger(points, total) {

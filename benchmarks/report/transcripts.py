@@ -16,6 +16,7 @@ from typing import Any
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import render
 from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task_name
+from llm_decpomdp.envs.worlds.drawing import draw_svg, find_picture
 
 
 def transcripts(experiments: Sequence[Experiment]) -> str:
@@ -144,7 +145,12 @@ class Pack:
             [self._share(t["case"]), t["passed"], t["status"], t["message"], t["origin"], t["line"]]
             for t in details.get("tests", ())
         ]
-        return {"tests": tests, "error": (details.get("error") or {}).get("message")}
+        picture = find_picture(details)
+        return {
+            "tests": tests,
+            "error": (details.get("error") or {}).get("message"),
+            **({"picture": draw_svg(picture)} if picture else {}),
+        }
 
     def _share(self, text: str) -> int:
         return self._shared.setdefault(text, len(self._shared))

@@ -15,14 +15,20 @@ worth nothing on average.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.known import KnownValues
 from llm_decpomdp.envs.probes.parts import LETTERS, ProbeTask, last_answer, probe_env, probe_task
-from llm_decpomdp.interfaces import Component, Info, Turn, Verdict
+from llm_decpomdp.envs.worlds.game import (
+    Completions,
+    Game,
+    GameReward,
+    Prompts,
+    TurnGameMode,
+    Turns,
+)
+from llm_decpomdp.interfaces import Component, Verdict
 
 ROUNDS = 4
 """Answers that the verifier judges in an episode."""
@@ -30,86 +36,17 @@ ROUNDS = 4
 UNKNOWN = "ab"
 """Prompt of the agent whose answers are judged: either letter may be right, and it is not told which."""
 
-Turns = tuple[Turn, ...]
-Completions = Mapping[str, str]
-Prompts = dict[str, str]
-
-
 FIRST, SECOND = "player_0", "player_1"
 
 
-class ProbeGame:
-    """The rules of a probe: who is there, what the acting agents see, and what their answers earn."""
+class ProbeGame(Game):
+    """The rules of a probe for two agents."""
 
-    readers: ClassVar[Mapping[str, Sequence[str]]] = {FIRST: [SECOND]}
-    own_components: ClassVar[Sequence[str]] = ()
-
-    def members(self, turn: int) -> Sequence[str]:
-        """Return the agents in the episode before a turn, counted from 0; by default both."""
-        return [FIRST, SECOND]
-
-    def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
-        """Return the prompts of the agents that act after these turns."""
-        raise NotImplementedError
-
-    def judge(self, task: ProbeTask, completions: Completions, turns: Turns) -> Verdict:
-        """Judge a joint completion after these turns."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class ProbeGameMode:
-    """The mode of a game."""
-
-    game: ProbeGame
-    info_keys: Sequence[str] = ()
-    history: ClassVar[bool] = True
-
-    @property
-    def readers(self) -> Mapping[str, Sequence[str]]:
-        """For each agent the others that read its answers."""
-        return self.game.readers
-
-    def present(self, task: ProbeTask, turns: Turns) -> Sequence[str]:
-        """Return the agents that are in the episode."""
-        return self.game.members(len(turns))
-
-    def acting(self, task: ProbeTask, turns: Turns) -> Sequence[str]:
-        """Return the agents that act next."""
-        return list(self.game.prompts(task, turns))
-
-    def first(self, task: ProbeTask) -> Prompts:
-        """Return the first prompts."""
-        return self.game.prompts(task, ())
-
-    def __call__(self, task: ProbeTask, turn: Turn, turns: Turns = ()) -> tuple[Prompts, Info]:
-        """Return the next prompts."""
-        return self.game.prompts(task, turns), Info()
-
-    def secrets(self, task: ProbeTask) -> Sequence[str]:
-        """Return none."""
-        return ()
-
-
-@dataclass(frozen=True)
-class ProbeGameReward:
-    """The reward of a game."""
-
-    game: ProbeGame
-    maximum: float = 1.0
-    history: ClassVar[bool] = True
-    components: ClassVar[Mapping[str, Component]] = {
-        "points": Component("What the rules of the game give.")
-    }
-
-    @property
-    def own_components(self) -> Sequence[str]:
-        """Names of the points of single agents."""
-        return self.game.own_components
-
-    def __call__(self, task: ProbeTask, completions: Completions, turns: Turns = ()) -> Verdict:
-        """Judge a joint completion."""
-        return self.game.judge(task, completions, turns)
+    agents = (FIRST, SECOND)
+    turn_based = True
+    readers: Mapping[str, Sequence[str]] = {FIRST: [SECOND]}
+    components: Mapping[str, Component] = {"points": Component("What the rules of the game give.")}
+    info_keys = ()
 
 
 def _said(turns: Turns, agent: str, number: int = -1) -> str:
@@ -145,7 +82,7 @@ def _probe(
     discount: float,
     render_mode: str | None,
 ) -> DecPOMDPEnv:
-    reward, mode = ProbeGameReward(game), ProbeGameMode(game)
+    reward, mode = GameReward(game), TurnGameMode(game)
     return probe_env(
         name, tasks, reward, mode, num_turns, discount, render_mode, stop_when_solved=False
     )
@@ -176,9 +113,9 @@ def relay_turns(*, discount: float = 1.0, render_mode: str | None = None) -> Dec
 class EarlyExit(ProbeGame):
     """The first agent leaves after its first answer, which the second sees two turns later."""
 
-    def members(self, turn: int) -> Sequence[str]:
+    def members(self, task: ProbeTask, turns: Turns) -> Sequence[str]:
         """Return the agents in the episode."""
-        return [SECOND] if turn else [FIRST, SECOND]
+        return [SECOND] if turns else [FIRST, SECOND]
 
     def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
         """Return the goal at first, and the letter that was left at last."""
@@ -204,9 +141,9 @@ def early_exit(*, discount: float = 1.0, render_mode: str | None = None) -> DecP
 class LateEntry(ProbeGame):
     """The second agent joins on the second turn."""
 
-    def members(self, turn: int) -> Sequence[str]:
+    def members(self, task: ProbeTask, turns: Turns) -> Sequence[str]:
         """Return the agents in the episode."""
-        return [FIRST, SECOND] if turn else [FIRST]
+        return [FIRST, SECOND] if turns else [FIRST]
 
     def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
         """Return the goal, and with it on the second turn the first agent's letter."""
@@ -231,7 +168,7 @@ def late_entry(*, discount: float = 1.0, render_mode: str | None = None) -> DecP
 class Verifier(ProbeGame):
     """The second agent judges four answers of the first."""
 
-    own_components: ClassVar[Sequence[str]] = ("judgement",)
+    own_components = ("judgement",)
 
     def prompts(self, task: ProbeTask, turns: Turns) -> Prompts:
         """Return a prompt that does not tell the right letter, then the answer with the right letter."""
@@ -270,9 +207,9 @@ def verifier(*, discount: float = 1.0, render_mode: str | None = None) -> DecPOM
 class Memory(ProbeGame):
     """One agent repeats on the third turn what it saw on the first."""
 
-    readers: ClassVar[Mapping[str, Sequence[str]]] = {}
+    readers: Mapping[str, Sequence[str]] = {}
 
-    def members(self, turn: int) -> Sequence[str]:
+    def members(self, task: ProbeTask, turns: Turns) -> Sequence[str]:
         """Return the one agent."""
         return [FIRST]
 

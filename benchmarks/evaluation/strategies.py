@@ -1,0 +1,103 @@
+"""Known numbers of an environment, and its exploits: scripted teams that are played and compared with bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap
+from llm_decpomdp.envs.worlds.strategies import NUMBERS, Strategy, play
+from llm_decpomdp.registry import make
+
+TOLERANCE = 1e-6
+"""Difference of two scores that rounding explains."""
+
+
+@dataclass(frozen=True)
+class StrategyScore:
+    """The score of a strategy over tasks."""
+
+    name: str
+    score: Estimate
+    exact: float | None
+    """Mean of the exact expected scores, where they can be computed."""
+    bound: str
+    """Strategy that it must not beat; empty for none."""
+    problem: str = ""
+    """What is wrong: a bound that it beats, or an exact value that it does not have."""
+
+
+def check_strategies(
+    env_id: str, arguments: Mapping[str, Any], tasks: int | None = None, seed: int = 0
+) -> list[StrategyScore]:
+    """Play all strategies that an environment declares, over the same tasks.
+
+    Args:
+        env_id: A registered environment.
+        arguments: Its arguments.
+        tasks: Number of the first tasks; `None` for all.
+        seed: Seed of the random numbers of strategies.
+
+    Raises:
+        ConfigError: If an argument is not valid, or the environment declares no strategies.
+    """
+    try:
+        env = make(env_id, **arguments)
+        chosen = [task.task_id for task in env.unwrapped.tasks.tasks[:tasks]]
+    except (ValueError, TypeError, KeyError, ImportError) as error:
+        raise ConfigError(str(error.args[0])) from None
+    strategies: Mapping[str, Strategy] = getattr(env.unwrapped.reward, "strategies", {})
+    if not strategies:
+        raise ConfigError(
+            f"{env_id} declares no strategies, so it has no known numbers: take an environment whose reward has "
+            "the attribute `strategies`, such as build-word-v0"
+        )
+    played: dict[str, list[float]] = {}
+    for name, strategy in strategies.items():
+        own = make(env_id, **{**arguments, **strategy.changes})
+        played[name] = [play(own, task_id, strategy, seed) for task_id in chosen]
+    return [
+        _compare(name, strategy, played, _exact_scores(env, strategy, chosen))
+        for name, strategy in strategies.items()
+    ]
+
+
+def _exact_scores(env: Any, strategy: Strategy, chosen: Sequence[str]) -> list[float] | None:
+    if strategy.exact is None:
+        return None
+    return [strategy.exact(env.unwrapped.tasks.find(task_id)) for task_id in chosen]
+
+
+def _compare(
+    name: str,
+    strategy: Strategy,
+    played: Mapping[str, Sequence[float]],
+    exact: Sequence[float] | None,
+) -> StrategyScore:
+    """Compare a strategy with its exact scores and with its bound."""
+    scores = played[name]
+    default = "" if name == "optimum" else "optimum" if name in NUMBERS else "alone"
+    bound = strategy.bound or (default if default in played else "optimum")
+    problem = ""
+    # Differences by task: tasks may differ much more than a wrong score differs from its exact value.
+    if exact is not None and not _is_zero([a - b for a, b in zip(scores, exact, strict=True)]):
+        problem = f"the exact value is {_mean(exact):.4f}"
+    if bound and name != bound and _mean(scores) > _mean(played[bound]) + TOLERANCE:
+        problem = f"beats {bound}, which earns {_mean(played[bound]):.4f}"
+    return StrategyScore(
+        name, bootstrap(scores), None if exact is None else _mean(exact), bound, problem
+    )
+
+
+def _is_zero(differences: Sequence[float]) -> bool:
+    """Check whether the mean of differences is 0, up to chance and rounding."""
+    found = bootstrap(differences)
+    low = found.value if found.low is None else found.low
+    high = found.value if found.high is None else found.high
+    return low <= TOLERANCE and high >= -TOLERANCE
+
+
+def _mean(scores: Sequence[float]) -> float:
+    return sum(scores) / len(scores)

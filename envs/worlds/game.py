@@ -1,0 +1,217 @@
+"""Families as games: the rules of one object become the roles, the reward and the mode of an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import Remark
+from llm_decpomdp.envs.worlds.drawing import draw_text, find_picture
+from llm_decpomdp.envs.worlds.strategies import Strategy, play
+from llm_decpomdp.interfaces import Component, Info, TaskLoader, TaskSet, Turn, Verdict
+
+Turns = tuple[Turn, ...]
+Completions = Mapping[str, str]
+Prompts = dict[str, str]
+
+FULL = 1.0 - 1e-9
+"""Least score that counts as full marks, so that rounding costs nobody the game."""
+
+
+class Game:
+    """The rules of a family, as pure functions of the task and the turns so far.
+
+    By default every agent acts in every turn. With `turn_based` the agents that act are those that `prompts` has a
+    text for.
+    """
+
+    agents: Sequence[str]
+    """The agents' ids, in order."""
+    turn_based: ClassVar[bool] = False
+    readers: Mapping[str, Collection[str]] = {}
+    """For each agent the others whose prompts may show its completions."""
+    components: Mapping[str, Component] = {"score": Component("Increase of the score.")}
+    own_components: Sequence[str] = ()
+    maximum: float = 1.0
+    info_keys: Sequence[str] = ("score", "invalid")
+    """Numbers of `Verdict.details` that the infos repeat."""
+    strategies: Mapping[str, Strategy] = {}
+    """Scripted teams whose scores are known numbers or bounds of the family; of the class or a property, since
+    functions of other functions cannot be copied with an environment."""
+
+    def members(self, task: Any, turns: Turns) -> Sequence[str]:
+        """Return the agents that are in the episode after these turns."""
+        return self.agents
+
+    def prompts(self, task: Any, turns: Turns) -> Prompts:
+        """Return the prompts of the agents that act after these turns."""
+        raise NotImplementedError
+
+    def judge(self, task: Any, completions: Completions, turns: Turns) -> Verdict:
+        """Judge a joint completion after these turns."""
+        raise NotImplementedError
+
+    def reference(self, task: Any, agent: str) -> str | None:
+        """Return a correct first completion of an agent, where there is one."""
+        return None
+
+    def secrets(self, task: Any) -> Sequence[str]:
+        """Return texts that no prompt may contain."""
+        return ()
+
+
+def score_verdict(
+    score: float,
+    turns: Turns,
+    details: Mapping[str, Any] | None = None,
+    *,
+    start: float = 0.0,
+    solved: bool | None = None,
+    own: Mapping[str, Mapping[str, float]] | None = None,
+) -> Verdict:
+    """Return the verdict whose points are the increase of a score, so that they sum to the final score.
+
+    Args:
+        score: Score after the turn, at most 1.
+        turns: The turns before, each with its score in the details.
+        details: State of the world, for the next turn: JSON-able, with lists and keys of text. `invalid` is the
+            number of invalid commands, and `picture` a picture of `llm_decpomdp.envs.worlds.drawing`.
+        start: Score before the first turn, which nobody is paid for.
+        solved: Whether the task is solved; by default at full marks.
+        own: Points of single agents.
+    """
+    before = turns[-1].verdict.details["score"] if turns else start
+    found = {"score": score, "invalid": 0, **(details or {})}
+    done = score >= FULL if solved is None else solved
+    return Verdict({"score": score - before}, done, found, own=own or {})
+
+
+@dataclass(frozen=True)
+class GameRole:
+    """An agent of a game."""
+
+    game: Game
+    agent: str
+
+    def reference(self, task: Any) -> str | None:
+        """Return a correct first completion, where there is one."""
+        return self.game.reference(task, self.agent)
+
+
+@dataclass(frozen=True)
+class GameReward:
+    """The reward of a game."""
+
+    game: Game
+    history: ClassVar[bool] = True
+
+    @property
+    def components(self) -> Mapping[str, Component]:
+        """Names and descriptions of the points."""
+        return self.game.components
+
+    @property
+    def own_components(self) -> Sequence[str]:
+        """Names of the points of single agents."""
+        return self.game.own_components
+
+    @property
+    def info_keys(self) -> Sequence[str]:
+        """Names of the numbers of a verdict that the infos repeat."""
+        return self.game.info_keys
+
+    @property
+    def maximum(self) -> float:
+        """Most points of a turn."""
+        return self.game.maximum
+
+    @property
+    def strategies(self) -> Mapping[str, Strategy]:
+        """Scripted teams that `check rewards` plays."""
+        return self.game.strategies
+
+    def __call__(self, task: Any, completions: Completions, turns: Turns = ()) -> Verdict:
+        """Judge a joint completion."""
+        return self.game.judge(task, completions, turns)
+
+    def notes(self, details: Mapping[str, Any]) -> list[str]:
+        """Return the lines of the picture, if there is one."""
+        picture = find_picture(details)
+        return draw_text(picture).splitlines() if picture else []
+
+    def audit(self, env: DecPOMDPEnv) -> Iterator[Remark]:
+        """Yield a fault for each task on which the optimum earns other points than its exact value, or than 1."""
+        if "optimum" not in self.strategies:
+            return
+        optimum = self.strategies["optimum"]
+        for task in env.tasks.tasks:
+            score = play(env, task.task_id, optimum)
+            expected = optimum.exact(task) if optimum.exact else self.maximum
+            if abs(score - expected) > 1e-6:
+                text = f"the optimum earns {score:.4f}, not {expected:.4f}"
+                yield Remark("reference", task.task_id, "optimum", text, fault=True)
+
+
+@dataclass(frozen=True)
+class GameMode:
+    """The mode of a game whose agents all act in every turn."""
+
+    game: Game
+    info_keys: Sequence[str] = ()
+    history: ClassVar[bool] = True
+
+    @property
+    def readers(self) -> Mapping[str, Collection[str]]:
+        """For each agent the others that read its completions."""
+        return self.game.readers
+
+    def first(self, task: Any) -> Prompts:
+        """Return the first prompts."""
+        return self.game.prompts(task, ())
+
+    def __call__(self, task: Any, turn: Turn, turns: Turns = ()) -> tuple[Prompts, Info]:
+        """Return the next prompts."""
+        return self.game.prompts(task, turns), Info()
+
+    def secrets(self, task: Any) -> Sequence[str]:
+        """Return the texts that no prompt may contain."""
+        return self.game.secrets(task)
+
+
+@dataclass(frozen=True)
+class TurnGameMode(GameMode):
+    """The mode of a game whose agents wait for others, leave early or join late."""
+
+    def present(self, task: Any, turns: Turns) -> Sequence[str]:
+        """Return the agents that are in the episode."""
+        return self.game.members(task, turns)
+
+    def acting(self, task: Any, turns: Turns) -> Sequence[str]:
+        """Return the agents that act next."""
+        return list(self.game.prompts(task, turns))
+
+
+def game_env(
+    name: str,
+    tasks: TaskSet | TaskLoader,
+    game: Game,
+    *,
+    num_turns: int,
+    stop_when_solved: bool = True,
+    discount: float = 1.0,
+    render_mode: str | None = None,
+) -> DecPOMDPEnv:
+    """Return the environment of a game; arguments as of `DecPOMDPEnv`."""
+    return DecPOMDPEnv(
+        name,
+        tasks,
+        [GameRole(game, agent) for agent in game.agents],
+        GameReward(game),
+        (TurnGameMode if game.turn_based else GameMode)(game),
+        num_turns=num_turns,
+        stop_when_solved=stop_when_solved,
+        discount=discount,
+        render_mode=render_mode,
+    )
