@@ -33,10 +33,10 @@ def game(game_id: str, *, agent: str = "player_0", **options: Any) -> FromSingle
         ValueError: If there is no such game; or, from `reset`, if it is one for several players.
         TypeError: If it has no such option.
     """
-    return from_single_agent(partial(Game, game_id, options), agent)
+    return from_single_agent(partial(TextArenaGame, game_id, options), agent)
 
 
-class Game(TextGame):
+class TextArenaGame(TextGame):
     """A game with Gymnasium's interface; `game` makes a team of it.
 
     TextArena's games draw from the global generators of Python and NumPy. Here each game has its own stream, which
@@ -112,9 +112,11 @@ class Game(TextGame):
                 np.random.set_state(outside[1])
 
 
-def _play_game(game_id: str, options: Mapping[str, Any], seed: int | None, texts: Any) -> Game:
+def _play_game(
+    game_id: str, options: Mapping[str, Any], seed: int | None, texts: Any
+) -> TextArenaGame:
     """Make a game and repeat its moves."""
-    env = Game(game_id, options)
+    env = TextArenaGame(game_id, options)
     if seed is not None:
         env.reset(seed=seed)
         for text in texts:
