@@ -264,7 +264,7 @@ def _shared_bases(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySp
     for name, spec in policies.items():
         base = _base(spec)
         if base is not None:
-            computing = (spec.attn_implementation, spec.gradient_checkpointing)
+            computing = (spec.attn_implementation, spec.gradient_checkpointing, spec.prefix_cache)
             key = (base, spec.compute_dtype, spec.device, *computing)
             groups.setdefault(key, {})[name] = spec
     return [group for group in groups.values() if len(group) > 1]
@@ -306,6 +306,7 @@ def _load(spec: PolicySpec, seed: int) -> Policy:
             device=spec.device,
             attn_implementation=spec.attn_implementation,
             gradient_checkpointing=spec.gradient_checkpointing,
+            prefix_cache=spec.prefix_cache,
             seed=seed,
             prompting=pick(Prompting, spec),
         )
@@ -361,6 +362,7 @@ def load_policy(
     device: str = "auto",
     attn_implementation: str | None = None,
     gradient_checkpointing: bool = False,
+    prefix_cache: float = 0.0,
     seed: int = 0,
     prompting: Prompting | None = None,
 ) -> CausalLM:
@@ -376,6 +378,7 @@ def load_policy(
         device: `auto` (a GPU where there is one), or a torch device.
         attn_implementation: Attention of transformers, such as `sdpa`; `None` for its default.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
+        prefix_cache: Gigabytes for keys and values of earlier turns, see `ModelOptions`.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
 
@@ -397,6 +400,7 @@ def load_policy(
             tokenizer,
             compute_dtype=compute_dtype,
             gradient_checkpointing=gradient_checkpointing,
+            prefix_cache=prefix_cache,
         )
         return CausalLM(engine, sampling, seed=seed, prompting=prompting)
 

@@ -38,7 +38,14 @@ FORMAT = 1
 
 MANIFEST = "team.json"
 
-_MACHINE = ("device", "attn_implementation", "gradient_checkpointing", "lora", "name")
+_MACHINE = (
+    "device",
+    "attn_implementation",
+    "gradient_checkpointing",
+    "prefix_cache",
+    "lora",
+    "name",
+)
 """Options of a model that are not read from a team's folder: they belong to the machine, or to the checkpoint."""
 # An `attn_implementation` could also name code on the hub, which would be run.
 

@@ -34,6 +34,7 @@ from llm_decpomdp.agents.inference.decoding import (
 )
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 
 Decode = Callable[[Sequence[int]], str]
 """Turns token ids into text."""
@@ -101,6 +102,7 @@ def sample(
     end_ids: Sequence[int],
     set_adapters: SetAdapters = ignore_adapters,
     decode: Decode | None = None,
+    prefixes: PrefixCache | None = None,
 ) -> list[SampledRow]:
     """Draw completions of all prompts in one batch.
 
@@ -114,6 +116,7 @@ def sample(
         end_ids: The tokens that end a sequence.
         set_adapters: Called with the adapter of each row before each pass.
         decode: Reads tokens as text, for prompts with stop strings.
+        prefixes: Keys and values of earlier calls, by which prompts that begin with the same tokens are continued.
 
     Returns:
         N rows: the samples of the first prompt, then those of the second, and so on.
@@ -130,9 +133,13 @@ def sample(
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
     set_adapters([prompt.adapter for prompt in prompts])
     forward = partial(model, **{cache_argument(model): cache}, use_cache=True, logits_to_keep=1)
+    known = 0 if prefixes is None else prefixes.fill(cache, prompts)
     with whole_head(model):
-        out = forward(input_ids=ids, attention_mask=mask, position_ids=positions)
+        out = forward(
+            input_ids=ids[:, known:], attention_mask=mask, position_ids=positions[:, known:]
+        )
     logits = out.logits[:, -1]
+    entries = [] if prefixes is None else prefixes.add_prompts(cache, prompts)
     weights = product_size(unwrap_peft(model))
     # The samples of a prompt share its pass, which would otherwise be computed S times.
     cache.batch_repeat_interleave(num_samples)
@@ -141,7 +148,11 @@ def sample(
     )  # (N, V), (N, P), (N, 1)
     while True:
         tokens = rows.draw(logits)  # (N,)
-        going = rows.drop_ended()
+        lines, going = rows.lines, rows.drop_ended()
+        if prefixes is not None and len(going) < len(lines):
+            for line in sorted({*range(len(lines))} - {*going.tolist()}):
+                row = int(lines[line])
+                prefixes.add_answer(entries[row // num_samples], cache, line, rows.ids(row)[:-1])
         if not len(going):
             return rows.finish()
         # Rows that end leave the batch, so that a few long completions do not cost passes of all rows.
@@ -188,7 +199,8 @@ class SampledRows:
         numbers = [self._numbers(prompt, num_samples) for prompt in prompts]
         self._uniform = torch.cat(numbers).to(device)  # (N, T)
         self._length = 0
-        self._alive = self.all()  # the row of each line of the batch
+        self.lines = self.all()
+        """The row of each line of the batch."""
         self._tokens = torch.zeros(len(every), self.limit, dtype=torch.long, device=device)
         self._log_probs = torch.zeros(len(every), self.limit, device=device)
         self._lengths = torch.zeros(len(every), dtype=torch.long, device=device)
@@ -205,13 +217,18 @@ class SampledRows:
         """Return the indices of all rows, (N,)."""
         return torch.arange(len(self._names), device=self.end_ids.device)
 
+    def ids(self, row: int) -> list[int]:
+        """Return the tokens of a row of the batch so far."""
+        ids: list[int] = self._tokens[row, : self._length].tolist()
+        return ids
+
     def adapters(self) -> list[str | None]:
         """Return the adapter of each live row."""
-        return [self._names[row] for row in self._alive.tolist()]
+        return [self._names[row] for row in self.lines.tolist()]
 
     def draw(self, logits: Tensor) -> Tensor:
         """Draw and record one token of each live row; return the tokens."""
-        alive = self._alive
+        alive = self.lines
         tokens, log_probs = draw(logits, self._options, self._uniform[alive, self._length])
         self._tokens[alive, self._length] = tokens
         self._log_probs[alive, self._length] = log_probs
@@ -220,7 +237,7 @@ class SampledRows:
         self._stopped[alive] = torch.isin(tokens, self.end_ids)
         if self._decode is not None:
             for row in filter(self._stops.__getitem__, alive.tolist()):
-                text = self._decode(self._tokens[row, : self._length].tolist())
+                text = self._decode(self.ids(row))
                 if first_stop(text, self._stops[row]):
                     self._stopped[row] = True
         return tokens
@@ -231,14 +248,14 @@ class SampledRows:
         Returns:
             The former indices of the rows that go on. The last ones fill the gaps.
         """
-        alive = self._alive
+        alive = self.lines
         goes_on = ~self._stopped[alive] & (self._limits[alive] > self._length)
         count = int(goes_on.sum())
         going = torch.arange(count, device=alive.device)
         # Only rows at the end move: each move copies the keys and values of a row.
         going[~goes_on[:count]] = goes_on[count:].nonzero()[:, 0] + count
         if count < len(alive):
-            self._alive, self._options = alive[going], self._options.select(going)
+            self.lines, self._options = alive[going], self._options.select(going)
         return going
 
     def finish(self) -> list[SampledRow]:

@@ -12,6 +12,7 @@ refused.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -28,6 +29,7 @@ from llm_decpomdp.agents.inference.log_probs import (
     plain_log_probs,
     unwrap_peft,
 )
+from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import (
     Decode,
     Prompt,
@@ -105,6 +107,48 @@ def choose_sampling(
         "token from a plain pass over the same tokens, even without a cache and padding (limit "
         f"{mismatch_limit(engine.compute_dtype):g}). {_likely_cause(engine.model)}"
     )
+
+
+def continues_prefixes(
+    engine: ModelEngine, prompts: Sequence[Prompt], method: SamplingMethod
+) -> bool:
+    """Check whether a prompt whose first half is in a cache is continued as a plain pass would.
+
+    Args:
+        engine: The engine that samples.
+        prompts: Prompts of policies that were not checked.
+        method: The sampling method of the engine; only `sample` can continue a prefix.
+    """
+    if method is not sample:
+        return False
+    firsts = {prompt.adapter: prompt for prompt in reversed(prompts)}
+    probes = [probe for prompt in firsts.values() for probe in _probes(prompt)]
+    difference = disagreement(
+        engine.compute_dtype, partial(_sampling_difference, engine, _sample_halves, probes)
+    )
+    if difference is not None:
+        logger.warning(
+            "the model %s computes the whole prompt in every turn: samples from the keys and values of an earlier "
+            "turn differ by %.3g nats a token from a plain pass",
+            model_name(engine.model),
+            difference,
+        )
+    return difference is None
+
+
+def _sample_halves(
+    model: Any,
+    prompts: Sequence[Prompt],
+    num_samples: int,
+    end_ids: Sequence[int],
+    set_adapters: SetAdapters,
+    decode: Decode,
+) -> list[SampledRow]:
+    """Draw the rows of `sample` from the keys and values of each prompt's first half."""
+    arguments = (end_ids, set_adapters, decode, PrefixCache(math.inf))
+    halves = [replace(prompt, ids=prompt.ids[: len(prompt.ids) // 2 or 1]) for prompt in prompts]
+    sample(model, halves, 1, *arguments)
+    return sample(model, prompts, num_samples, *arguments)
 
 
 def _warn_of_sampling(model: Any, method: SamplingMethod, difference: float) -> None:

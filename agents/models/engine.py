@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents.inference.decoding import decoding
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
+from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     Remote,
@@ -30,6 +32,7 @@ from llm_decpomdp.agents.models.agreement import (
     ScoringMethod,
     choose_sampling,
     choose_scoring,
+    continues_prefixes,
     warn_of_padding,
 )
 from llm_decpomdp.agents.models.features import hidden_means
@@ -46,6 +49,7 @@ class ModelEngine:
         tokenizer: Its tokenizer.
         compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
+        prefix_cache: Gigabytes (2^30 bytes) for keys and values of earlier turns, see `reuse_prefixes`.
 
     Raises:
         ValueError: If `compute_dtype` is unknown, no token ends a completion, or the model has dropout, with which
@@ -59,6 +63,7 @@ class ModelEngine:
         *,
         compute_dtype: str = "auto",
         gradient_checkpointing: bool = False,
+        prefix_cache: float = 0.0,
     ) -> None:
         self.model = (
             model.eval()
@@ -72,6 +77,9 @@ class ModelEngine:
         """The end token of completions that are not sampled: that of the chat template, or the tokenizer's."""
         self._sample: SamplingMethod = sample
         self._checked: set[str | None] = set()  # adapters whose samples agree with a plain pass
+        self.prefix_cache = prefix_cache
+        """Gigabytes for keys and values of earlier turns; 0 if none are kept, or the model cannot use them."""
+        self._prefixes: PrefixCache | None = None
         self._packs: bool | None = None  # unknown until the first use
         self._score_unpacked: ScoringMethod = padded_log_probs  # known with `_packs`
         self._span = attention_span(model.config)
@@ -133,9 +141,28 @@ class ModelEngine:
         if unchecked:
             self._sample = choose_sampling(self, unchecked, self._sample)
             self._checked.update(adapters)
+            if self.prefix_cache and not continues_prefixes(self, unchecked, self._sample):
+                self.prefix_cache, self._prefixes = 0.0, None
         # Before `_sample`, which may sort the prompts of a generator.
         prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
-        return self.draw(self._sample, prompts, num_samples, self.compute_dtype, self.end_ids)
+        method = self._sample
+        if self._prefixes is not None:
+            self._prefixes.use_weights(self.model.parameters())
+            method = partial(method, prefixes=self._prefixes)
+        return self.draw(method, prompts, num_samples, self.compute_dtype, self.end_ids)
+
+    @contextmanager
+    def reuse_prefixes(self) -> Iterator[None]:
+        """Reuse the keys and values of earlier prompts and answers until the block ends.
+
+        A collection of rollouts is one block, so what is reused does not depend on earlier collections.
+        """
+        if self.prefix_cache:
+            self._prefixes = PrefixCache(self.prefix_cache * 2**30)
+        try:
+            yield
+        finally:
+            self._prefixes = None
 
     def draw(
         self,

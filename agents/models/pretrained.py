@@ -128,6 +128,7 @@ def adapter_policies(
         next(iter(tokenizers.values())),
         compute_dtype=first.compute_dtype,
         gradient_checkpointing=first.gradient_checkpointing,
+        prefix_cache=first.prefix_cache,
     )
     return {
         name: CausalLM(

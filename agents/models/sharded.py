@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import MethodType
 from typing import Any
 
@@ -63,7 +63,12 @@ class ShardedEngine(ModelEngine):
         layers = require_shardable(engine.model)
         twice = any(layer.gradient_checkpointing for layer in layers)
         dtype = str(engine.compute_dtype).removeprefix("torch.")
-        self._sampler = ModelEngine(_skeleton(engine), engine.tokenizer, compute_dtype=dtype)
+        self._sampler = ModelEngine(
+            _skeleton(engine),
+            engine.tokenizer,
+            compute_dtype=dtype,
+            prefix_cache=engine.prefix_cache,
+        )
         self._gathered = False
         self._mesh = mesh
         self.mates = [self]
@@ -92,6 +97,10 @@ class ShardedEngine(ModelEngine):
                 "processes first"
             )
         return self._sampler.generate(requests, num_samples)
+
+    def reuse_prefixes(self) -> AbstractContextManager[None]:
+        """Reuse keys and values, which the sampler computes; see `ModelEngine`."""
+        return self._sampler.reuse_prefixes()
 
     @torch.no_grad()
     def gather(self) -> None:

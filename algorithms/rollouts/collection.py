@@ -41,6 +41,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     Prompts,
     Timer,
     check_team,
+    reuse_prefixes,
     sampling,
 )
 from llm_decpomdp.branching import record
@@ -94,24 +95,27 @@ def collect_rollouts(
             first, prompts = reset_branch(env, start)
             rollouts.append(_RolloutInProgress(start, first))
             states.append(_State(rollouts[-1], None, first, prompts))
-    while states := [state for state in states if state.prompts]:
-        envs, texts = [state.env for state in states], [state.prompts for state in states]
-        with name_long_prompts(team, [state.rollout.start for state in states], texts):
-            moves = collection.act(team, envs, texts, timer)
-        # Partners are drawn for one group after the other, so that equal seeds give equal joint samples.
-        pairs = [
-            collection.pair(len(move.completions))
-            if collection.pair
-            else align(move.size, len(move.completions))
-            for move in moves
-        ]
-        with timer("stepping"):
-            played = step(envs, [move.completions for move in moves], [joint for joint, _ in pairs])
-        states = [
-            child
-            for state, move, pair, outcomes in zip(states, moves, pairs, played, strict=True)
-            for child in collection.add_group(state, move, pair, outcomes)
-        ]
+    with reuse_prefixes(team):
+        while states := [state for state in states if state.prompts]:
+            envs, texts = [state.env for state in states], [state.prompts for state in states]
+            with name_long_prompts(team, [state.rollout.start for state in states], texts):
+                moves = collection.act(team, envs, texts, timer)
+            # Partners are drawn for one group after the other, so that equal seeds give equal joint samples.
+            pairs = [
+                collection.pair(len(move.completions))
+                if collection.pair
+                else align(move.size, len(move.completions))
+                for move in moves
+            ]
+            with timer("stepping"):
+                played = step(
+                    envs, [move.completions for move in moves], [joint for joint, _ in pairs]
+                )
+            states = [
+                child
+                for state, move, pair, outcomes in zip(states, moves, pairs, played, strict=True)
+                for child in collection.add_group(state, move, pair, outcomes)
+            ]
     return [
         Rollout(
             rollout.start,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.pool import ThreadPool
 from typing import TypeVar
@@ -133,6 +133,17 @@ def _batches(team: Team) -> list[list[Policy]]:
         key = shared_engine(policy) or policy
         batches.setdefault(id(key), []).append(policy)
     return list(batches.values())
+
+
+@contextmanager
+def reuse_prefixes(team: Team) -> Iterator[None]:
+    """Let the engines of a team reuse computations of earlier turns, until the block ends."""
+    with ExitStack() as stack:
+        for policies in _batches(team):
+            reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
+            if reuse is not None:
+                stack.enter_context(reuse())
+        yield
 
 
 def _answers(

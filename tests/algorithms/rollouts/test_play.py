@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,34 @@ def test_so_many_are_played_in_step(make_env: Callable[..., Any], team: Team) ->
     assert sizes == [2, 2, 1]
     assert [episode.start for episode in episodes] == STARTS
     assert play_episodes(make_env(1), team, []) == []
+
+
+def test_engines_reuse_prefixes_within_one_collection_alone(
+    make_env: Callable[..., Any], make_policy: Callable[..., Any]
+) -> None:
+    events: list[str] = []
+
+    class Engine:
+        def __init__(self, policy: Any) -> None:
+            self.policy = policy
+
+        @contextmanager
+        def reuse_prefixes(self) -> Iterator[None]:
+            events.append("begin")
+            yield
+            events.append("end")
+
+        def generate(self, requests: Sequence[Any], num_samples: int = 1) -> Any:
+            events.append("turn")
+            return self.policy.generate([text for _, text in requests], num_samples)
+
+    policies = [make_policy(seed=seed) for seed in (1, 2)]
+    for policy in policies:
+        policy.engine = Engine(make_policy(seed=1))
+    team = dict(zip("xy", policies, strict=True))
+    play_episodes(make_env(2), team, STARTS[:3], at_a_time=2)
+    once = ["begin", "begin", "turn", "turn", "turn", "turn", "end", "end"]
+    assert events == once * 2
 
 
 def test_a_way_to_act_decides_prompts_completions_and_drafts(
