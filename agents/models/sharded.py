@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import MethodType
 from typing import Any
 
@@ -98,9 +98,11 @@ class ShardedEngine(ModelEngine):
             )
         return self._sampler.generate(requests, num_samples)
 
-    def reuse_prefixes(self) -> AbstractContextManager[None]:
-        """Reuse keys and values, which the sampler computes; see `ModelEngine`."""
-        return self._sampler.reuse_prefixes()
+    @contextmanager
+    def reuse_prefixes(self) -> Iterator[None]:
+        """Reuse the keys and values of the gathered weights; see `ModelEngine`."""
+        with self._sampler.reuse_prefixes():
+            yield
 
     @torch.no_grad()
     def gather(self) -> None:
