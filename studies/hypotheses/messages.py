@@ -7,6 +7,7 @@ from typing import Any
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.parts import (
     CueObservations,
     Points,
@@ -34,14 +35,18 @@ CHANNELS: dict[str, dict[str, Any]] = {
 UPDATES, GROUP = 60, 4
 
 
-def announcement_env(options: dict[str, Any]) -> ChannelEnv:
-    """Return a game of one turn: the second agent earns a point with the secret that the first one sees."""
-    tasks = [
+def announcement_tasks() -> list[ProbeTask]:
+    """Return a task for each secret, which the first agent sees and the second has to say."""
+    return [
         probe_task(f"told/{secret}", place, [secret, ""], ["", secret])
         for place, secret in enumerate(SECRETS)
     ]
-    env = probe_env("told", tasks, Points(_second_says_it, 0.0), CueObservations(), 1, 1.0, None)
-    return add_channel(env, {"bandwidth": 1, **options})
+
+
+def announcement_env() -> DecPOMDPEnv:
+    """Return a game of one turn: the second agent earns a point with the secret that the first one sees."""
+    points = Points(_second_says_it, 0.0)
+    return probe_env("told", announcement_tasks(), points, CueObservations(), 1, 1.0, None)
 
 
 def _second_says_it(task: ProbeTask, words: Words) -> float:
@@ -52,7 +57,7 @@ def channels(seed: int) -> Measures:
     """Measure the returns of teams with each channel, and how often the first agent says something."""
     measures = {}
     for name, options in CHANNELS.items():
-        env = announcement_env(options)
+        env: ChannelEnv = add_channel(announcement_env(), {"bandwidth": 1, **options})
         env.seed_noise(seed)
         team = make_team(env, SECRETS, seed, spread=1.0)
         train(

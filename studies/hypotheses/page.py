@@ -32,7 +32,7 @@ EXPLANATION = (
     f"declarations were written. Their seeds begin with {FIRST_SEED}. {RULE} The intervals of the mean over seeds "
     "are of the bootstrap and too narrow with few seeds. The test by flipped signs assumes symmetric "
     "distributions: in simulations with 20 seeds and skewed distributions, p was up to 2.5 times too small. If "
-    "p is multiplied by fourteen, twenty seeds detect an effect of 0.9 standard deviations with a power of 80 "
+    "p is multiplied by eighteen, twenty seeds detect an effect of 0.9 standard deviations with a power of 80 "
     "%. Smaller effects often remain undecided. "
     "Compared budgets have equal numbers of completions, of one token unless a setting says otherwise."
 )

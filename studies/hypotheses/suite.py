@@ -26,7 +26,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.runs.manifest import commit
 from llm_decpomdp.utils.storage import write_atomically
 from llm_decpomdp.validation import unknown
-from studies.hypotheses import credit, horizon, losses, messages, teams
+from studies.hypotheses import credit, horizon, losses, messages, teams, topology
 from studies.hypotheses.hypothesis import Hypothesis, Measures, fingerprint
 from studies.hypotheses.verdicts import Verdict, judge
 
@@ -38,6 +38,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     *teams.HYPOTHESES,
     *messages.HYPOTHESES,
     *losses.HYPOTHESES,
+    *topology.HYPOTHESES,
 )
 
 RULE = (

@@ -196,9 +196,10 @@ def train(
     rollouts: RolloutOptions | None = None,
     options: LearnerOptions | None = None,
     starts: int = 1,
+    num_tasks: int | None = None,
     watch: Watch | None = None,
 ) -> None:
-    """Train a team on all tasks of a probe, each `starts` times an update."""
+    """Train a team on all tasks of a probe, each `starts` times an update, or on `num_tasks` random ones."""
     options = replace(
         options or LearnerOptions(learning_rate=LEARNING_RATE),
         lr_schedule="linear",
@@ -211,7 +212,7 @@ def train(
         batch = collect_rollouts(
             env,
             team,
-            episodes,
+            episodes if num_tasks is None else _draw(episodes, num_tasks, seed, update),
             rollouts or RolloutOptions(),
             group_size=group_size,
             rng=rng,
@@ -220,6 +221,11 @@ def train(
         metrics = learner.update(batch)
         if watch is not None and watch(update, metrics):
             return
+
+
+def _draw(starts: Sequence[Start], number: int, seed: int, update: int) -> list[Start]:
+    order = stream(seed, "starts", update).permutation(len(starts))
+    return [starts[int(place)] for place in order[:number]]
 
 
 def value(env: DecPOMDPEnv, team: Team) -> float:

@@ -21,7 +21,7 @@ mean at the bound (3,000 draws, 1,000 flips; nominal 0.05), for both sides of th
 | 1 in one of ten seeds, else 0 | 0.000, 0.600 | 0.012, 0.125 |
 
 So p of a skewed number is up to 2.5 times too small with 20 seeds, and useless with 5. After Holm's correction by
-fourteen, the smallest p must be below 0.0036.
+eighteen, the smallest p must be below 0.0028.
 
 The intervals are of the bootstrap (Efron 1979) and too narrow with few seeds, unlike those of
 `evaluation/statistics.py`.
