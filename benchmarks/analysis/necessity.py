@@ -1,8 +1,9 @@
-"""The gain of a team over a single agent by task, from two evaluations."""
+"""The gain of a team over a single agent by task, from two evaluations, and how much sooner a team answers."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +38,12 @@ MEASURES = ("pass@1", "tests_passed")
 """Measures to compare a team with a single agent, whose rewards have different maxima."""
 
 
+MARGIN = 0.03
+"""Largest loss of tests passed, or else of pass@1, at which a team counts as no worse than a single agent."""
+
+SEQUENTIAL = "sequential_tokens"
+
+
 @dataclass(frozen=True)
 class Gain:
     """A measure under both evaluations."""
@@ -59,6 +66,13 @@ class Necessity:
     """Mean sampled tokens of an episode of `single` and `team`; `None` if unknown."""
     gains: Mapping[str, Gain]
     """Gains by measure; `tests_passed` only for tasks with tests."""
+    margin: float
+    """Largest loss at which the team counts as no worse."""
+    no_worse: bool
+    """True if the interval of the team's gain lies above the negative margin."""
+    speedup: Estimate | None
+    """Mean sequential tokens of the single agent over those of the team; `None` if unknown. It means little unless
+    the team is no worse."""
     suffices: tuple[str, ...]
     """Tasks that the single agent passes, at least as often as the team."""
     needs_team: tuple[str, ...]
@@ -70,16 +84,21 @@ class Necessity:
     `llm-decpomdp analyze credit`."""
 
 
-def necessity(team: EvaluationResult, single: EvaluationResult) -> Necessity:
+def necessity(
+    team: EvaluationResult, single: EvaluationResult, margin: float = MARGIN
+) -> Necessity:
     """Compare a team with a single agent on the same tasks.
 
     Args:
         team: An evaluation of at least two agents.
         single: An evaluation of a single agent, preferably of the baseline `single_agent_matched`.
+        margin: Largest loss of tests passed, or of pass@1 without tests, at which the team counts as no worse.
 
     Raises:
-        ConfigError: If the numbers of agents are wrong, or the tasks differ.
+        ConfigError: If the numbers of agents are wrong, the tasks differ, or the margin is not in [0, 1].
     """
+    if not 0 <= margin <= 1:
+        raise ConfigError(f"the margin is a loss of a share, from 0 to 1, got {margin}")
     _check(team, single)
     evaluations = {"single": single, "team": team}
     of_single, of_team = single.pass_at_k(1), team.pass_at_k(1)
@@ -91,6 +110,7 @@ def necessity(team: EvaluationResult, single: EvaluationResult) -> Necessity:
     if all("tests_passed" in evaluation.values for evaluation in evaluations.values()):
         gains["tests_passed"] = _gain(single.values["tests_passed"], team.values["tests_passed"])
     tokens = {name: of.means("tokens") for name, of in evaluations.items() if "tokens" in of.values}
+    least = gains.get("tests_passed", gains["pass@1"]).comparison.difference.low
     points = credit_summary.read_credit(team.folder)
     agents = points[-1].agents if points else {}
     baseline = find_baseline_name(single.manifest["identity"]["about"])
@@ -101,11 +121,29 @@ def necessity(team: EvaluationResult, single: EvaluationResult) -> Necessity:
             for n in evaluations
         },
         gains=gains,
+        margin=margin,
+        no_worse=least is not None and least > -margin,
+        speedup=_speedup(team, single),
         suffices=tuple(t for t in of_single if of_single[t] >= of_team[t] and of_single[t] > 0),
         needs_team=tuple(task for task in of_single if of_team[task] > of_single[task]),
         unsolved=tuple(task for task in of_single if of_single[task] == of_team[task] == 0),
         dispensable={a: of["dispensable"] for a, of in agents.items() if "dispensable" in of},
     )
+
+
+def _speedup(team: EvaluationResult, single: EvaluationResult) -> Estimate | None:
+    """Estimate the ratio of mean sequential tokens, over tasks of both; `None` if unknown or without tokens."""
+    if not all(SEQUENTIAL in evaluation.values for evaluation in (team, single)):
+        return None
+    of_team, of_single = team.means(SEQUENTIAL), single.means(SEQUENTIAL)
+    tasks = [task for task in of_single if task in of_team]
+    counts = [[of[task] for task in tasks] for of in (of_team, of_single)]
+    if not all(map(min, counts)):  # an empty answer has no logarithm
+        return None
+    # The difference of the logarithms of two means is the logarithm of their ratio.
+    logs = paired_difference(*counts, statistic=lambda values: np.log(values.mean(-1)))
+    low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
+    return Estimate(math.exp(logs.value), low, high, logs.units)
 
 
 def _check(team: EvaluationResult, single: EvaluationResult) -> None:
@@ -147,13 +185,13 @@ def _gain(single: Mapping[str, Sequence[float]], team: Mapping[str, Sequence[flo
     return Gain(share(means[0]), share(means[1]), compare(*means), differences)
 
 
-def compare_folders(team: Path, single: Path) -> Necessity:
+def compare_folders(team: Path, single: Path, margin: float = MARGIN) -> Necessity:
     """Compare two evaluations, and write `necessity.json` and `necessity.csv` into the folder of the team.
 
     Raises:
         ConfigError: If a folder holds no complete evaluation, or as `necessity`.
     """
-    result = necessity(read_evaluation(team), read_evaluation(single))
+    result = necessity(read_evaluation(team), read_evaluation(single), margin)
     content = {"team": str(team), "single": str(single), **asdict(result)}
     write_atomically(team / "necessity.json", json.dumps(content, indent=2) + "\n")
     head = ["measure", "task", "gain", "low", "high"]
@@ -202,8 +240,21 @@ def _summary(result: Necessity) -> list[str]:
         f"the team), the team passes {len(result.needs_team)} more often, and neither ever passes "
         f"{len(result.unsolved)}.",
         f"The single agent had {limit}. Tokens per episode, single and team: {tokens}.",
+        *_speedup_lines(result),
         *(
             f"Share of the team's passing episodes that also pass without {agent}: {estimate_text(estimate)}."
             for agent, estimate in result.dispensable.items()
         ),
     ]
+
+
+def _speedup_lines(result: Necessity) -> list[str]:
+    if result.speedup is None:
+        return []
+    measure = "tests_passed" if "tests_passed" in result.gains else "pass@1"
+    verdict = (
+        f"The team's {measure} is no worse by more than {result.margin} (95 % interval of the gain)."
+        if result.no_worse
+        else f"The team's {measure} may be worse by more than {result.margin}, so its time to answer is no gain."
+    )
+    return [f"Speedup of the team in sequential tokens: {estimate_text(result.speedup)}. {verdict}"]

@@ -240,13 +240,16 @@ def necessity(
     single: Annotated[
         Path, Argument(metavar="SINGLE", help="One of the baseline single_agent_matched.")
     ],
+    margin: Annotated[
+        float, Option(help="Loss of tests passed at which the team counts as no worse.")
+    ] = 0.03,
 ) -> None:
     """Compare a team with a single agent task by task: what are several agents good for?"""
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.analysis.necessity import compare_folders, tables
 
-    result = compare_folders(team, single)
+    result = compare_folders(team, single, margin)
     console = Console(highlight=False)
     console.print(tables(result))
     console.print(f"necessity: {team / 'necessity.json'}, {team / 'necessity.csv'}", soft_wrap=True)

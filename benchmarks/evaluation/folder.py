@@ -131,7 +131,10 @@ def read_evaluation(folder: Path | str) -> EvaluationResult:
 
 IQM = "last/reward_iqm"
 
-COMPARED = (REWARD, "last/solved", "pass@1", "tests_passed", "prompt_tokens", "tokens")
+COMPARED = (
+    *(REWARD, "last/solved", "pass@1", "tests_passed"),
+    *("prompt_tokens", "tokens", "sequential_tokens", "answer_seconds"),
+)
 """The measures in the table of several models."""
 
 
@@ -236,7 +239,7 @@ def _order(measure: str) -> tuple[int, str]:
     """Order measures: the end of episodes first, then all turns, then each turn, then costs."""
     groups = {
         **{"last": 0, "pass@": 1, "tests": 2, "all_tests": 2, "cooper": 3, "turn_": 5},
-        **dict.fromkeys(("tok", "prompt_tok", "trunc", "refused"), 6),
+        **dict.fromkeys(("tok", "prompt_tok", "seq", "answer", "trunc", "refused"), 6),
     }
     return next((rank for start, rank in groups.items() if measure.startswith(start)), 4), measure
 

@@ -233,6 +233,12 @@ Row = Mapping[str, Any]
 REWARD = "last/reward_mean"
 """The measure that ranks teams: the reward at the end of the episode."""
 
+DECODING_SPEED = 50.0
+"""Tokens per second of the speed model of `answer_seconds`: one stream of a model behind a server."""
+
+TURN_SECONDS = 0.2
+"""Seconds of each turn before its first token, in the speed model of `answer_seconds`."""
+
 COOPERATION = {"uses_aux": 0.5, "not_wrapper": 1.0, "aux_ignored": -0.5}
 """The components of the code reward for the use of helpers, and their full points."""
 
@@ -275,7 +281,20 @@ def measures(row: Row) -> dict[str, float]:
         if totals and len(totals) == len(agents):
             totals[name] = sum(totals.values())
         values |= totals
+    if "tokens" in values:
+        values |= _answer_time(row["tokens"])
     return values
+
+
+def _answer_time(tokens: Sequence[Mapping[str, int]]) -> dict[str, float]:
+    """Return the tokens that must be sampled one after the other, and the seconds of the speed model.
+
+    Agents that act in the same turn write at the same time, so that the longest answer decides. Agents that act in
+    order have turns of their own.
+    """
+    sequential = float(sum(max(turn.values(), default=0) for turn in tokens))
+    seconds = sequential / DECODING_SPEED + TURN_SECONDS * len(tokens)
+    return {"sequential_tokens": sequential, "answer_seconds": seconds}
 
 
 def episode_passes(row: Row) -> bool:

@@ -35,6 +35,8 @@ MEASURES = {
     "cooperation/uses_aux": "helper used",
     PASS: PASS,
     "tokens": "tokens per episode",
+    "sequential_tokens": "sequential tokens",
+    "answer_seconds": "seconds to answer",
 }
 """Measures of a table, and their headings."""
 

@@ -91,6 +91,28 @@ def test_gains_are_the_teams_mean_minus_that_of_the_single_agent() -> None:
     assert found.tokens == {"single": 20.0, "team": 30.0}
 
 
+def test_a_team_that_is_no_worse_has_a_speedup() -> None:
+    def sequential(folder: EvaluationResult, counts: Sequence[float]) -> EvaluationResult:
+        pairs = zip(folder.passes, counts, strict=True)
+        folder.values["sequential_tokens"] = {task: (count, count) for task, count in pairs}
+        return folder
+
+    all_pass = {task: [True, True] for task in TEAM}
+    better = sequential(evaluation(all_pass, ["a", "b"]), [10.0, 20.0, 30.0, 40.0])
+    alone = sequential(single(), [20.0, 40.0, 60.0, 80.0])
+    found = necessity(better, alone)
+    assert found.no_worse and found.speedup is not None
+    # Each task has the same ratio, so that no resample differs.
+    ends = (found.speedup.value, found.speedup.low, found.speedup.high)
+    assert ends == pytest.approx((2.0, 2.0, 2.0))
+    worse = sequential(team(), [10.0, 20.0, 30.0, 40.0])
+    assert not necessity(worse, sequential(single(all_pass), [20.0] * 4)).no_worse
+    assert necessity(worse, sequential(single(all_pass), [20.0] * 4), margin=1.0).no_worse
+    assert necessity(team(), alone).speedup is None  # older evaluations have no such measure
+    with pytest.raises(ConfigError, match="from 0 to 1, got 3"):
+        necessity(team(), single(), margin=3)
+
+
 def test_the_interval_of_a_task_comes_from_the_samples_of_both() -> None:
     gain = necessity(team(), single()).gains["pass@1"].of_task
     assert (gain["odd"].low, gain["odd"].high) == (-1.0, 1.0)  # two samples each tell nothing

@@ -209,6 +209,22 @@ def test_cooperation_is_told_in_shares_of_the_helpers(tmp_path: Path) -> None:
     assert (changed["tests_passed"], changed["all_tests_passed"]) == (0.25, 0.0)
 
 
+def test_time_to_answer_is_that_of_the_longest_answer_of_each_turn(
+    make_word_env: Make, tmp_path: Path
+) -> None:
+    env = make_word_env(num_turns=2)
+    evaluate(env, dict.fromkeys(env.possible_agents, Guess()), starts_of(env), folder=tmp_path)
+    row = rows_of(tmp_path)[0]
+    assert "sequential_tokens" not in measures(row)  # scripts have no tokens
+    at_once = [{"left_0": 30, "right_0": 50}, {"left_0": 10, "right_0": 5}]
+    in_order = [{"left_0": 30}, {"right_0": 50}, {"left_0": 10}, {"right_0": 5}]
+    found = [measures({**row, "tokens": tokens}) for tokens in (at_once, in_order)]
+    assert [values["sequential_tokens"] for values in found] == [60.0, 95.0]
+    assert [values["tokens"] for values in found] == [95.0, 95.0]
+    seconds = [60 / 50 + 2 * 0.2, 95 / 50 + 4 * 0.2]
+    assert [values["answer_seconds"] for values in found] == pytest.approx(seconds)
+
+
 class Stopping(RandomText):
     """Is stopped after some completions, as by Ctrl-C."""
 
