@@ -15,17 +15,8 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.parts import LETTERS, ProbeTask, probe_env
-from llm_decpomdp.envs.probes.topology import (
-    FIRST,
-    SECOND,
-    UNKNOWN,
-    Completions,
-    ProbeGame,
-    ProbeGameMode,
-    ProbeGameReward,
-    Prompts,
-    Turns,
-)
+from llm_decpomdp.envs.probes.topology import FIRST, SECOND, UNKNOWN, ProbeGame
+from llm_decpomdp.envs.worlds.game import Completions, GameReward, Prompts, TurnGameMode, Turns
 from llm_decpomdp.interfaces import Verdict
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.wrappers.turn_order import set_order
@@ -78,7 +69,7 @@ class TalkGame(ProbeGame):
 def orders(seed: int) -> Measures:
     """Measure the returns of a second agent that needs the first, after equal numbers of completions."""
     game = TalkGame()
-    reward, mode = ProbeGameReward(game), ProbeGameMode(game)
+    reward, mode = GameReward(game), TurnGameMode(game)
     two_turns = probe_env("talk", announcement_tasks(), reward, mode, 2, 1.0, None, False)
     settings = {
         "order": (set_order(announcement_env(), ORDER), TALKS),
