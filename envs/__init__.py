@@ -36,6 +36,8 @@ register("classeval-v0", "llm_decpomdp.envs.classeval.env:classeval")
 register("bugfix-v0", "llm_decpomdp.envs.bugfix.env:bugfix")
 register("humanevalfix-v0", "llm_decpomdp.envs.bugfix.env:humanevalfix")
 register("compose-v0", "llm_decpomdp.envs.compose.env:compose")
+for _puzzle in ("path", "sokoban", "sudoku"):
+    register(f"{_puzzle}-v1", f"llm_decpomdp.envs.planning.{_puzzle}:{_puzzle}")
 for _genre in ("tldr", "arxiv"):
     for _version in ("v0", "v1"):
         register(f"{_genre}-{_version}", f"llm_decpomdp.envs.writing.env:{_genre}_{_version}")

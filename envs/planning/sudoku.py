@@ -1,0 +1,313 @@
+"""The family `sudoku-v1`: a grid of 4x4 cells, most of whose clues only the caller sees."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import permutations, product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.planning.hints import (
+    CALLER,
+    PLANNER,
+    HintGame,
+    HintOptions,
+    World,
+    exploits,
+    game_of,
+    guide,
+    one,
+    state_of,
+)
+from llm_decpomdp.envs.source_code.extraction import find_answer
+from llm_decpomdp.envs.worlds.drawing import GROUND, panel, picture
+from llm_decpomdp.envs.worlds.game import game_env
+from llm_decpomdp.envs.worlds.strategies import Strategy, say
+from llm_decpomdp.envs.worlds.tasks import generated_tasks, task_fields
+from llm_decpomdp.interfaces import Task
+from llm_decpomdp.options import as_arguments, option, pick
+
+SIDE, CELLS = 4, 16
+
+DIGITS = "1234"
+
+OPEN = "."
+"""A cell without a digit."""
+
+EXAMPLE = "1234\n3412\n2143\n4321"
+"""The example of the prompts. It contradicts a clue that the planner sees, in every task."""
+
+MISTAKE = 1 / (len(DIGITS) - 1)
+"""Cost of a wrong digit, in right ones: a guess among four digits is worth nothing on average."""
+
+
+class SudokuOptions(HintOptions):
+    """Options of `sudoku`."""
+
+    clues: int = option(8, ge=5, le=12)
+    """Number of clues. With `sight: split` the planner sees a quarter of them, rounded down."""
+
+
+@dataclass(frozen=True)
+class SudokuTask(Task):
+    """A puzzle with one solution; all texts have the 16 cells row by row."""
+
+    solution: str = field(kw_only=True)
+    clues: str = field(kw_only=True)
+    part: str = field(kw_only=True)
+    """The clues that the planner sees if sight is split."""
+
+
+@lru_cache(maxsize=1)
+def solutions() -> tuple[str, ...]:
+    """Return the 288 grids in which every row, column and block has each digit once."""
+    rows = ["".join(digits) for digits in permutations(DIGITS)]
+    found = []
+    for lines in product(rows, repeat=SIDE):
+        if all(len(set(column)) == SIDE for column in zip(*lines, strict=True)):
+            blocks = [lines[y][x : x + 2] + lines[y + 1][x : x + 2] for y in (0, 2) for x in (0, 2)]
+            if all(len(set(block)) == SIDE for block in blocks):
+                found.append("".join(lines))
+    return tuple(found)
+
+
+def fits(grid: str, clues: str) -> bool:
+    """Check whether a grid has the digit of every clue."""
+    return all(clue in (OPEN, digit) for digit, clue in zip(grid, clues, strict=True))
+
+
+@lru_cache(maxsize=1)
+def grids_by_digit() -> Mapping[tuple[int, str], frozenset[int]]:
+    """Return for each cell and digit the positions of the solved grids with that digit there."""
+    return {
+        (cell, digit): frozenset(n for n, grid in enumerate(solutions()) if grid[cell] == digit)
+        for cell, digit in product(range(CELLS), DIGITS)
+    }
+
+
+def candidates(clues: str) -> list[str]:
+    """Return the solved grids that fit clues."""
+    found = frozenset(range(len(solutions())))
+    for cell, clue in enumerate(clues):
+        if clue != OPEN:
+            found &= grids_by_digit()[cell, clue]
+    return [solutions()[n] for n in sorted(found)]
+
+
+def relabeled(grid: str) -> str:
+    """Return the grid with its digits renamed so that the first row is 1234."""
+    return grid.translate(str.maketrans(grid[:SIDE], DIGITS))
+
+
+def lines_of(grid: str) -> list[str]:
+    """Return the rows of a grid."""
+    return [grid[start : start + SIDE] for start in range(0, CELLS, SIDE)]
+
+
+def read_grid(text: str) -> str | None:
+    """Return the last grid of an answer; `None` if there is none.
+
+    Lines count that have only digits 1 to 4, open cells (`.`, `0`, `_`, `?`), spaces, commas and bars, and whole
+    rows of four cells.
+    """
+    cells = ""
+    for line in find_answer(text).text.splitlines():
+        bare = re.sub(r"[\s,;|/`]", "", line)
+        if bare and len(bare) % SIDE == 0 and re.fullmatch(r"[1-4.0_?]+", bare):
+            cells += re.sub(r"[0_?]", OPEN, bare)
+    return cells[-CELLS:] if len(cells) >= CELLS else None
+
+
+@dataclass(frozen=True)
+class SudokuGame(HintGame):
+    """The rules of `sudoku-v1`."""
+
+    strategies: ClassVar[Mapping[str, Strategy]] = {}
+
+    def shown(self, task: Any) -> str:
+        """Return the clues that the planner sees."""
+        return str(task.part if self.sight == "split" else task.clues)
+
+    def begin(self, task: Any) -> World:
+        """Return the world before the first turn: a grid without digits."""
+        return {"grid": OPEN * CELLS, "refused": 0, "progress": 0.0, "solved": False}
+
+    def advance(self, task: Any, world: World, answer: str) -> tuple[dict[str, Any], int]:
+        """Replace the grid by that of an answer, unless it contradicts a clue that the planner sees."""
+        grid, shown = read_grid(answer), self.shown(task)
+        if grid is None:
+            return dict(world), 1
+        filled = "".join(g if g != OPEN else s for g, s in zip(grid, shown, strict=True))
+        if not fits(filled, shown):
+            return {**world, "refused": world["refused"] + 1}, 0
+        points = share_right(filled, task.solution, shown)
+        found = {"grid": filled, "progress": max(0.0, points), "solved": filled == task.solution}
+        return {**world, **found}, 0
+
+    def view(self, task: Any, world: World, agent: str) -> Sequence[str]:
+        """Return the clues that an agent sees."""
+        return lines_of(task.clues if agent == CALLER else self.shown(task))
+
+    def rules(self, task: Any, world: World, agent: str) -> str:
+        """Return the rules, the last grid and what to answer."""
+        story = (
+            "The grid has 4x4 cells. Every row, every column and every block of 2x2 cells has each digit from 1 "
+            "to 4 once. Only one grid fits all clues."
+        )
+        last = "/".join(lines_of(world["grid"]))
+        grid = f" The planner's last grid: {last}." if last.strip("./") else ""
+        legend = f"The clues ({OPEN} for cells without one):"
+        split = self.sight == "split"
+        if agent == PLANNER:
+            sees = "sees clues that you do not see" if split else "sees the same clues"
+            example = "\n".join(" ".join(row) for row in EXAMPLE.split())
+            return (
+                f"You are the planner: you fill the grid. Your partner, the caller, {sees}. {story}\n"
+                f"Answer with four lines of four digits, and {OPEN} for cells that you leave open, such as\n"
+                f"{example}\nA wrong digit costs a third of what a right one earns. A grid that contradicts a "
+                f"clue below is refused, and costs 0.01 points.{grid}\n{legend}"
+            )
+        sees = "only a quarter of the clues" if split else "the same clues"
+        return (
+            f"You are the caller: you see all clues, and write a hint of at most {self.hint_length} characters. "
+            f"Your partner, the planner, reads it and fills the grid, and sees {sees}. {story}{grid}\n{legend}"
+        )
+
+    def draw(self, task: Any, world: World) -> Mapping[str, Any]:
+        """Return the clues, what the planner sees of them, its grid, and which of its digits are right."""
+        marks = "".join(
+            GROUND if digit == OPEN else "o" if digit == right else "x"
+            for digit, right in zip(world["grid"], task.solution, strict=True)
+        )
+        grids = {"clues": task.clues, "planner sees": self.shown(task), "grid": world["grid"]}
+        panels = [
+            panel(title, lines_of(grid.replace(OPEN, GROUND)))
+            for title, grid in {**grids, "right?": marks}.items()
+        ]
+        return picture(panels, {"o": ("#2e7d32", "right digit"), "x": ("#c62828", "wrong digit")})
+
+    def plan(self, task: Any, world: World) -> str:
+        """Return the solution."""
+        return "\n".join(lines_of(task.solution))
+
+
+def share_right(grid: str, solution: str, shown: str) -> float:
+    """Return (right - wrong / 3) / all of the cells without a clue."""
+    cells = [(g, s) for g, s, clue in zip(grid, solution, shown, strict=True) if clue == OPEN]
+    right = sum(digit == answer for digit, answer in cells)
+    wrong = sum(digit not in (OPEN, answer) for digit, answer in cells)
+    return (right - MISTAKE * wrong) / len(cells)
+
+
+def draw_sudoku(rng: np.random.Generator, clues: int) -> Row | None:
+    """Draw a puzzle with one solution; its key is the solution up to the names of the digits."""
+    solution = solutions()[int(rng.integers(len(solutions())))]
+    places = [int(place) for place in rng.permutation(CELLS)[:clues]]
+    grid, part = (
+        "".join(digit if place in kept else OPEN for place, digit in enumerate(solution))
+        for kept in (places, places[: clues // 4])
+    )
+    if fits("".join(EXAMPLE.split()), part) or len(candidates(grid)) > 1:
+        return None
+    return {"key": relabeled(solution), "solution": solution, "clues": grid, "part": part}
+
+
+def _task(index: int, row: Row) -> SudokuTask:
+    fields = task_fields("sudoku", index)
+    return SudokuTask(**fields, solution=row["solution"], clues=row["clues"], part=row["part"])
+
+
+# Scripted teams
+
+
+def guess(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
+    """Let the planner work without hints.
+
+    It tries grids that fit its clues, and at last the likeliest digit of each cell. All grids that fit are taken
+    as equally likely. An episode ends when a try is right.
+    """
+    if CALLER in prompts:
+        return {CALLER: ""}
+    task, turns, _ = state_of(env)
+    tried, left = len(turns) // 2, candidates(game_of(env).shown(task))[len(turns) // 2 :]
+    last = (tried + 1) * 2 >= env.unwrapped.num_turns
+    grids = (left or candidates(game_of(env).shown(task)))[: None if last else 1]
+    likeliest = (Counter(cells).most_common(1)[0][0] for cells in zip(*grids, strict=True))
+    return {PLANNER: "\n".join(lines_of("".join(likeliest)))}
+
+
+def scribble(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
+    """Keep the clues, and write random digits elsewhere."""
+    shown = game_of(env).shown(state_of(env)[0])
+    grid = "".join(c if c != OPEN else str(rng.integers(1, SIDE + 1)) for c in shown)
+    return dict.fromkeys(prompts, "\n".join(lines_of(grid)))
+
+
+def pad(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
+    """Write the solution between other grids."""
+    return {agent: f"{EXAMPLE}\n{text}" for agent, text in guide(env, prompts, rng).items()}
+
+
+SudokuGame.strategies = {
+    "optimum": Strategy(guide, exact=one),
+    "alone": Strategy(guess),
+    "silent": Strategy(guess),
+    "random": Strategy(scribble),
+    **exploits(EXAMPLE),
+    "one digit": Strategy(say("1111\n1111\n1111\n1111")),
+    "open cells": Strategy(say("....\n....\n....\n....")),
+    "padding": Strategy(pad, bound="optimum"),
+}
+
+
+@as_arguments(SudokuOptions)
+def sudoku(options: SudokuOptions) -> DecPOMDPEnv:
+    """Fill a grid with digits: `sudoku-v1`.
+
+    ## Description
+    `caller_0` sees all clues of a Sudoku of 4x4 cells and writes a hint. `planner_0` reads the hint, sees a
+    quarter of the clues, and fills the grid. They act in turn, the caller first, five times each. The planner's
+    last grid counts.
+
+    ## Observation Space
+    `UnicodeText`: the clues that an agent sees, and for the planner the hint.
+
+    ## Action Space
+    `UnicodeText`: any text is legal. The planner's grid is the last 16 cells of its lines of digits. A grid that
+    contradicts a clue that the planner sees is refused.
+
+    ## Rewards
+    The increase of a score in [0, 1]: (right - wrong / 3) / open - 0.01 * refused grids, at least 0, over the
+    cells without a clue that the planner sees. The episode's sum is the final score. `solved` means that the grid
+    is the solution.
+
+    ## Starting State
+    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`. Each puzzle has one solution. No
+    solution of the split `test` is a training solution with renamed digits.
+
+    ## Episode End
+    Terminates when the grid is the solution, or after `num_turns` turns.
+
+    Raises:
+        ValueError: If an argument has a bad value.
+
+    ## Version History
+    - v1: first version. It repairs the Sudoku of AT-GRPO (arXiv 2510.11062), where any full grid counts as solved
+      that keeps the rules, such as the example of the prompt; there is no v0.
+    """
+    return game_env(
+        "sudoku_v1",
+        partial(generated_tasks, "sudoku", options, draw_sudoku, _task, options.clues),
+        pick(SudokuGame, options),
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )

@@ -1,0 +1,394 @@
+"""A walker on a grid, with or without boxes: moves, shortest plans, and what a planner has seen."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.planning.hints import (
+    CALLER,
+    PLANNER,
+    HintGame,
+    World,
+    exploits,
+    game_of,
+    guide,
+    one,
+    state_of,
+)
+from llm_decpomdp.envs.source_code.extraction import find_answer
+from llm_decpomdp.envs.worlds.commands import FENCE, MARKS
+from llm_decpomdp.envs.worlds.drawing import GROUND, panel, picture
+from llm_decpomdp.envs.worlds.grid import Cell
+from llm_decpomdp.envs.worlds.strategies import Strategy, say
+from llm_decpomdp.envs.worlds.tasks import task_fields
+from llm_decpomdp.interfaces import Task
+
+STEPS: Mapping[str, Cell] = {"U": (0, -1), "R": (1, 0), "D": (0, 1), "L": (-1, 0)}
+
+WORDS = {"up": "U", "right": "R", "down": "D", "left": "L"}
+
+WALL, FLOOR, UNSEEN = "#", ".", "?"
+
+EXAMPLE = "UDLR"
+"""The example of the prompts."""
+
+State = tuple[Cell, tuple[Cell, ...]]
+"""The walker's cell, and those of the boxes in order."""
+
+Steps = Mapping[Cell, Mapping[str, Cell]]
+"""For each cell of the floor the cells next to it, by the letter of the move."""
+
+
+@dataclass(frozen=True)
+class WalkTask(Task):
+    """A grid with a walker, goals, and as many boxes as goals or none."""
+
+    rows: tuple[str, ...] = field(kw_only=True)
+    """Walls and floor."""
+    start: Cell = field(kw_only=True)
+    goals: tuple[Cell, ...] = field(kw_only=True)
+    boxes: tuple[Cell, ...] = field(default=(), kw_only=True)
+    solution: str = field(kw_only=True)
+    """A shortest plan."""
+
+
+def walk_task(name: str, index: int, row: Row) -> WalkTask:
+    """Make a task of a row."""
+    return WalkTask(
+        **task_fields(name, index),
+        rows=tuple(row["rows"]),
+        start=row["start"],
+        goals=tuple(row["goals"]),
+        boxes=tuple(row.get("boxes", ())),
+        solution=row["plan"],
+    )
+
+
+def is_floor(rows: Sequence[str], cell: Cell) -> bool:
+    """Check whether a cell is in the grid and no wall."""
+    x, y = cell
+    return 0 <= y < len(rows) and 0 <= x < len(rows[0]) and rows[y][x] != WALL
+
+
+@lru_cache(maxsize=1024)
+def steps_on(rows: tuple[str, ...]) -> Steps:
+    """Return for each cell of the floor the cells next to it by the letter of the move."""
+    cells = [(x, y) for y in range(len(rows)) for x in range(len(rows[0]))]
+    ways = {
+        (x, y): {letter: (x + dx, y + dy) for letter, (dx, dy) in STEPS.items()} for x, y in cells
+    }
+    return {
+        cell: {letter: ahead for letter, ahead in way.items() if is_floor(rows, ahead)}
+        for cell, way in ways.items()
+        if is_floor(rows, cell)
+    }
+
+
+def move(steps: Steps, state: State, letter: str) -> State | None:
+    """Return the state after a move; `None` if a wall, the edge or a stuck box refuses it."""
+    walker, boxes = state
+    ahead = steps[walker].get(letter)
+    if ahead is None or ahead not in boxes:
+        return None if ahead is None else (ahead, boxes)
+    behind = steps[ahead].get(letter)
+    if behind is None or behind in boxes:
+        return None
+    return ahead, tuple(sorted(behind if box == ahead else box for box in boxes))
+
+
+def find_plan(
+    rows: Sequence[str],
+    state: State,
+    is_won: Callable[[State], bool],
+    alive: frozenset[Cell] | set[Cell] | None = None,
+) -> str | None:
+    """Return a shortest plan by breadth-first search; `None` if there is none.
+
+    Args:
+        rows: The grid.
+        state: First state.
+        is_won: Whether a state is a goal.
+        alive: Cells on which boxes may stand, if boxes on others can reach no goal.
+    """
+    steps = steps_on(tuple(rows))
+    earlier: dict[State, tuple[State, str] | None] = {state: None}
+    queue = deque([state])
+    while queue:
+        current = queue.popleft()
+        if is_won(current):
+            letters = []
+            while (step := earlier[current]) is not None:
+                current, letter = step
+                letters.append(letter)
+            return "".join(reversed(letters))
+        for letter in steps[current[0]]:
+            after = move(steps, current, letter)
+            if after is None or after in earlier:
+                continue
+            if alive is not None and not alive.issuperset(after[1]):
+                continue
+            earlier[after] = (current, letter)
+            queue.append(after)
+    return None
+
+
+def read_moves(text: str, limit: int) -> tuple[str, int]:
+    """Read the moves of an answer: its lines of the letters U, D, L and R, or of `up`, `down`, `left`, `right`.
+
+    Returns:
+        The first `limit` moves, and the number of invalid ones: those beyond the limit, or 1 if there is no move.
+    """
+    letters = ""
+    for line in find_answer(text).text.splitlines():
+        bare = MARKS.sub("", line.strip(), count=1).rstrip("`.").strip()
+        words = re.split(r"[\s,;]+", re.sub(r"^moves\s*:\s*", "", bare, flags=re.IGNORECASE))
+        read = [WORDS.get(word.lower(), word.upper()) for word in words]
+        if not FENCE.match(line) and all(re.fullmatch("[UDLR]+", word) for word in read):
+            letters += "".join(read)
+    return letters[:limit], max(0, len(letters) - limit) if letters else 1
+
+
+def around(cell: Cell) -> set[Cell]:
+    """Return a cell with the eight next to it."""
+    x, y = cell
+    return {(x + dx, y + dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)}
+
+
+def canonical(rows: Sequence[str]) -> str:
+    """Return the text of a grid that all its rotations and reflections share."""
+    grids = []
+    for _ in range(4):
+        rows = ["".join(column) for column in zip(*reversed(rows), strict=True)]
+        grids += ["\n".join(rows), "\n".join(row[::-1] for row in rows)]
+    return min(grids)
+
+
+def drawn_rows(
+    rows: Sequence[str], state: State, goals: Collection[Cell], seen: Collection[Cell] | None = None
+) -> list[str]:
+    """Return a grid with the walker `W`, boxes `B`, goals `G`, `*` for a box and `+` for the walker on a goal.
+
+    Args:
+        rows: The grid.
+        state: The walker and the boxes.
+        goals: The goals.
+        seen: Cells that are shown; all others are `?`.
+    """
+    walker, boxes = state
+    lines = []
+    for y, row in enumerate(rows):
+        line = ""
+        for x, character in enumerate(row):
+            cell = (x, y)
+            if seen is not None and cell not in seen:
+                line += UNSEEN
+            elif cell == walker:
+                line += "+" if cell in goals else "W"
+            elif cell in boxes:
+                line += "*" if cell in goals else "B"
+            else:
+                line += "G" if cell in goals else character
+        lines.append(line)
+    return lines
+
+
+KEY = {
+    WALL: ("#666666", "wall"),
+    "W": ("#2e7d32", "walker"),
+    "+": ("#2e7d32", "walker on a goal"),
+    "B": ("#b26a00", "box"),
+    "*": ("#6a1b9a", "box on a goal"),
+    "G": ("#e6b800", "goal"),
+    UNSEEN: ("#cccccc", "not seen by the planner"),
+}
+
+
+@dataclass(frozen=True)
+class WalkGame(HintGame):
+    """A caller sees the grid, and a planner moves the walker; families say what is won and what is progress."""
+
+    max_moves: int = 20
+    story: ClassVar[str]
+    """What the prompts say about the grid and the goal."""
+
+    def is_won(self, task: Any, state: State) -> bool:
+        """Check whether a state is a goal."""
+        raise NotImplementedError
+
+    def progress(self, task: Any, state: State) -> float:
+        """Return the progress of a state, 1 if it is won."""
+        raise NotImplementedError
+
+    def begin(self, task: Any) -> World:
+        """Return the world before the first turn."""
+        return _world((task.start, task.boxes), [task.start], 0, 0, 0.0, False)
+
+    def advance(self, task: Any, world: World, answer: str) -> tuple[dict[str, Any], int]:
+        """Move the walker until it has won or has no moves left."""
+        letters, invalid = read_moves(answer, self.max_moves - world["moves"])
+        state, visited = state_in(world), list(map(tuple, world["visited"]))
+        moves, refused = world["moves"], world["refused"]
+        for letter in letters:
+            if self.is_won(task, state):
+                break
+            after = move(steps_on(task.rows), state, letter)
+            moves, refused = moves + 1, refused + (after is None)
+            state = after or state
+            if state[0] not in visited:
+                visited.append(state[0])
+        won = self.is_won(task, state)
+        progress = 1.0 if won else min(1.0, max(0.0, self.progress(task, state)))
+        return _world(state, visited, moves, refused, progress, won), invalid
+
+    def seen(self, task: Any, world: World) -> set[Cell]:
+        """Return the cells that the planner has seen: those next to its way, also across corners."""
+        return set().union(*(around((x, y)) for x, y in world["visited"]))
+
+    def view(self, task: Any, world: World, agent: str) -> Sequence[str]:
+        """Return the grid, for the planner as far as it is known."""
+        hidden = agent == PLANNER and self.sight == "split"
+        seen = self.seen(task, world) if hidden else None
+        return drawn_rows(task.rows, state_in(world), task.goals, seen)
+
+    def rules(self, task: Any, world: World, agent: str) -> str:
+        """Return the story, the legend and what to answer."""
+        left = self.max_moves - world["moves"]
+        legend = f"{WALL} wall, {FLOOR} free, W walker, G goal{self.legend}"
+        answer = (
+            "Answer with the walker's moves in one line of the letters U (up), D (down), L (left) and R (right), "
+            f"such as {EXAMPLE}. A refused move costs {0.01:g} points."
+        )
+        if agent == PLANNER:
+            partner = "You are the planner: you move the walker. Your partner, the caller, sees the whole map."
+            part = ", ? not seen yet" if self.sight == "split" else ""
+            return (
+                f"{partner} {self.story}\n{answer}\nMoves left: {left}. The map ({legend}{part}):"
+            )
+        sees = "only the cells next to its way" if self.sight == "split" else "the same map"
+        return (
+            f"You are the caller: you see the whole map, and write a hint of at most {self.hint_length} "
+            f"characters. Your partner, the planner, reads it and moves the walker, and sees {sees}. "
+            f"{self.story}\n"
+            f"A move is U (up), D (down), L (left) or R (right). Moves left: {left}. The map ({legend}):"
+        )
+
+    legend: ClassVar[str] = ""
+
+    def draw(self, task: Any, world: World) -> Mapping[str, Any]:
+        """Return the world, and what the planner has seen of it."""
+        rows = {"world": self.view(task, world, CALLER)}
+        if self.sight == "split":
+            rows["seen by the planner"] = self.view(task, world, PLANNER)
+        panels = [
+            panel(title, [line.replace(FLOOR, GROUND) for line in lines])
+            for title, lines in rows.items()
+        ]
+        return picture(panels, KEY)
+
+    def plan(self, task: Any, world: World) -> str:
+        """Return a shortest plan from the walker's cell; empty if there is none."""
+        state = state_in(world)
+        return find_plan(task.rows, state, lambda found: self.is_won(task, found)) or ""
+
+    strategies: ClassVar[Mapping[str, Strategy]] = {}
+
+
+def _world(
+    state: State, visited: Sequence[Any], moves: int, refused: int, progress: float, solved: bool
+) -> dict[str, Any]:
+    return {
+        "walker": list(state[0]),
+        "boxes": [list(box) for box in state[1]],
+        "visited": [list(cell) for cell in visited],
+        "moves": moves,
+        "refused": refused,
+        "progress": progress,
+        "solved": solved,
+    }
+
+
+def state_in(world: World) -> State:
+    """Return the walker and the boxes of a world."""
+    x, y = world["walker"]
+    return (x, y), tuple((a, b) for a, b in world["boxes"])
+
+
+# Scripted teams
+
+
+def explore(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
+    """Let the planner search without a hint, and the caller be silent.
+
+    The planner takes what it has not seen for floor. If it has seen all goals and boxes it follows a shortest
+    plan. Else it walks from one unseen cell to the next, as far as it may on this turn if all turns get as many
+    moves.
+    """
+    if CALLER in prompts:
+        return {CALLER: ""}
+    task, turns, world = state_of(env)
+    game, state = game_of(env), state_in(world)
+    everything = {(x, y) for y, row in enumerate(task.rows) for x in range(len(row))}
+    seen = everything if game.sight == "full" else game.seen(task, world) & everything
+    rows = [
+        "".join(c if (x, y) in seen else FLOOR for x, c in enumerate(row))
+        for y, row in enumerate(task.rows)
+    ]
+    plan = None
+    if seen.issuperset((*task.goals, *state[1])):
+        plan = find_plan(rows, state, lambda found: game.is_won(task, found))
+    if plan is None:
+        answers = (env.unwrapped.num_turns - len(turns) + 1) // 2
+        moves = -(-(game.max_moves - world["moves"]) // answers)
+        known = (state[0], tuple(box for box in state[1] if box in seen))
+        plan = _look_around(rows, known, seen, everything)[:moves]
+    return {PLANNER: plan}
+
+
+def _look_around(rows: Sequence[str], state: State, seen: set[Cell], cells: set[Cell]) -> str:
+    """Return moves from the nearest unseen cell to the next, as if all were floor, until all are seen."""
+    letters, steps = "", steps_on(tuple(rows))
+    while cells - seen:
+        plan = find_plan(rows, state, partial(_is_outside, seen))
+        if plan is None:
+            break
+        for letter in plan:
+            state = move(steps, state, letter) or state
+            seen = seen | around(state[0])
+        letters += plan
+    return letters
+
+
+def _is_outside(cells: Collection[Cell], state: State) -> bool:
+    """Check whether the walker is outside of some cells."""
+    return state[0] not in cells
+
+
+def wander(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
+    """Move at random."""
+    letters = "".join(rng.choice(list(STEPS), size=game_of(env).max_moves))
+    return dict.fromkeys(prompts, letters)
+
+
+def pad(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
+    """Follow a shortest plan, and go on moving after it."""
+    return {agent: text + "\n" + "UD" * 100 for agent, text in guide(env, prompts, rng).items()}
+
+
+WALK_STRATEGIES: Mapping[str, Strategy] = {
+    "optimum": Strategy(guide, exact=one),
+    "alone": Strategy(explore),
+    "silent": Strategy(explore),
+    "random": Strategy(wander),
+    **exploits(EXAMPLE),
+    "200 moves up": Strategy(say("U" * 200)),
+    "back and forth": Strategy(say("LR" * 100)),
+    "padding": Strategy(pad, bound="optimum"),
+}
