@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,12 @@ CALLER, PLANNER = "caller_0", "planner_0"
 
 REFUSAL_COST = 0.01
 """Cost of a refused action."""
+
+READERS = {CALLER: [PLANNER]}
+
+COMPONENTS = {
+    "score": Component("Increase of progress less 0.01 for each refused action, at least 0.")
+}
 
 World = Mapping[str, Any]
 """The state of a family: JSON-able, with `score`, `refused` (so far) and `solved`."""
@@ -45,13 +51,12 @@ class HintGame(Game):
     hint_length: int = 200
     wording: str = "sentences"
 
-    agents: ClassVar[Sequence[str]] = (CALLER, PLANNER)
-    turn_based: ClassVar[bool] = True
-    readers: ClassVar[Mapping[str, Sequence[str]]] = {CALLER: [PLANNER]}
-    components: ClassVar[Mapping[str, Component]] = {
-        "score": Component("Increase of progress less 0.01 for each refused action, at least 0.")
-    }
-    info_keys: ClassVar[Sequence[str]] = ("score", "invalid", "refused")
+    # Without annotations: they are no fields.
+    agents = (CALLER, PLANNER)
+    turn_based = True
+    readers = READERS
+    components = COMPONENTS
+    info_keys = ("score", "invalid", "refused")
 
     # What a family has
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -25,7 +24,6 @@ from llm_decpomdp.envs.planning.walk import (
 )
 from llm_decpomdp.envs.worlds.game import game_env
 from llm_decpomdp.envs.worlds.grid import distances
-from llm_decpomdp.envs.worlds.strategies import Strategy
 from llm_decpomdp.envs.worlds.tasks import generated_tasks
 from llm_decpomdp.options import as_arguments, option, pick
 
@@ -48,7 +46,7 @@ class PathGame(WalkGame):
     story: ClassVar[str] = (
         "The walker must reach the goal. Walls and the edge of the map refuse moves."
     )
-    strategies: ClassVar[Mapping[str, Strategy]] = WALK_STRATEGIES
+    strategies = WALK_STRATEGIES
 
     def is_won(self, task: Any, state: State) -> bool:
         """Check whether the walker is at the goal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import permutations
@@ -28,7 +28,6 @@ from llm_decpomdp.envs.planning.walk import (
 )
 from llm_decpomdp.envs.worlds.game import game_env
 from llm_decpomdp.envs.worlds.grid import Cell
-from llm_decpomdp.envs.worlds.strategies import Strategy
 from llm_decpomdp.envs.worlds.tasks import generated_tasks
 from llm_decpomdp.options import as_arguments, option, pick
 
@@ -59,7 +58,7 @@ class SokobanGame(WalkGame):
         "the edge of the map, and boxes with a wall or a box behind them refuse moves."
     )
     legend: ClassVar[str] = ", B box, * box on a goal, + walker on a goal"
-    strategies: ClassVar[Mapping[str, Strategy]] = WALK_STRATEGIES
+    strategies = WALK_STRATEGIES
 
     def is_won(self, task: Any, state: State) -> bool:
         """Check whether every box is on a goal."""

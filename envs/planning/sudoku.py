@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import permutations, product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -128,8 +128,6 @@ def read_grid(text: str) -> str | None:
 @dataclass(frozen=True)
 class SudokuGame(HintGame):
     """The rules of `sudoku-v1`."""
-
-    strategies: ClassVar[Mapping[str, Strategy]] = {}
 
     def shown(self, task: Any) -> str:
         """Return the clues that the planner sees."""

@@ -298,8 +298,6 @@ class WalkGame(HintGame):
         state = state_in(world)
         return find_plan(task.rows, state, lambda found: self.is_won(task, found)) or ""
 
-    strategies: ClassVar[Mapping[str, Strategy]] = {}
-
 
 def _world(
     state: State, visited: Sequence[Any], moves: int, refused: int, progress: float, solved: bool

@@ -1,6 +1,6 @@
 """Every registered family of texts in every mode: our own strict check, and PettingZoo's tests.
 
-`test_probes.py` checks the probes, which have no modes.
+`test_probes.py` checks the probes, which have no modes, and families with a known optimum have tests of their own.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pettingzoo.test import (
 from pettingzoo.utils import parallel_to_aec
 
 import llm_decpomdp
-from llm_decpomdp import check_env, registry
+from llm_decpomdp import check_env
 from llm_decpomdp.envs.bugfix.env import BugOptions, FixOptions, bugfix, humanevalfix
 from llm_decpomdp.envs.classeval.env import ClassOptions, classeval
 from llm_decpomdp.envs.coding.env import CodingOptions, coding_env
 from llm_decpomdp.envs.datasets.humaneval import HUMANEVAL
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
-from llm_decpomdp.registry import registered_ids
+from llm_decpomdp.registry import accepts_argument, registered_ids
 from tests.envs.conftest import make_known
 from tests.support.processes import python
 
@@ -37,9 +37,12 @@ CYCLES = 6
 SIZES = (1, 2)
 
 CODE_MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
-IDS = [env_id for env_id in registry.registered_ids() if not env_id.startswith("probe-")]
-WRITING = [env_id for env_id in IDS if env_id.startswith(("tldr-", "arxiv-"))]
-CODING = [env_id for env_id in IDS if env_id not in WRITING]
+WRITING = [env_id for env_id in registered_ids() if env_id.startswith(("tldr-", "arxiv-"))]
+CODING = [
+    env_id
+    for env_id in registered_ids()
+    if accepts_argument(env_id, "external_mode") and env_id not in WRITING
+]
 
 LONG = {"num_turns": 3, "stop_when_solved": False}
 ALL_TESTS = {"original_prompt": True, "sandbox_slice": -1}
