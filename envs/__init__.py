@@ -38,6 +38,8 @@ register("humanevalfix-v0", "llm_decpomdp.envs.bugfix.env:humanevalfix")
 register("compose-v0", "llm_decpomdp.envs.compose.env:compose")
 for _puzzle in ("path", "sokoban", "sudoku"):
     register(f"{_puzzle}-v1", f"llm_decpomdp.envs.planning.{_puzzle}:{_puzzle}")
+register("build-word-v0", "llm_decpomdp.envs.building.word:build_word")
+register("build-house-v0", "llm_decpomdp.envs.building.house:build_house")
 for _genre in ("tldr", "arxiv"):
     for _version in ("v0", "v1"):
         register(f"{_genre}-{_version}", f"llm_decpomdp.envs.writing.env:{_genre}_{_version}")

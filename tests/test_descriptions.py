@@ -20,6 +20,8 @@ GOLD = {
     "classeval-v0": {},
     "bugfix-v0": {},
     "compose-v0": {},
+    "build-word-v0": {},
+    "build-house-v0": {"size": "small", "num_agents": 4},
     "probe-halves-v0": {"offset": 0.5},
 }
 """Environments whose reference earns full marks, and arguments of theirs."""

@@ -41,6 +41,16 @@ class Strategy:
     """Arguments of the environment that it is played in, such as `{"channel": {}}`."""
 
 
+def each(build: Callable[[Any, int, np.random.Generator], str]) -> Act:
+    """Return the team whose agent number i says `build(env, i, rng)`."""
+
+    def act(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
+        numbers = {agent: i for i, agent in enumerate(env.unwrapped.possible_agents)}
+        return {agent: build(env.unwrapped, numbers[agent], rng) for agent in prompts}
+
+    return act
+
+
 def say(text: str) -> Act:
     """Return the team that always says a text."""
     return lambda env, prompts, rng: dict.fromkeys(prompts, text)

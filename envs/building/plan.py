@@ -1,0 +1,196 @@
+"""Houses: their generator, and boxes of blocks that build them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import product
+
+import numpy as np
+
+from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.worlds.tasks import task_fields
+from llm_decpomdp.interfaces import Task
+
+FILLS = 8
+"""Fills of an agent that count in a turn."""
+
+PLANNED_TURNS = 3
+"""Turns in which every house can be built."""
+
+HEIGHT = 6
+"""Most layers of a house."""
+
+MATERIALS = ("wood", "brick", "glass", "slate")
+"""Materials of the floor, the walls, the windows and the roof."""
+
+SIZES: Mapping[str, tuple[int, int, int, tuple[str, ...]]] = {
+    "small": (4, 5, 1, ("flat",)),
+    "medium": (5, 6, 2, ("flat", "gable")),
+    "large": (6, 7, 3, ("flat", "gable")),
+}
+"""Least and most width and depth, most windows, and roofs by size."""
+
+Cell = tuple[int, int, int]
+"""x from the left, y from the ground, z from the front, from 0."""
+
+Layers = tuple[tuple[str, ...], ...]
+"""A plan as text: for each y the rows z from the front, with the first letter of a material or `.` for each x."""
+
+Box = tuple[Cell, Cell]
+"""Two opposite corners, both of the box."""
+
+
+@dataclass(frozen=True)
+class HouseTask(Task):
+    """A house to build."""
+
+    size: tuple[int, int, int] = field(kw_only=True)
+    """Width, height and depth."""
+    layers: Layers = field(kw_only=True)
+    """The plan."""
+
+    @cached_property
+    def plan(self) -> dict[Cell, str]:
+        """The material of every block of the house."""
+        return plan_of(self.layers)
+
+    def stock(self, num_agents: int) -> dict[str, int]:
+        """Return the blocks of each material that every agent holds: ceil(c / N) + floor(c / 2N) of c."""
+        n, counts = num_agents, Counter(self.plan.values())
+        return {name: -(-counts[name] // n) + counts[name] // (2 * n) for name in MATERIALS}
+
+    def part(self, agent: int, num_agents: int, parts: str) -> dict[Cell, str]:
+        """Return the part of the plan that an agent knows."""
+        plan, by_layer = self.plan, parts == "layers"
+        return {
+            cell: name
+            for cell, name in plan.items()
+            if (cell[1] if by_layer else MATERIALS.index(name)) % num_agents == agent
+        }
+
+
+def draw_house(rng: np.random.Generator, num_agents: int, size: str) -> Row | None:
+    """Draw a house: a floor, walls with a door and windows, and a roof; `None` if it takes too many fills."""
+    least, most, windows, roofs = SIZES[size]
+    width, depth = (int(n) for n in rng.integers(least, most + 1, size=2))
+    wall = int(rng.integers(2, 4))
+    plan = {(x, 0, z): "w" for x in range(width) for z in range(depth)}
+    edge = [(x, z) for x in range(width) for z in range(depth)]
+    edge = [(x, z) for x, z in edge if x in (0, width - 1) or z in (0, depth - 1)]
+    plan |= {(x, y, z): "b" for x, z in edge for y in range(1, wall + 1)}
+    corners = set(product((0, width - 1), (0, depth - 1)))
+    sides = [edge[i] for i in rng.permutation(len(edge)) if edge[i] not in corners]
+    door, *others = sides
+    for y in (1, 2):
+        plan.pop((door[0], y, door[1]), None)
+    for x, z in others[: int(rng.integers(1, windows + 1))]:
+        plan[x, 2, z] = "g"
+    height = wall + 1
+    shrinks = roofs[int(rng.integers(len(roofs)))] == "gable"
+    for step in range(min((width + 1) // 2, HEIGHT - height) if shrinks else 1):
+        plan |= {(x, height, z): "s" for x in range(step, width - step) for z in range(depth)}
+        height += 1
+    layers = tuple(
+        tuple("".join(plan.get((x, y, z), ".") for x in range(width)) for z in range(depth))
+        for y in range(height)
+    )
+    row = {"key": str(layers), "size": (width, height, depth), "layers": layers}
+    most = max(map(len, team_fills(layers, num_agents)))
+    return row if most <= FILLS * PLANNED_TURNS else None
+
+
+def house_task(index: int, row: Row) -> HouseTask:
+    """Make a task of a row."""
+    return HouseTask(
+        **task_fields("build-house", index, "a house"), size=row["size"], layers=row["layers"]
+    )
+
+
+def plan_of(layers: Layers) -> dict[Cell, str]:
+    """Return the material of every block of a plan."""
+    names = {name[0]: name for name in MATERIALS}
+    return {
+        (x, y, z): names[letter]
+        for y, rows in enumerate(layers)
+        for z, row in enumerate(rows)
+        for x, letter in enumerate(row)
+        if letter in names
+    }
+
+
+# Boxes
+
+
+def cells_of(first: Sequence[int], second: Sequence[int]) -> list[Cell]:
+    """Return the cells of a box."""
+    (x, y, z), (u, v, w) = first, second
+    xs, ys, zs = (range(min(a, b), max(a, b) + 1) for a, b in ((x, u), (y, v), (z, w)))
+    return [(a, b, c) for a in xs for b in ys for c in zs]
+
+
+def cover(plan: Mapping[Cell, str]) -> list[tuple[Box, str]]:
+    """Return disjoint boxes of one material that have all cells of a plan, each as large as it can grow."""
+    left, boxes = dict(plan), []
+    while left:
+        grown = (_grow(left, min(left), order) for order in ((0, 2, 1), (2, 1, 0), (1, 0, 2)))
+        box = max(grown, key=lambda b: len(cells_of(*b)))
+        boxes.append((box, left[box[0]]))
+        for cell in cells_of(*box):
+            del left[cell]
+    return boxes
+
+
+def _grow(left: Mapping[Cell, str], start: Cell, order: Sequence[int]) -> Box:
+    """Grow a box from a cell along one axis after the other, as long as its material goes on."""
+    name, end = left[start], list(start)
+    for axis in order:
+        while True:
+            low, high = list(start), list(end)
+            low[axis] = high[axis] = end[axis] + 1
+            # A face of the box is enough, since its other cells fit already.
+            if any(left.get(cell) != name for cell in cells_of(low, high)):
+                break
+            end[axis] += 1
+    return start, (end[0], end[1], end[2])
+
+
+def fill(box: Box, name: str) -> str:
+    """Return the command that fills a box."""
+    return f"fill {' '.join(map(str, (*box[0], *box[1])))} {name}"
+
+
+def fills(plan: Mapping[Cell, str]) -> list[str]:
+    """Return commands that build a plan."""
+    return [fill(*entry) for entry in cover(plan)]
+
+
+def in_order(plan: Mapping[Cell, str], name: str) -> list[Cell]:
+    """Return the cells of a material from the front to the back, so that a part of them has few boxes."""
+    return sorted((c for c, found in plan.items() if found == name), key=lambda c: (c[2], c[0]))
+
+
+@lru_cache(maxsize=1024)
+def team_fills(layers: Layers, num_agents: int) -> list[list[str]]:
+    """Return the commands of each agent with which the team builds the house, within everyone's stock."""
+    plan, shares = plan_of(layers), [dict[Cell, str]() for _ in range(num_agents)]
+    for name in MATERIALS:
+        cells = in_order(plan, name)
+        most = -(-len(cells) // num_agents)
+        for i, cell in enumerate(cells):
+            shares[i // most][cell] = name
+    return [fills(share) for share in shares]
+
+
+def affordable(task: HouseTask, plan: Mapping[Cell, str], num_agents: int) -> list[str]:
+    """Return commands that build as much of a plan as the stock of one agent allows."""
+    stock = task.stock(num_agents)
+    return fills({c: name for name in MATERIALS for c in in_order(plan, name)[: stock[name]]})
+
+
+def stock_bound(num_agents: int, task: HouseTask) -> float:
+    """Return a bound on the score of one agent, from its stock: sum of min(stock, c) / sum of c."""
+    counts, stock = Counter(task.plan.values()), task.stock(num_agents)
+    return sum(min(stock[name], count) for name, count in counts.items()) / len(task.plan)

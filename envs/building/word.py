@@ -1,0 +1,386 @@
+"""Words of block letters: `build-word-v0`, whose cells each belong to one agent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.building.font import GLYPHS, SIZE
+from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.worlds.commands import read_commands
+from llm_decpomdp.envs.worlds.drawing import panel, picture
+from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
+from llm_decpomdp.envs.worlds.grid import Cell, show
+from llm_decpomdp.envs.worlds.strategies import Strategy, each, only, repeat_prompt, say
+from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks, task_fields
+from llm_decpomdp.interfaces import Task, Verdict
+from llm_decpomdp.options import as_arguments, option
+
+COLORS = ("red", "blue", "green", "yellow", "white", "black", "orange", "purple")
+
+PITCH = SIZE + 1
+"""Columns from one letter to the next; the last is empty."""
+
+ALLOWANCE = 1.2
+"""Commands of a turn, as a multiple of the largest share of a task."""
+
+FORMS = {"put": (int, int, str), "clear": (int, int)}
+
+INK = {"0": "#4477aa", "1": "#ee6677", "2": "#228833", "3": "#ccbb44"}
+"""Color of each agent's blocks in pictures, also for people who confuse red and green."""
+
+Blocks = dict[Cell, int]
+"""The owner of the block in each cell."""
+
+
+class WordOptions(WorldOptions):
+    """Options of `build-word-v0`."""
+
+    num_agents: int = option(2, ge=2, le=4)
+    """Agents `builder_0`, `builder_1` and so on, 2 to 4."""
+    length: int = option(2, ge=1, le=4)
+    """Letters of a word, 1 to 4."""
+    knowledge: str = option("first", choices=("first", "all"))
+    """Agents that are told the shift of the owner's rule: `first`, `builder_0` alone, or `all`."""
+    plan: str = option("grid", choices=("grid", "cells"))
+    """Form of the word in the prompts: a `grid` of letters, or lists of `cells` by x + y modulo the team size."""
+
+
+@dataclass(frozen=True)
+class WordTask(Task):
+    """A word to build."""
+
+    word: str = field(kw_only=True)
+    shift: int = field(kw_only=True)
+    """s of the owner's rule: cell (x, y) belongs to agent (x + y + s) mod N."""
+    colors: tuple[tuple[str, str], ...] = field(kw_only=True)
+    """The two colors of each agent."""
+
+    @property
+    def num_agents(self) -> int:
+        """Number N of agents."""
+        return len(self.colors)
+
+    @cached_property
+    def rows(self) -> tuple[str, ...]:
+        """The word as rows of `#` and `.`."""
+        return tuple(".".join(GLYPHS[letter][y] for letter in self.word) for y in range(SIZE))
+
+    @cached_property
+    def target(self) -> Blocks:
+        """The owner of every cell of the word, from left to right and then from the top."""
+        return {
+            (x, y): (x + y + self.shift) % self.num_agents
+            for y, row in enumerate(self.rows)
+            for x, mark in enumerate(row)
+            if mark == "#"
+        }
+
+    @property
+    def width(self) -> int:
+        """Columns of the grid."""
+        return len(self.rows[0])
+
+    def share(self, agent: int) -> list[Cell]:
+        """Return the cells that an agent owns."""
+        return [cell for cell, owner in self.target.items() if owner == agent]
+
+    @property
+    def limit(self) -> int:
+        """Commands that count in a turn, the same for all agents, so that it does not tell the shift."""
+        return math.ceil(ALLOWANCE * max(len(self.share(i)) for i in range(self.num_agents)))
+
+
+def draw_word(rng: np.random.Generator, num_agents: int, length: int) -> Row:
+    """Draw a word, a shift and colors."""
+    letters = sorted(GLYPHS)
+    word = "".join(letters[i] for i in rng.integers(len(letters), size=length))
+    names = [COLORS[i] for i in rng.permutation(len(COLORS))[: 2 * num_agents]]
+    colors = tuple(zip(names[::2], names[1::2], strict=True))
+    return {"key": word, "word": word, "shift": int(rng.integers(num_agents)), "colors": colors}
+
+
+def word_task(index: int, row: Row) -> WordTask:
+    """Make a task of a row."""
+    fields = {name: row[name] for name in ("word", "shift", "colors")}
+    return WordTask(**task_fields("build-word", index, row["word"]), **fields)
+
+
+def f1(task: WordTask, blocks: Blocks) -> float:
+    """Return F1 of the cells with a block of the right owner: 2 correct / (blocks + cells of the word)."""
+    correct = sum(task.target.get(cell) == owner for cell, owner in blocks.items())
+    return 2 * correct / (len(blocks) + len(task.target))
+
+
+def score_alone(task: WordTask, agents: Sequence[int] | None = None) -> float:
+    """Return the best score of a single agent, which has all cells that it owns: 2 c / (c + n).
+
+    Args:
+        task: The task, with n cells.
+        agents: Agents that it may be; by default all, so that c is the largest share.
+    """
+    candidates = range(task.num_agents) if agents is None else agents
+    cells = max(len(task.share(agent)) for agent in candidates)
+    return 2 * cells / (cells + len(task.target))
+
+
+@dataclass(frozen=True)
+class WordGame(Game):
+    """The rules of `build-word-v0`."""
+
+    num_agents: int
+    knowledge: str
+    plan: str
+    num_turns: int
+
+    info_keys = ("score", "invalid", "refused", "conflicts")
+
+    @property
+    def agents(self) -> Sequence[str]:  # type: ignore[override]  # the number is an option
+        """The agents' ids."""
+        return [f"builder_{i}" for i in range(self.num_agents)]
+
+    def prompts(self, task: WordTask, turns: Turns) -> Prompts:
+        """Return the task, and after the first turn the world."""
+        world = _describe_world(task, turns)
+        turn = f"This is turn {len(turns) + 1} of {self.num_turns}."
+        return {
+            agent: "\n".join([*self._task(task, i), *world, *_request(task), turn])
+            for i, agent in enumerate(self.agents)
+        }
+
+    def _task(self, task: WordTask, agent: int) -> Iterator[str]:
+        n = self.num_agents
+        yield (
+            f'{n} builders build the word "{task.word}" together, on a grid of {task.width} columns and {SIZE} '
+            "rows. Columns x count from the left, rows y from the top, both from 0."
+        )
+        if self.plan == "grid":
+            yield f"Each cell # needs a block:\n{show(task.rows)}"
+        else:
+            for rest in range(n):
+                cells = (f"{x} {y}" for x, y in task.target if (x + y) % n == rest)
+                yield f"Cells (x y) with (x + y) mod {n} = {rest}: {', '.join(cells)}."
+        shift = f"any of 0 to {n - 1}, and builder 0 alone knows it"
+        if self.knowledge == "all":
+            shift = f"{task.shift}"
+        elif agent == 0:
+            shift = f"{task.shift}, and you alone know it"
+        yield f"The block in (x, y) must be one of builder (x + y + s) mod {n}, where s is {shift}."
+        first, second = task.colors[agent]
+        yield f"You are builder {agent}. Your blocks are {first} and {second}; other colors are not yours."
+
+    def judge(self, task: WordTask, completions: Completions, turns: Turns) -> Verdict:
+        """Change the world, and score it."""
+        blocks = dict(world_after(turns))
+        edits, invalid, refused = [], 0, 0
+        for i, agent in enumerate(self.agents):
+            found = read_commands(completions[agent], FORMS, task.limit)
+            own, wrong = _edits(task, i, found.accepted, blocks)
+            edits.append(own)
+            invalid, refused = invalid + found.invalid, refused + wrong
+        written = [cell for own in edits for cell, put in own.items() if put]
+        conflicts = sorted({cell for cell in written if written.count(cell) > 1})
+        for i, own in enumerate(edits):
+            for cell, put in own.items():
+                blocks.pop(cell, None)
+                if put and cell not in conflicts:
+                    blocks[cell] = i
+        details = {
+            "invalid": invalid,
+            "refused": refused,
+            "conflicts": len(conflicts),
+            "conflict_cells": [list(cell) for cell in conflicts],
+            "blocks": [[x, y, owner] for (x, y), owner in blocks.items()],
+            "picture": _picture(task, blocks, conflicts, len(turns) + 1),
+        }
+        return score_verdict(f1(task, blocks), turns, details)
+
+    def reference(self, task: WordTask, agent: str) -> str:
+        """Return a block in each cell that the agent owns."""
+        i = self.agents.index(agent)
+        return put_all(task, i, task.share(i))
+
+    @property
+    def strategies(self) -> Mapping[str, Strategy]:  # type: ignore[override]  # they depend on the options
+        """The known numbers and the exploits."""
+        first = only("builder_0", each(_build_share))
+        all_know = self.knowledge == "all"
+        return {
+            "optimum": Strategy(each(_build_share), exact=lambda task: 1.0),
+            "alone": Strategy(each(_build_largest_share), exact=score_alone),
+            "silent": Strategy(
+                each(_build_share) if all_know else first,
+                exact=(lambda task: 1.0) if all_know else partial(score_alone, agents=[0]),
+                changes={"num_turns": 1, "channel": {}},
+            ),
+            "random": Strategy(each(_build_anywhere)),
+            "empty answer": Strategy(say("")),
+            "copied example": Strategy(say("put X Y COLOR")),
+            "repeats the prompt": Strategy(repeat_prompt),
+            "all build everything": Strategy(each(_build_word)),
+            "one builds everything": Strategy(only("builder_0", each(_build_word))),
+            "fills the grid": Strategy(each(_fill_grid)),
+            "uses other colors": Strategy(each(_build_with_other_colors)),
+            "builds and clears": Strategy(each(_build_and_clear)),
+        }
+
+
+def world_after(turns: Turns) -> Blocks:
+    """Return the blocks after these turns."""
+    blocks = turns[-1].verdict.details["blocks"] if turns else []
+    return {(x, y): owner for x, y, owner in blocks}
+
+
+def _edits(
+    task: WordTask, agent: int, commands: Sequence[tuple[Any, ...]], blocks: Blocks
+) -> tuple[dict[Cell, bool], int]:
+    """Return for each cell that an agent changes whether a block comes there, and the number of refused commands.
+
+    Refused are cells outside of the grid or with a block of another agent, and colors of others.
+    """
+    edits: dict[Cell, bool] = {}
+    refused = 0
+    for verb, x, y, *color in commands:
+        inside = 0 <= x < task.width and 0 <= y < SIZE
+        foreign = blocks.get((x, y), agent) != agent
+        if not inside or foreign or (color and color[0] not in task.colors[agent]):
+            refused += 1
+        else:
+            edits[x, y] = verb == "put"
+    return edits, refused
+
+
+def _describe_world(task: WordTask, turns: Turns) -> list[str]:
+    if not turns:
+        return []
+    details = turns[-1].verdict.details
+    lines = [
+        f"After turn {len(turns)} the score is {details['score']:.2f} of 1. The number in a cell is the builder "
+        f"of its block:\n{show(_world_rows(task, world_after(turns)))}"
+    ]
+    if details["conflict_cells"]:
+        cells = ", ".join(f"{x} {y}" for x, y in details["conflict_cells"])
+        lines.append(f"Several builders put a block there at once, so it stayed empty: {cells}.")
+    return lines
+
+
+def _request(task: WordTask) -> list[str]:
+    return [
+        'Answer with one line "put X Y COLOR" for each block, and nothing else. "clear X Y" takes a block of '
+        f"yours away. At most {task.limit} lines count. Where two builders put a block in the same turn, the cell "
+        "stays empty."
+    ]
+
+
+def _world_rows(task: WordTask, blocks: Mapping[Cell, int], ground: str = ".") -> list[str]:
+    cells = range(task.width)
+    return ["".join(str(blocks.get((x, y), ground)) for x in cells) for y in range(SIZE)]
+
+
+def _picture(task: WordTask, blocks: Blocks, conflicts: Sequence[Cell], turn: int) -> Any:
+    built: dict[Cell, Any] = {**blocks, **dict.fromkeys(conflicts, "x")}
+    panels = [
+        panel("target", _world_rows(task, task.target, " ")),
+        panel(f"turn {turn}", _world_rows(task, built, " ")),
+    ]
+    key = {str(i): (INK[str(i)], f"builder_{i}") for i in range(task.num_agents)}
+    return picture(panels, {**key, "x": ("#888888", "conflict, stays empty")})
+
+
+def put_all(task: WordTask, agent: int, cells: Sequence[Cell]) -> str:
+    """Return the commands that put an agent's blocks in cells."""
+    return "\n".join(f"put {x} {y} {task.colors[agent][0]}" for x, y in cells)
+
+
+# Strategies
+
+
+def _build_share(env: Any, agent: int, rng: Any) -> str:
+    return put_all(env.task, agent, env.task.share(agent))
+
+
+def _build_largest_share(env: Any, agent: int, rng: Any) -> str:
+    best = max(range(env.task.num_agents), key=lambda i: len(env.task.share(i)))
+    return _build_share(env, agent, rng) if agent == best else ""
+
+
+def _build_word(env: Any, agent: int, rng: Any) -> str:
+    return put_all(env.task, agent, list(env.task.target))
+
+
+def _build_anywhere(env: Any, agent: int, rng: np.random.Generator) -> str:
+    task = env.task
+    places = rng.permutation(task.width * SIZE)[: len(task.target) // task.num_agents]
+    return put_all(task, agent, [(int(p) % task.width, int(p) // task.width) for p in places])
+
+
+def _fill_grid(env: Any, agent: int, rng: Any) -> str:
+    cells = [(x, y) for y in range(SIZE) for x in range(env.task.width)]
+    # Each a part of the grid, so that no two write in the same cell.
+    return put_all(env.task, agent, cells[agent :: env.task.num_agents])
+
+
+def _build_with_other_colors(env: Any, agent: int, rng: Any) -> str:
+    other = (agent + 1) % env.task.num_agents
+    return put_all(env.task, other, env.task.share(other))
+
+
+def _build_and_clear(env: Any, agent: int, rng: Any) -> str:
+    if len(env.episode.turns) % 2 == 0:
+        return _build_share(env, agent, rng) if agent == 0 else ""
+    return "\n".join(f"clear {x} {y}" for x, y in env.task.share(agent))
+
+
+@as_arguments(WordOptions)
+def build_word(options: WordOptions) -> DecPOMDPEnv:
+    """Build a word of blocks whose cells each belong to one agent: `build-word-v0`.
+
+    ## Description
+    Two to four builders build a word of block letters on a grid. Each cell of the word belongs to one of them, by
+    a checkerboard with a shift, and only a block of that builder counts there. The builders cannot place each
+    other's blocks, so none can build the word alone. By default `builder_0` alone is told the shift: the others
+    need its message, or see after the first turn where it builds.
+
+    ## Observation Space
+    `UnicodeText`: the word as a grid or as lists of cells, the rule of the owners, and the agent's own colors.
+    Later prompts also show the owner of each block, and the cells in which blocks met.
+
+    ## Action Space
+    `UnicodeText`: a line `put X Y COLOR` or `clear X Y` for each command; other lines are ignored. Commands count
+    up to 1.2 times the largest share of the word. Invalid commands, and those that the rules refuse, are counted
+    in the infos.
+
+    ## Rewards
+    The increase of the score, which is F1 of the cells with a block of their owner: 2 correct / (blocks + cells of
+    the word). The rewards of an episode sum to its final score, at most 1.
+
+    ## Starting State
+    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`. Task number `index` of a
+    `task_seed` is always the same. No word is in both splits.
+
+    ## Episode End
+    Terminates after `num_turns` turns, and when the word is complete if `stop_when_solved`.
+
+    Raises:
+        ValueError: If an argument has a bad value.
+
+    ## Version History
+    - v0: first version.
+    """
+    kind = (options.num_agents, options.length)
+    return game_env(
+        "build_word_v0",
+        partial(generated_tasks, "build-word", options, draw_word, word_task, *kind),
+        WordGame(options.num_agents, options.knowledge, options.plan, options.num_turns),
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )
