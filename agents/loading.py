@@ -39,7 +39,7 @@ _ENDPOINT = ("base_url", "key_variable", "max_parallel", "timeout", "max_retries
 
 KINDS: dict[str, tuple[str, ...]] = {
     "model": ("name", *names(ModelOptions), "trainable", "sample_on"),
-    "endpoint": ("name", *names(Sampling), *_ENDPOINT),
+    "endpoint": ("name", *names(Sampling), "history", *_ENDPOINT),
     "gold": (),
     "random": ("length",),
     "constant": ("text",),

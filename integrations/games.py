@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH
-from llm_decpomdp.policy import Policy, policy_attribute
+from llm_decpomdp.policy import Dialogue, DialogueTurn, Policy, policy_attribute, turns_after
 from llm_decpomdp.registry import make
 from llm_decpomdp.spaces import UnicodeText
 
@@ -41,6 +41,7 @@ class Games:
         self.partners = dict(partners or {})
         self.envs: list[Any] = []
         self.prompts: list[dict[str, str]] = []
+        self._histories: dict[tuple[int, str], tuple[DialogueTurn, ...]] = {}
         self.threads = MAX_THREADS if branches_in_threads(env) else 1
         # Reset before branching, so that all branches share the loaded tasks.
         for task in tasks:
@@ -79,7 +80,13 @@ class Games:
             envs = [self.envs[number] for number in numbers]
             groups = generate_with_envs(envs, [agent] * len(envs))
         else:
-            groups = policy.generate([self.prompts[number][agent] for number in numbers])
+            prompts = [
+                Dialogue(self.prompts[number][agent], self._histories.get((number, agent), ()))
+                for number in numbers
+            ]
+            groups = policy.generate(prompts)
+            for number, prompt, (completion,) in zip(numbers, prompts, groups, strict=True):
+                self._histories[number, agent] = turns_after(prompt, completion)
         return [completion.text for (completion,) in groups]
 
 

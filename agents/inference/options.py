@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llm_decpomdp.options import Options, option
+from llm_decpomdp.policy import CHAT
 
 
 class Sampling(Options):
@@ -49,6 +50,10 @@ ON_LONG_PROMPT = ("raise", "skip", "truncate_left")
 """Names of the treatments of a prompt that is too long."""
 
 
+HISTORIES = ("none", CHAT)
+"""What a model reads of the episode before a prompt."""
+
+
 class Prompting(Options):
     """Chat template variables, and the handling of long prompts.
 
@@ -59,6 +64,9 @@ class Prompting(Options):
     system_prompt: str | None = None
     """System message of the chat template, which may be empty; `None` sends none, and the template may have its
     own. The agent's prompt is the user message."""
+    history: str = option("none", choices=HISTORIES)
+    """What an agent reads of its episode before a prompt: `none`, or `chat`, its earlier prompts and answers as
+    turns of a dialogue of the chat template. The tokens of earlier answers are kept."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Further variables of the chat template, as in `{enable_thinking: false}`."""
     max_prompt_tokens: int | None = option(None, ge=1)
@@ -67,7 +75,7 @@ class Prompting(Options):
     on_long_prompt: str = option("raise", choices=ON_LONG_PROMPT)
     """Treatment of longer prompts: `raise` ends the run, before the first update if it is a first prompt. `skip`
     gives an empty completion, and leaves out problems whose first prompt is too long. `truncate_left` removes the
-    beginning of the prompt, and keeps the template."""
+    oldest turns of a dialogue and then the beginning of the prompt, and keeps the template."""
     prefill: str | None = None
     """Text at the beginning of every completion, as in `"def aux(x):\\n    return"`: the model continues it. Its
     tokens are not sampled and not learned; the environment reads the whole text."""

@@ -61,7 +61,9 @@ class CausalLM:
         self.compute_dtype = engine.compute_dtype
         self.sampling = sampling or Sampling()
         context = context_length(self.model)
-        self.encoder = PromptEncoder(prompting or Prompting(), self.tokenizer, self.name, context)
+        self.encoder = PromptEncoder(
+            prompting or Prompting(), self.tokenizer, self.name, context, engine.end_ids
+        )
         """Turns prompts into token ids."""
         self._generator = torch.Generator()
         self._reference: dict[str, Tensor] | None = None
@@ -85,6 +87,11 @@ class CausalLM:
     def reference_name(self) -> str:
         """The model that `keep_reference` makes the reference, in words."""
         return f"{self.name or 'the model'} {'as it was loaded' if self.adapter is None else 'without adapters'}"
+
+    @property
+    def history(self) -> str:
+        """What it reads of the episode before a prompt: see `Prompting`."""
+        return self.encoder.prompting.history
 
     @property
     def on_long_prompt(self) -> str:

@@ -1,9 +1,15 @@
-"""From a prompt to the token ids that a model continues: chat template, control tokens, context length.
+"""From a prompt to the token ids that a model continues: chat template, dialogues, context length.
 
-A control token is a special token of the tokenizer, or an added token that the chat template writes. Tokenizers
-find control tokens anywhere in a text. In the text of a task, or of another agent, a control token would end the
-user's turn or begin a new turn. So the letters of a control token in a text are encoded one by one. The tokens of
-all other texts stay the same. The prefill may contain control tokens, because it is the user's own text.
+With a history (`Prompting.history`) the tokens of a dialogue are
+
+    first prompt | its answer | text between | next prompt | its answer | text between | newest prompt
+
+The first prompt is encoded as it is alone. Answers are the sampled tokens. What stands between an answer and the
+next one is encoded as the template writes it there. So the tokens of a prompt with its answer begin the tokens of
+the next prompt, and nothing that a model has written is encoded again.
+
+Control tokens that texts spell become letters (`control_tokens.py`). The prefill may contain control tokens,
+because it is the user's own text.
 """
 
 from __future__ import annotations
@@ -11,13 +17,22 @@ from __future__ import annotations
 import logging
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.options import Prompting
-from llm_decpomdp.policy import PromptTooLong
+from llm_decpomdp.agents.models.control_tokens import (
+    BREAK,
+    break_control_tokens,
+    control_pattern,
+    encode_broken,
+    is_text,
+)
+from llm_decpomdp.agents.models.dialogues import Message, check_dialogues, text_between
+from llm_decpomdp.policy import CHAT, Completion, DialogueTurn, PromptTooLong, turns_before
 
 RESERVED_VARIABLES = ("messages", "add_generation_prompt")
 """Variables of a chat template that are always set here."""
@@ -26,14 +41,8 @@ SYSTEM, USER = "system_message_of_a_probe", "user_message_of_a_probe"
 QUESTION, ANSWER, NEXT = "question_of_a_probe", "answer_of_a_probe", "next_question_of_a_probe"
 """Texts that show where a chat template writes messages."""
 
-BREAK = "\ufdd0"
-"""Stands between two letters that must not become one token; Unicode keeps it free for such use."""
-
 LENGTH_DEPENDENT = ("dynamic", "longrope")
 """Kinds of rotary positions that change with the length of the whole sequence."""
-
-Message = Mapping[str, str]
-"""A message of a chat template: `role` and `content`."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,18 +55,26 @@ class PromptEncoder:
         tokenizer: A tokenizer of transformers.
         name: Name of the model in errors.
         context: Most tokens of a prompt with its completion; `None` for any number.
+        end_ids: The tokens that end a completion.
 
     Raises:
-        ValueError: If the chat template does not read an option of `prompting`, or leaves messages out.
+        ValueError: If the chat template does not read an option of `prompting`, leaves messages out, or cannot
+            keep the tokens of a dialogue (`history`).
     """
 
     def __init__(
-        self, prompting: Prompting, tokenizer: Any, name: str, context: int | None
+        self,
+        prompting: Prompting,
+        tokenizer: Any,
+        name: str,
+        context: int | None,
+        end_ids: Sequence[int] = (),
     ) -> None:
         self.prompting = prompting
         self.tokenizer = tokenizer
         self.name = name
         self.context = context
+        self.end_ids = end_ids
         self.prefill = prompting.prefill or ""
         """The text that completions begin with."""
         self._variables = prompting.chat_template_kwargs or {}
@@ -65,26 +82,38 @@ class PromptEncoder:
         self._check_variables()
         if tokenizer.chat_template:
             self._check_messages()
+        if prompting.history == CHAT:
+            if not tokenizer.chat_template:
+                raise ValueError(
+                    f"history=chat: the model {name!r} has no chat template, which would write the turns of a "
+                    "dialogue. Set history=none, or save its tokenizer with a chat_template"
+                )
+            check_dialogues(self._render, self._system, name)
 
     def encode(self, prompt: str, new_tokens: int) -> list[int]:
         """Return the token ids of a prompt, cut on the left if `on_long_prompt` is `truncate_left`.
 
+        Of a dialogue the oldest turns are dropped first, and then the left end of the newest prompt.
+
         Args:
-            prompt: The prompt.
+            prompt: The prompt; a `Dialogue` with its history, if `history` is `chat`.
             new_tokens: Largest number of tokens of its completion.
 
         Raises:
             PromptTooLong: If they leave no room for the completion, or are more than `max_prompt_tokens`.
             ValueError: If there are none.
         """
-        ids = self.tokenize(prompt)
-        if not ids:
-            raise ValueError(f"the prompt {prompt!r} has no tokens; a model needs at least one")
-        limit = self._limit(new_tokens)
-        if limit is None or len(ids) <= limit:
-            return ids
-        if self.prompting.on_long_prompt == "truncate_left":
+        limit, ids = self._limit(new_tokens), []
+        for ids in self._encode_turns(prompt):
+            if not ids:
+                raise ValueError(f"the prompt {prompt!r} has no tokens; a model needs at least one")
+            if limit is None or len(ids) <= limit:
+                return ids
+            if self.prompting.on_long_prompt != "truncate_left":
+                break
+        else:
             # The longest end that fits: cutting text keeps the template around it whole.
+            assert limit is not None
             starts = range(len(prompt))
             start = bisect_left(
                 starts, True, key=lambda start: len(self.tokenize(prompt[start:])) <= limit
@@ -95,8 +124,9 @@ class PromptEncoder:
             cause = "max_prompt_tokens"
         else:
             cause = f"its context of {self.context:,} less max_new_tokens={new_tokens}"
+        words = "a dialogue" if self._turns(prompt) else "a prompt"
         raise PromptTooLong(
-            f"a prompt of {len(ids):,} tokens is too long for the model {self.name!r}, which takes {limit:,} "
+            f"{words} of {len(ids):,} tokens is too long for the model {self.name!r}, which takes {limit:,} "
             f"({cause}): shorten it, make room, or set on_long_prompt to skip or truncate_left",
             prompt,
         )
@@ -106,8 +136,37 @@ class PromptEncoder:
         limit = self._limit(new_tokens)
         if limit is None:
             return None
-        tokens = len(self.tokenize(prompt))
+        tokens = len(next(self._encode_turns(prompt)))
         return (tokens, limit) if tokens > limit else None
+
+    def _turns(self, prompt: str) -> Sequence[DialogueTurn]:
+        return turns_before(prompt) if self.prompting.history == CHAT else ()
+
+    def _encode_turns(self, prompt: str) -> Iterator[list[int]]:
+        """Yield the token ids of a prompt with its history, then without its first turn, and so on."""
+        turns = self._turns(prompt)
+        prompts = [*(turn.prompt for turn in turns), str(prompt)]
+        further = [
+            [*self._encode_answer(turn.answer), *self._encode_between(following)]
+            for turn, following in zip(turns, prompts[1:], strict=True)
+        ]
+        for first, text in enumerate(prompts):
+            yield [*self.tokenize(text), *chain(*further[first:])]
+
+    def _encode_answer(self, answer: Completion) -> Sequence[int]:
+        """Return the tokens of an earlier answer, without its end; of a text alone, those of the text."""
+        if not answer.tokens:
+            return self.plain(answer.text.removeprefix(self.prefill))
+        # The template writes the end that it has, which is mostly the one that was sampled.
+        return answer.tokens[:-1] if answer.tokens[-1] in self.end_ids else answer.tokens
+
+    def _encode_between(self, prompt: str) -> list[int]:
+        """Return the tokens from the end of an answer to the next one, with a prompt between them."""
+        text = text_between(self._render, prompt)
+        # Some templates write blanks before the token that ends an answer, which no model has sampled there.
+        if self._pattern(self.tokenizer.chat_template).match(text.lstrip()):
+            text = text.lstrip()
+        return encode_broken(self.tokenizer, BREAK + text + self.prefill)  # in the middle of a text
 
     def _limit(self, new_tokens: int) -> int | None:
         room = None if self.context is None else self.context - new_tokens
@@ -121,9 +180,7 @@ class PromptEncoder:
             ValueError: If a text holds half of a surrogate pair.
         """
         if self.tokenizer.chat_template:
-            messages = [{"role": "user", "content": prompt}]
-            if self.prompting.system_prompt is not None:
-                messages.insert(0, {"role": "system", "content": self.prompting.system_prompt})
+            messages = [*self._system, {"role": "user", "content": prompt}]
             return encode_broken(self.tokenizer, self._render(messages) + self.prefill)
         text = break_control_tokens(prompt, self._pattern(None)) + self.prefill
         ids, specials = encode_broken(self.tokenizer, text), list(self.tokenizer("").input_ids)
@@ -146,6 +203,12 @@ class PromptEncoder:
             ValueError: If it holds half of a surrogate pair.
         """
         return encode_broken(self.tokenizer, break_control_tokens(text, self._pattern(None)))
+
+    @property
+    def _system(self) -> list[Message]:
+        """The system message, if there is one."""
+        text = self.prompting.system_prompt
+        return [] if text is None else [{"role": "system", "content": text}]
 
     def _render(self, messages: Sequence[Message]) -> str:
         """Render messages by the chat template, with `BREAK` in the control tokens that their texts spell."""
@@ -174,7 +237,8 @@ class PromptEncoder:
             return ", ".join([words, *prefill])
         system = self.prompting.system_prompt
         before = "" if system is None else f" after a system prompt of {len(system)} characters"
-        words = f"prompts are user messages of the chat template{before}"
+        turns = " and the earlier turns of the episode" if self.prompting.history == CHAT else ""
+        words = f"prompts are user messages of the chat template{before}{turns}"
         variables = [f"{key}={value!r}" for key, value in self._variables.items()]
         return ", ".join([words, *variables, *prefill])
 
@@ -219,69 +283,6 @@ class PromptEncoder:
             )
 
 
-# Control tokens in texts. `apply_chat_template(sanitize_control_tokens=True)` of transformers is not enough: it
-# takes no prefill and no text without a template, and raises an error for tokenizers that merge the letters into
-# a control token.
-
-
-def control_pattern(tokenizer: Any, template: str | None) -> re.Pattern[str]:
-    """Return a pattern that matches the text of any control token.
-
-    Args:
-        tokenizer: A tokenizer of transformers.
-        template: The chat template, whose added tokens count too; `None` counts special tokens alone.
-    """
-    tokens = [
-        token.content
-        for token in tokenizer.added_tokens_decoder.values()
-        if token.special or (template and token.content in template)
-    ]
-    tokens = [token for token in tokens if len(token) > 1 and not _is_text(token)]
-    longest_first = sorted(tokens, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")  # (?!) matches nothing
-
-
-def _is_text(token: str) -> bool:
-    """Check whether an added token is blanks or a word, which a template writes as text."""
-    return not re.search(r"[^\s\w]", token)
-
-
-def break_control_tokens(text: str, pattern: re.Pattern[str]) -> str:
-    """Put `BREAK` between the letters of each control token in a text.
-
-    Raises:
-        ValueError: If the text holds half of a surrogate pair, which is no character.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"a text has the lone surrogate {text[error.start]!r} at position {error.start}, in "
-            f"{text[max(0, error.start - 20) : error.start + 20]!r}. It is not a character, and tokenizers cannot "
-            "encode it: correct the data, or replace it by text.encode('utf-8', 'replace').decode()"
-        ) from None
-    return pattern.sub(lambda found: BREAK.join(found[0]) + BREAK, text)
-
-
-def encode_broken(tokenizer: Any, text: str) -> list[int]:
-    """Encode a text of `break_control_tokens`, without the special tokens that the tokenizer adds."""
-    first, *rest = text.split(BREAK)
-    ids: list[int] = tokenizer(first, add_special_tokens=False).input_ids
-    for piece in filter(None, rest):
-        ids = ids + _encode_piece(tokenizer, piece)
-    return ids
-
-
-def _encode_piece(tokenizer: Any, piece: str) -> list[int]:
-    """Encode a piece in the middle of a text: tokenizers such as Llama 2's put a blank before a whole text."""
-    ids: list[int] = tokenizer(piece, add_special_tokens=False).input_ids
-    if tokenizer.decode([*ids, *ids], clean_up_tokenization_spaces=False) == piece * 2:
-        return ids
-    line: list[int] = tokenizer("\n", add_special_tokens=False).input_ids
-    whole: list[int] = tokenizer("\n" + piece, add_special_tokens=False).input_ids
-    return whole[len(line) :] if whole[: len(line)] == line else ids
-
-
 # End tokens
 
 
@@ -294,7 +295,7 @@ def end_of_turn(tokenizer: Any) -> int | None:
     if not tokenizer.chat_template:
         return None
     tokens = tokenizer.added_tokens_decoder.items()
-    controls = {index for index, token in tokens if not _is_text(token.content)}
+    controls = {index for index, token in tokens if not is_text(token.content)}
     for texts in ([QUESTION, ANSWER], [QUESTION, ANSWER, NEXT]):
         behind = _render_conversation(tokenizer, texts).partition(ANSWER)[2].partition(NEXT)[0]
         ids = tokenizer(behind, add_special_tokens=False).input_ids

@@ -13,6 +13,7 @@ from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import PromptEncoder
+from llm_decpomdp.policy import CHAT
 from llm_decpomdp.testing.rules import short
 
 END = "<end>"
@@ -24,18 +25,32 @@ INITIAL_SCALE = 0.1
 """Standard deviation of the weights: every token has a fair chance at first, and prompts already differ."""
 
 
+TEMPLATE = (
+    "{% for message in messages %}{% if message.role != 'assistant' %}{{ eos_token }}{% endif %}"
+    "{{ message.content }}{% endfor %}"
+)
+"""Chat template for histories: the end begins each prompt, and so ends the answer before it."""
+
+
 class CharacterEncoder(PromptEncoder):
     """Turns prompts into the tokens of their characters; its errors name characters without a token."""
 
     def tokenize(self, prompt: str) -> list[int]:
         """Tokenize a prompt; raise a `ValueError` if it has characters outside of the alphabet."""
+        self._check_characters(prompt)
+        return super().tokenize(prompt)
+
+    def _encode_between(self, prompt: str) -> list[int]:
+        self._check_characters(prompt)
+        return super()._encode_between(prompt)
+
+    def _check_characters(self, prompt: str) -> None:
         unknown = sorted(set(prompt) - set(self.tokenizer.get_vocab()))
         if unknown:
             raise ValueError(
                 f"the prompt {short(prompt)} has {''.join(unknown)!r}, for which the tiny model has no token: "
                 "give tiny_causal_lm an alphabet with every character of the prompts, such as string.printable"
             )
-        return super().tokenize(prompt)
 
     def plain(self, text: str) -> list[int]:
         """Tokenize the characters of the alphabet in a text."""
@@ -51,6 +66,7 @@ def tiny_causal_lm(
     layers: int = 2,
     context: int = 128,
     seed: int = 0,
+    history: str = "none",
 ) -> CausalLM:
     """Build a randomly initialized Llama over single characters, as an ordinary trainable policy.
 
@@ -64,15 +80,19 @@ def tiny_causal_lm(
         layers: Number of transformer layers.
         context: Most tokens of a prompt with its completion.
         seed: Seed of the weights and of the sampler.
+        history: `chat` lets it read the earlier turns of the episode (`Prompting`).
 
     Raises:
-        ValueError: If `alphabet` is empty or repeats a character, or `width` is not a multiple of 8.
+        ValueError: If `alphabet` is empty or repeats a character, `width` is not a multiple of 8, or `history` is
+            unknown.
     """
-    tokenizer = character_tokenizer(alphabet)
+    tokenizer, prompting = character_tokenizer(alphabet), Prompting(history=history)
+    if prompting.history == CHAT:
+        tokenizer.chat_template = TEMPLATE
     model = _random_llama(len(tokenizer), width, layers, context, seed)
     engine = ModelEngine(model, tokenizer, compute_dtype="float32")
     policy = CausalLM(engine, sampling, seed=seed)
-    policy.encoder = CharacterEncoder(Prompting(), tokenizer, policy.name, context)
+    policy.encoder = CharacterEncoder(prompting, tokenizer, policy.name, context, engine.end_ids)
     return policy
 
 

@@ -14,9 +14,9 @@ from multiprocessing.pool import ThreadPool
 from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.options import Options, option, option_of
-from llm_decpomdp.policy import REFUSAL, Completion, Usage
+from llm_decpomdp.policy import CHAT, REFUSAL, Completion, Usage, to_messages
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.validation import unknown
@@ -40,18 +40,21 @@ OPTIONS = ("n", "seed", "temperature", "top_p", "top_k", "max_tokens", "stop")
 
 _REFUSALS = frozenset({400, 422, 501})  # how servers refuse a request for several samples
 
+Messages = Sequence[Mapping[str, str]]
+"""The messages of a request, each with `role` and `content`."""
+
 logger = logging.getLogger(__name__)
 
 
 class Endpoint(Options, frozen=False, eq=False):
     """Asks a server with OpenAI's chat protocol: vLLM, llama.cpp's server, or any such API.
 
-    A prompt becomes one user message. Completions have no tokens, so learners do not train this policy. One
-    request asks for all samples of a prompt; if the server gives only one at a time, one request for each. The
-    client of `openai` repeats requests that may succeed later, with growing pauses or as the server says. Several
-    threads may use the policy at once.
+    A prompt becomes one user message, with `history=chat` after those of its history. Completions have no tokens,
+    so learners do not train this policy. One request asks for all samples of a prompt; if the server gives only
+    one at a time, one request for each. The client of `openai` repeats requests that may succeed later, with
+    growing pauses or as the server says. Several threads may use the policy at once.
 
-    The seed of a request depends only on `seed`, the prompt and the number of its earlier requests; equal seeds
+    The seed of a request depends only on `seed`, the messages and the number of its earlier requests; equal seeds
     give equal completions if the server supports them. A server that always gives the same text at a temperature
     above 0 is logged once, and so is a server that is slow or refuses.
 
@@ -72,6 +75,8 @@ class Endpoint(Options, frozen=False, eq=False):
     max_new_tokens: int = option_of(Sampling, "max_new_tokens")
     stop: list[str] | None = option_of(Sampling, "stop")  # a field
     """Texts that end a completion; the text goes up to the first of them. OpenAI's API takes four at most."""
+    history: str = option_of(Prompting, "history")
+    """Earlier messages of a request: `none`, or `chat`, the agent's earlier prompts and answers of the episode."""
     key_variable: str = DEFAULT_VARIABLE
     """Name of the environment variable that holds the API key."""
     max_parallel: int = option(8, ge=1)
@@ -144,7 +149,8 @@ class Endpoint(Options, frozen=False, eq=False):
         completions: list[list[Completion]],
     ) -> None:
         """Send a request for each pair of a prompt's index and a number of samples, and add the answers."""
-        calls = [(prompts[index], count, self._draw(prompts[index])) for index, count in requests]
+        messages = [to_messages(p if self.history == CHAT else str(p)) for p in prompts]
+        calls = [(messages[index], count, self._draw(messages[index])) for index, count in requests]
         ask = partial(self._ask, self._client)  # the client is built here, not by several threads
         if len(calls) < 2:
             answers = [ask(call) for call in calls]
@@ -155,23 +161,24 @@ class Endpoint(Options, frozen=False, eq=False):
         for (index, _), answer in zip(requests, answers, strict=True):
             completions[index] += answer
 
-    def _draw(self, prompt: str) -> int:
-        """Draw the seed of the next request for a prompt."""
+    def _draw(self, messages: Messages) -> int:
+        """Draw the seed of the next request with these messages."""
+        key = _key(messages)
         with self._lock:
-            self._asked[hash(prompt)] += 1
-            number = self._asked[hash(prompt)]
-        return int(stream(self._seed, "endpoint", _sendable(prompt), number).integers(2**31))
+            self._asked[hash(key)] += 1
+            number = self._asked[hash(key)]
+        return int(stream(self._seed, "endpoint", _sendable(key), number).integers(2**31))
 
-    def _ask(self, client: Any, call: tuple[str, int, int]) -> list[Completion]:
+    def _ask(self, client: Any, call: tuple[Messages, int, int]) -> list[Completion]:
         """Return up to `count` completions; none if the server refuses more than one at once."""
         import openai
 
-        prompt, count, seed = call
+        messages, count, seed = call
         try:
             with self._slots, self._warn_if_slow():
                 response = client.chat.completions.create(
                     model=self.model,
-                    messages=[{"role": "user", "content": _sendable(prompt)}],
+                    messages=[{**m, "content": _sendable(m["content"])} for m in messages],
                     **self._options(count, seed),
                 )
         except openai.APIError as error:
@@ -188,7 +195,7 @@ class Endpoint(Options, frozen=False, eq=False):
             raise _explain_answer(response, self._where)
         usage = _usage(response) if len(choices) == 1 else None  # else the sum of all samples
         completions = [self._completion(choice, usage) for choice in choices[:count]]
-        self._watch(prompt, seed, completions)
+        self._watch(_key(messages), seed, completions)
         return completions
 
     def _options(self, count: int, seed: int) -> dict[str, Any]:
@@ -297,6 +304,12 @@ def _usage(response: Any) -> Usage | None:
     if isinstance(prompt, int) and isinstance(completion, int):
         return Usage(prompt, completion)
     return None
+
+
+def _key(messages: Messages) -> str:
+    """Return a text that differs between different dialogues; that of a single message is its own."""
+    texts = [message["content"] for message in messages]
+    return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
 def _sendable(prompt: str) -> str:

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
-from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import (
+    Completion,
+    Team,
+    TrainablePolicy,
+    policy_attribute,
+    reads_history,
+)
 from llm_decpomdp.utils.text import WrongEncoding, read_utf8
 
 logger = logging.getLogger(__name__)
@@ -154,11 +160,13 @@ def add_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
 
     Raises:
         TypeError: If such a policy has no `encode_completion`.
+        ValueError: If a policy reads histories, and a pair is of a later turn.
     """
     number = 0
     result = []
     for pair in pairs:
         (group,) = pair.groups
+        _require_no_history(group, team)
         completions = {}
         for agent, answers in group.completions.items():
             without = [c for c in answers if not c.tokens and not c.skipped]
@@ -174,6 +182,16 @@ def add_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
             number,
         )
     return result
+
+
+def _require_no_history(group: Group, team: Team) -> None:
+    """Raise a `ValueError` for a pair of a later turn, if a policy reads histories, which files do not have."""
+    for agent in group.prompts:
+        if group.turn and reads_history(team[agent]):
+            raise ValueError(
+                f"the policy of {agent!r} reads histories, and stored pairs of later turns have none: leave out "
+                "pairs of turns above 0, or set history=none"
+            )
 
 
 def tokenize(completion: Completion, policy: TrainablePolicy, agent: str) -> Completion:

@@ -263,7 +263,7 @@ def _sample(group: Group, joint: int) -> Sample:
             group.completions.items(), group.joint[joint], strict=True
         )
     }
-    return Sample(dict(group.prompts), texts)
+    return Sample({agent: str(text) for agent, text in group.prompts.items()}, texts)
 
 
 def score_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

@@ -33,7 +33,13 @@ from llm_decpomdp.algorithms.rollouts.environment import (
 )
 from llm_decpomdp.algorithms.rollouts.joint import Pairing, align, pairing
 from llm_decpomdp.algorithms.rollouts.long_prompts import name_long_prompts
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import (
+    Group,
+    Parent,
+    Rollout,
+    Start,
+    add_history,
+)
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import (
     Act,
@@ -45,7 +51,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     sampling,
 )
 from llm_decpomdp.branching import record
-from llm_decpomdp.policy import Team
+from llm_decpomdp.policy import Team, reads_history
 
 Choose = Callable[[Sequence[StepOutcome]], int]
 """Selects the joint sample that continues."""
@@ -87,7 +93,7 @@ def collect_rollouts(
     options = options or RolloutOptions()
     options.check_turn_order(env, group_size)
     timer = timer if timer is not None else Timer()
-    collection = _make_collection(options, group_size, len(team), rng, act, views)
+    collection = _make_collection(options, group_size, team, rng, act, views)
     rollouts = []
     states = []
     with timer("stepping"):
@@ -122,6 +128,7 @@ def collect_rollouts(
             tuple(rollout.groups),
             record(rollout.env) if collection.choose else None,
             pooled=collection.pooled,
+            dialogues=collection.dialogues,
         )
         for rollout in rollouts
     ]
@@ -186,6 +193,7 @@ class _Collection:
     threshold: float | None
     views: bool
     pooled: bool
+    dialogues: tuple[str, ...]  # agents whose policies read histories
 
     def add_group(
         self, state: _State, move: Move, pairs: Pairing, outcomes: Sequence[StepOutcome]
@@ -222,7 +230,12 @@ class _Collection:
         if chosen is not None:
             rollout.env = outcomes[chosen].env
         return [
-            _State(rollout, Parent(index, sample), outcome.env, outcome.prompts)
+            _State(
+                rollout,
+                (parent := Parent(index, sample)),
+                outcome.env,
+                add_history(outcome.prompts, rollout.groups, parent, self.dialogues),
+            )
             for sample, outcome in enumerate(outcomes)
             if not enough and chosen in (None, sample)
         ]
@@ -231,11 +244,12 @@ class _Collection:
 def _make_collection(
     options: RolloutOptions,
     group_size: int,
-    num_agents: int,
+    team: Team,
     rng: np.random.Generator | None,
     act: Act | None,
     views: bool,
 ) -> _Collection:
+    dialogues = tuple(agent for agent, policy in team.items() if reads_history(policy))
     if options.plan == "episodes":
         sizes = chain([group_size], repeat(1))  # G episodes part in the first turn
 
@@ -244,14 +258,15 @@ def _make_collection(
         ) -> list[Move]:
             return sampling(next(sizes))(team, envs, prompts, timer)
 
-        return _Collection(act or sample_turn, None, None, None, views, pooled=True)
+        return _Collection(act or sample_turn, None, None, None, views, True, dialogues)
     return _Collection(
         act or sampling(group_size),
-        pairing(options.joint_mode, group_size, num_agents, options.num_partners, rng),
+        pairing(options.joint_mode, group_size, len(team), options.num_partners, rng),
         None if options.plan == "tree" else _branch_selection(options.handoff, group_size, rng),
         options.early_termination_threshold,
         views,
-        pooled=False,
+        False,
+        dialogues,
     )
 
 

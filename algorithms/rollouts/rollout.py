@@ -7,13 +7,13 @@ of them, each played in a branch of the environment of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.policy import Completion, Usage
+from llm_decpomdp.policy import Completion, Dialogue, DialogueTurn, Usage, turns_after
 
 Completions = dict[str, tuple[Completion, ...]]
 """The group of each agent."""
@@ -110,6 +110,8 @@ class Rollout:
     """What another team has played from the same start, where pairs are made with its joint samples."""
     place: int = 0
     """Position of the start among those of its update, where bundles of starts are played; else 0."""
+    dialogues: tuple[str, ...] = ()
+    """Agents whose prompts have a history (`Dialogue`)."""
 
     @property
     def turns(self) -> list[list[Group]]:
@@ -127,6 +129,52 @@ class Rollout:
     def stopped_early(self) -> float:
         """The share of the last groups that stopped early."""
         return float(np.mean([group.stopped_early for group in self.last]))
+
+
+def add_history(
+    prompts: Mapping[str, str],
+    groups: Sequence[Group],
+    parent: Parent | None,
+    agents: Collection[str],
+) -> dict[str, str]:
+    """Return prompts with their histories, for some agents.
+
+    Args:
+        prompts: The prompt of each agent, as the environment gives it.
+        groups: The groups so far, with histories.
+        parent: The joint sample that led to the prompts.
+        agents: The agents whose prompts get a history, unless it is empty.
+    """
+    histories = {agent: _history(agent, groups, parent) for agent in prompts if agent in agents}
+    return {
+        agent: Dialogue(text, histories[agent]) if histories.get(agent) else text
+        for agent, text in prompts.items()
+    }
+
+
+def _history(
+    agent: str, groups: Sequence[Group], parent: Parent | None
+) -> tuple[DialogueTurn, ...]:
+    """Return the turns of an agent up to a joint sample: those before its last answer, and this one."""
+    while parent is not None:
+        group = groups[parent.group]
+        if agent in group.prompts:  # else it waited
+            position = list(group.completions).index(agent)
+            played = group.joint[parent.sample][position]
+            return turns_after(group.prompts[agent], group.completions[agent][played])
+        parent = group.parent
+    return ()
+
+
+def restore_histories(groups: Sequence[Group], agents: Collection[str]) -> tuple[Group, ...]:
+    """Return the groups of a rollout, whose prompts are texts, with the histories of some agents."""
+    if not agents:
+        return tuple(groups)
+    restored: list[Group] = []
+    for group in groups:
+        prompts = add_history(group.prompts, restored, group.parent, agents)
+        restored.append(replace(group, prompts=prompts))
+    return tuple(restored)
 
 
 Row = Mapping[str, Any]
@@ -148,9 +196,11 @@ def from_text(text: str) -> Rollout:
 
 def _rollout(row: Row) -> Rollout:
     rival = row["comparator"]
+    dialogues = tuple(row.get("dialogues", ()))  # earlier versions wrote none
     fields = {
         "start": Start(**row["start"]),
-        "groups": tuple(map(_group, row["groups"])),
+        "groups": restore_histories([*map(_group, row["groups"])], dialogues),
+        "dialogues": dialogues,
         "comparator": None if rival is None else _rollout(rival),
     }
     return Rollout(**{**row, **fields})

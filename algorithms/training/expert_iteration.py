@@ -30,7 +30,14 @@ from llm_decpomdp.algorithms.training.curriculum import NO_SOLVED
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample
 from llm_decpomdp.algorithms.training.trainer_options import GOLD, WarmStartOptions
-from llm_decpomdp.policy import Completion, Team
+from llm_decpomdp.policy import (
+    Completion,
+    Dialogue,
+    DialogueTurn,
+    Team,
+    reads_history,
+    turns_after,
+)
 from llm_decpomdp.seeding import stream
 
 logger = logging.getLogger(__name__)
@@ -233,7 +240,7 @@ class ExpertIteration(SupervisedTraining):
             return {**state, "before": self.steps}
         if self.steps == self._first:
             return {**state, "round": self.round - 1}
-        examples = [[asdict(e) for e in examples] for examples in self._passes.demonstrations]
+        examples = [list(map(_row, examples)) for examples in self._passes.demonstrations]
         counts = {k: v for k, v in self._passes._asdict().items() if k != "demonstrations"}
         return {**state, "lessons": examples, "counts": counts, "learning": super().state_dict()}
 
@@ -242,7 +249,8 @@ class ExpertIteration(SupervisedTraining):
         self.round, self.steps = state["round"], state["before"]
         self.begin_round((), (), self.seed)
         if "lessons" in state:
-            examples = [tuple(map(_read_example, examples)) for examples in state["lessons"]]
+            chatting = [agent for agent, policy in self.team.items() if reads_history(policy)]
+            examples = [_read_demonstration(rows, chatting) for rows in state["lessons"]]
             # Earlier versions wrote an empty list under `lessons`, too.
             counts = {key: value for key, value in state["counts"].items() if key != "lessons"}
             self._passes = PassedEpisodes(examples, **counts)
@@ -273,6 +281,22 @@ def _text(example: SFTExample) -> str:
     return completion.text if isinstance(completion, Completion) else completion
 
 
-def _read_example(values: Mapping[str, Any]) -> SFTExample:
-    """Return the example that `asdict` has taken apart."""
-    return SFTExample(**{**values, "completion": Completion(**values["completion"])})
+def _row(example: SFTExample) -> dict[str, Any]:
+    """Return an example as plain values, without the history of its prompt: the examples before it have it."""
+    return {**asdict(example), "prompt": str(example.prompt)}
+
+
+def _read_demonstration(
+    rows: Sequence[Mapping[str, Any]], with_history: Collection[str]
+) -> Demonstration:
+    """Return the demonstration of rows, the last turn first, with histories for some agents."""
+    examples: list[SFTExample] = []
+    histories: dict[str, tuple[DialogueTurn, ...]] = {}
+    for row in reversed(rows):
+        agent, completion = row["agent"], Completion(**row["completion"])
+        turns = histories.get(agent)
+        prompt = Dialogue(row["prompt"], turns) if turns else row["prompt"]
+        if agent in with_history:
+            histories[agent] = turns_after(prompt, completion)
+        examples.append(SFTExample(agent, prompt, completion))
+    return tuple(reversed(examples))

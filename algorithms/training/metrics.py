@@ -98,6 +98,7 @@ def episode_row(
         "stopped_early": rollout.stopped_early,
         "final": rollout.final,
         **({"pooled": True} if rollout.pooled else {}),
+        **({"dialogues": list(rollout.dialogues)} if rollout.dialogues else {}),
     }
 
 

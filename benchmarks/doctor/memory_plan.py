@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.policy import CHAT
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.config.schema import Config
@@ -214,7 +215,8 @@ class PlannedModel:
     name: str
     policies: tuple[str, ...]
     shape: Shape
-    # Tokens of the longest prompt of each agent; a later one repeats the previous completion.
+    # Tokens of the longest prompt of each agent: a later one repeats the previous completion. With `history=chat`
+    # it follows all earlier prompts, of equal length, and completions.
     prompts: tuple[float, ...]
     lengths: tuple[float, ...]  # tokens of a completion of each agent
     trained: bool
@@ -371,8 +373,11 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
         for agent in agents:
             mean = sum(len(text[agent]) for text in texts) / len(texts) / assumed["characters"]
             lengths.append(specs[run.team.agents[agent]].max_new_tokens * assumed["length"])
-            repeated = lengths[-1] if run.train_env.num_turns > 1 else 0
-            prompts.append(assumed.get("prompt", mean) + repeated)
+            first, later = assumed.get("prompt", mean), run.train_env.num_turns - 1
+            if specs[run.team.agents[agent]].history == CHAT:
+                prompts.append(first + later * (first + lengths[-1]))
+            else:
+                prompts.append(first + (lengths[-1] if later else 0))
         shape = find_shape(str(spec.name), assumed.get("parameters"))
         adapters = [specs[name].lora or saved_adapter(str(spec.name)) for name in policies]
         yield PlannedModel(

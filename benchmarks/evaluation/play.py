@@ -19,7 +19,14 @@ from numpy.typing import ArrayLike
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
 from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Completions, Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import (
+    Completions,
+    Group,
+    Parent,
+    Rollout,
+    Start,
+    restore_histories,
+)
 from llm_decpomdp.algorithms.rollouts.sampling import (
     Act,
     Move,
@@ -120,8 +127,13 @@ def read_rollout(row: Mapping[str, Any]) -> Rollout:
                 own={agent: tuple(points) for agent, points in group.get("own", {}).items()},
             )
         )
+    dialogues = tuple(row.get("dialogues", ()))
     return Rollout(
-        Start(**row["start"]), tuple(groups), row["final"], pooled=row.get("pooled", False)
+        Start(**row["start"]),
+        restore_histories(groups, dialogues),
+        row["final"],
+        pooled=row.get("pooled", False),
+        dialogues=dialogues,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from llm_decpomdp.benchmarks.export.source import (
+    DIALOGUE,
     PLACE,
     Content,
     Decision,
@@ -84,6 +85,7 @@ def trajectories(source: EpisodeSource) -> Content:
         for key in dict.fromkeys(keys)
         if key not in TRAJECTORIES
     }
+    dialogue = DIALOGUE if source.has_dialogues else {}
 
     def rows(phase: str) -> Iterator[Row]:
         for decision in source.decisions(phase):
@@ -92,9 +94,10 @@ def trajectories(source: EpisodeSource) -> Content:
                 info = decision.group["infos"][sample]
                 values = {key: info.get(key) for key in numbers}
                 for agent, index in zip(agents, indices, strict=True):
-                    yield {**decision.place, **_row(decision, sample, agent, index), **values}
+                    row = {**decision.place, **_row(decision, sample, agent, index), **values}
+                    yield {**row, **decision.history(agent)} if dialogue else row
 
-    return Content("trajectories", {**TRAJECTORIES, **numbers}, rows)
+    return Content("trajectories", {**TRAJECTORIES, **numbers, **dialogue}, rows)
 
 
 def _row(decision: Decision, sample: int, agent: str, index: int) -> Row:
@@ -172,14 +175,16 @@ def pairs(source: EpisodeSource, choice: PairChoice) -> Content:
         source: A run or an evaluation.
         choice: The pairs of each group.
     """
+    dialogue = DIALOGUE if source.has_dialogues else {}
 
     def rows(phase: str) -> Iterator[Row]:
         for decision in source.decisions(phase):
             models = source.models(list(decision.group["completions"]))
             for number, match in enumerate(_chosen(decision, choice)):
-                yield from _rows_of_pair(decision, number, match, models)
+                for row in _rows_of_pair(decision, number, match, models):
+                    yield {**row, **decision.history(row["agent"])} if dialogue else row
 
-    return Content("pairs", PAIRS, rows)
+    return Content("pairs", {**PAIRS, **dialogue}, rows)
 
 
 def _chosen(decision: Decision, choice: PairChoice) -> list[SamplePair]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
+from llm_decpomdp.policy import to_messages
 from llm_decpomdp.utils.storage import RunFolder
 
 PHASES = ("train", "eval")
@@ -51,6 +53,15 @@ PLACE = {
 """Columns of the position of a row in a run; part of every export."""
 
 
+DIALOGUE = {
+    "history": ExportColumn(
+        "string",
+        "JSON: the messages before the prompt, where the agent reads its history (`model.history: chat`)",
+    )
+}
+"""A column of exports with dialogues."""
+
+
 @dataclass(frozen=True)
 class Content:
     """The content of an export."""
@@ -76,6 +87,11 @@ class Decision:
     """Returns of the joint samples."""
     advantages: Mapping[str, Sequence[float]]
     """Advantages of completions, by agent that learned from the group."""
+
+    def history(self, agent: str) -> dict[str, str]:
+        """Return the value of `DIALOGUE`."""
+        messages = to_messages(self.samples.prompts[agent])[:-1]
+        return {"history": json.dumps(messages, ensure_ascii=False)}
 
 
 class EpisodeSource:
@@ -106,6 +122,11 @@ class EpisodeSource:
             ConfigError: If they are of an early version.
         """
         return (row for _, row in stored_rows(self._episodes))
+
+    @property
+    def has_dialogues(self) -> bool:
+        """True if prompts of some agents follow the earlier turns of their episode."""
+        return any(row.get("dialogues") for row in self.rows())
 
     def decisions(self, phase: str) -> Iterator[Decision]:
         """Yield all groups of a phase, in the order of the run."""

@@ -18,7 +18,15 @@ from pettingzoo import ParallelEnv
 from typing_extensions import Self
 
 from llm_decpomdp.branching import branch, require_simultaneous
-from llm_decpomdp.policy import Policy, Seedable, policy_attribute
+from llm_decpomdp.policy import (
+    Dialogue,
+    DialogueTurn,
+    Policy,
+    Seedable,
+    policy_attribute,
+    reads_history,
+    turns_after,
+)
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.validation import unknown
 
@@ -177,6 +185,7 @@ class SingleAgentView(TeamView):
         self._partners = {mate: partners[mate] for mate in env.possible_agents if mate != agent}
         self._seed = 0
         self._turn = 0
+        self._histories: Mapping[str, tuple[DialogueTurn, ...]] = {}
 
     @property
     def agent(self) -> str:
@@ -188,7 +197,7 @@ class SingleAgentView(TeamView):
     ) -> tuple[str, dict[str, Any]]:
         """Start an episode; see `View.reset`."""
         prompt, info = super().reset(seed=seed, options=options)
-        self._seed, self._turn = int(self.np_random.integers(2**62)), 0
+        self._seed, self._turn, self._histories = int(self.np_random.integers(2**62)), 0, {}
         return prompt, info
 
     def _actions(self, action: str) -> dict[str, str]:
@@ -210,7 +219,13 @@ class SingleAgentView(TeamView):
             if generate_with_envs is not None:
                 ((completion,),) = generate_with_envs([self._env], [agent])
                 return str(completion.text)
-            return policy.act(self._prompts[agent])
+            if not reads_history(policy):
+                return policy.act(self._prompts[agent])
+            prompt = Dialogue(self._prompts[agent], self._histories.get(agent, ()))
+            ((completion,),) = policy.generate([prompt])
+            # A new mapping: forks share the old one.
+            self._histories = {**self._histories, agent: turns_after(prompt, completion)}
+            return completion.text
 
     def _observation(self, prompts: Mapping[str, str]) -> str:
         return prompts[self._agent]

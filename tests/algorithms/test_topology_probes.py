@@ -19,7 +19,14 @@ from llm_decpomdp.seeding import stream
 
 
 def learn(
-    probe: str, updates: int, *, group_size: int = 16, tasks: int = 0, **options: Any
+    probe: str,
+    updates: int,
+    *,
+    group_size: int = 16,
+    tasks: int = 0,
+    seed: int = 0,
+    history: str = "none",
+    **options: Any,
 ) -> float:
     """Train whole episodes from all tasks, or `tasks` of them, and return the mean return of 192 episodes."""
     env = make(probe)
@@ -27,7 +34,8 @@ def learn(
         agent: tiny_causal_lm(
             "abc",
             Sampling(max_new_tokens=2),
-            seed=int(stream(0, "policy", agent).integers(2**32)),
+            seed=int(stream(seed, "policy", agent).integers(2**32)),
+            history=history,
         )
         for agent in env.possible_agents
     }
@@ -38,11 +46,11 @@ def learn(
         total_updates=updates,
         **options,
     )
-    learner = ALGORITHMS["marloo"].make_learner(team, settings, 0)
+    learner = ALGORITHMS["marloo"].make_learner(team, settings, seed)
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
-    plan, rng = RolloutOptions(plan="episodes"), stream(0, "rollouts")
+    plan, rng = RolloutOptions(plan="episodes"), stream(seed, "rollouts")
     for update in range(updates):
-        drawn = stream(0, "starts", update).permutation(len(starts))[: tasks or None]
+        drawn = stream(seed, "starts", update).permutation(len(starts))[: tasks or None]
         batch = [starts[int(index)] for index in sorted(drawn)]
         learner.update(collect_rollouts(env, team, batch, plan, group_size=group_size, rng=rng))
     rollouts = play_episodes(env, team, starts * (192 // len(starts)))
@@ -65,5 +73,7 @@ def test_own_points_teach_a_verifier_before_the_team_is_paid() -> None:
 
 
 @pytest.mark.slow
-def test_without_a_history_an_agent_cannot_remember() -> None:
-    assert abs(learn("probe-memory-v0", 20)) < 0.2
+@pytest.mark.parametrize("seed", range(3))
+def test_an_agent_remembers_with_a_history_and_not_without(seed: int) -> None:
+    assert learn("probe-memory-v0", 60, seed=seed, history="chat") >= 0.9
+    assert abs(learn("probe-memory-v0", 20, seed=seed)) < 0.2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.integrations.games import shared_env, task_ids
+from llm_decpomdp.integrations.games import Games, shared_env, task_ids
+from llm_decpomdp.policy import Completion, turns_before
 from llm_decpomdp.utils import extras
 from tests.foreign_envs import Rendezvous
 from tests.support.commands import call
@@ -67,3 +68,24 @@ def test_partners_are_checked_before_anything_is_loaded(
 ) -> None:
     assert call("serve", "probe-turns-v0", *arguments) == 2
     assert text in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_partners_of_concurrent_episodes_read_their_own_histories():
+    class Partner:
+        history = "chat"
+
+        def __init__(self):
+            self.asked = []
+
+        def generate(self, prompts, num_samples=1):
+            self.asked.append([(str(p), [t.answer.text for t in turns_before(p)]) for p in prompts])
+            return [[Completion("ab"[number])] for number in range(len(prompts))]
+
+        def act(self, prompt):
+            return "a"
+
+    env, partner = shared_env("probe-memory-v0", {}), Partner()
+    games = Games(env, task_ids(env)[:2], {"player_0": partner})
+    for _ in range(3):
+        games.step({0: {}, 1: {}})
+    assert partner.asked[2] == [("abc", ["a", "a"]), ("abc", ["b", "b"])]

@@ -12,7 +12,17 @@ import pytest
 pytest.importorskip("openai")
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
-from llm_decpomdp.policy import REFUSAL, Policy, Seedable, TrainablePolicy, Usage
+from llm_decpomdp.policy import (
+    REFUSAL,
+    Completion,
+    Dialogue,
+    DialogueTurn,
+    Policy,
+    Seedable,
+    TrainablePolicy,
+    Usage,
+    reads_history,
+)
 from tests.chat_server import ChatServer
 from tests.support.processes import python
 
@@ -110,6 +120,34 @@ def test_equal_seeds_ask_with_equal_seeds(policy: Endpoint) -> None:
     assert policy.generate(["a", "b"], 2) != first
     policy.seed(4)
     assert policy.generate(["a", "b"], 2) == first
+
+
+@pytest.mark.parametrize("history", ["none", "chat"])
+def test_a_history_is_sent_as_messages_if_it_is_read(server: ChatServer, history: str) -> None:
+    policy = Endpoint("m", server.url, history=history)
+    assert reads_history(policy) == (history == "chat")
+    turn = DialogueTurn("first", Completion("said \ud800"))
+    policy.generate([Dialogue("next", [turn])])
+    user, said = {"role": "user", "content": "next"}, {"role": "assistant", "content": "said ?"}
+    earlier = [{"role": "user", "content": "first"}, said] if history == "chat" else []
+    assert server.requests[0]["messages"] == [*earlier, user]
+
+
+def test_seeds_of_a_prompt_depend_on_its_history(server: ChatServer) -> None:
+    policy = Endpoint("m", server.url, history="chat", max_parallel=1)
+    turns = [DialogueTurn("first", Completion(text)) for text in "ab"]
+    dialogues = [Dialogue("next", [turn]) for turn in turns]
+    policy.generate(["next", *dialogues, dialogues[0]])
+    plain, one, other, again = (request["seed"] for request in server.requests)
+    assert len({plain, one, other, again}) == 4
+    policy.seed(0)
+    server.requests.clear()
+    policy.generate(dialogues)
+    assert [request["seed"] for request in server.requests] == [one, other]
+    unaware = Endpoint("m", server.url, max_parallel=1)
+    server.requests.clear()
+    unaware.generate(["next", dialogues[0]])
+    assert server.requests[0]["seed"] == plain and len({r["seed"] for r in server.requests}) == 2
 
 
 @pytest.mark.parametrize("limit", [1, 3])

@@ -10,6 +10,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
@@ -128,3 +131,15 @@ def broken() -> WorkerState:
 
 def absent() -> WorkerState:
     raise OSError("no model of that name")
+
+
+def chat_team() -> dict[str, CausalLM]:
+    """Two tiny models that read their histories."""
+    return {
+        agent: tiny_causal_lm("ab", Sampling(max_new_tokens=2), seed=seed, history="chat")
+        for agent, seed in (("x", 1), ("y", 2))
+    }
+
+
+def chat() -> WorkerState:
+    return WorkerState(EchoEnv(3), EchoEnv(3), chat_team())

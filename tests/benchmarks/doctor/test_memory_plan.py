@@ -94,6 +94,16 @@ def test_a_run_counts_what_its_plan_said(
     assert 0.9 * plan.tokens < row["tokens"] <= plan.tokens  # a random model hardly ever ends
 
 
+def test_a_dialogue_holds_the_prompts_and_completions_of_all_turns() -> None:
+    plain, chat = (
+        plan_memory(config(GPU, "env.num_turns=3", f"model.history={history}")).models[0]
+        for history in ("none", "chat")
+    )
+    for short, long, length in zip(plain.prompts, chat.prompts, plain.lengths, strict=True):
+        first = short - length
+        assert long == pytest.approx(3 * first + 2 * length)
+
+
 PEAK = """
 import ctypes, gc, sys
 from llm_decpomdp.benchmarks.config.load import load_config

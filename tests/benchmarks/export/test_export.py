@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rewards.comparisons import read_comparisons
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import (
+    Group,
+    Parent,
+    Rollout,
+    Start,
+    restore_histories,
+)
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import find_config
@@ -273,6 +279,32 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     output = run / "episodes.jsonl" / "made"
     with pytest.raises(RunError, match=f"^cannot write {output}: (File exists|Not a directory)$"):
         export(run, "jsonl", output)
+
+
+def test_dialogues_have_a_column_with_the_messages_before_a_prompt(tmp_path: Path) -> None:
+    said = restore_histories(CHAIN.groups, ["main_0"])
+    chat = replace(CHAIN, groups=said, dialogues=("main_0",))
+    plain, run = (folder(tmp_path / name, one) for name, one in (("none", CHAIN), ("run", chat)))
+    for as_pairs in (False, True):
+        usual, rows = (
+            list(read_json_lines(export(of, "jsonl", as_pairs=as_pairs).folder / "train.jsonl"))
+            for of in (plain, run)
+        )
+        assert usual == [
+            {key: value for key, value in row.items() if key != "history"} | {"run": "none"}
+            for row in rows
+        ]
+        for row in rows:
+            before = json.loads(row["history"])
+            if row["agent"] == "aux_0" or row["turn"] == 0:
+                assert before == []
+            else:
+                assert before == [
+                    {"role": "user", "content": "main_0, turn 0?"},
+                    {"role": "assistant", "content": "main_0 0.1 é"},
+                ]
+        assert {row["turn"] for row in rows} == ({0} if as_pairs else {0, 1})
+    assert "history" in load(run)["train"].column_names
 
 
 SHARED = {name for name in PAIRS if PAIRS[name] == TRAJECTORIES.get(name)}

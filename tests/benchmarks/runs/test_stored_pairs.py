@@ -231,6 +231,17 @@ def test_texts_without_the_tokens_of_the_model_are_tokenised_once_with_their_end
     assert "2 completions of stored pairs have no tokens" in caplog.text
 
 
+def test_pairs_of_later_turns_are_refused_where_a_policy_reads_histories(tmp_path: Path) -> None:
+    team = {"player_0": tiny_causal_lm("ab", history="chat")}
+    path = written(tmp_path / "pairs.jsonl", ROW, ROW | {"turn": 1, "group": 1})
+    first, later = stored_pairs(path, {"player_0": None})
+    assert len(add_tokens([first], team)) == 1
+    with pytest.raises(
+        ValueError, match="'player_0' reads histories, and stored pairs of later turns"
+    ):
+        add_tokens([later], team)
+
+
 def test_a_task_has_no_more_pairs_than_its_limit_and_keeps_the_clearest(tmp_path: Path) -> None:
     rows = [ROW | {"group": n, "chosen_return": float(r)} for n, r in enumerate([1, 3, 2])]
     path = written(tmp_path / "pairs.jsonl", *rows, ROW | {"task": "t/2"})
