@@ -38,8 +38,10 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 CHAT_TEMPLATE = (
-    "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}"
-    "{% if mood is defined %}[{{ mood }}]{% endif %}[assistant]"
+    "{% for message in messages %}{% if message.role != 'assistant' %}[{{ message.role }}]{% endif %}"
+    "{{ message.content }}"
+    "{% if message.role == 'user' %}{% if mood is defined %}[{{ mood }}]{% endif %}[assistant]{% endif %}"
+    "{% endfor %}"
 )
 
 

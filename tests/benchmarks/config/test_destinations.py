@@ -53,6 +53,7 @@ MODEL: dict[str, Any] = {
     "model.prefill": "go",
     "model.system_prompt": "Be brief.",
     "model.chat_template_kwargs": {"mood": "calm"},
+    "model.history": "chat",
     "model.max_prompt_tokens": 80,
     "model.on_long_prompt": "truncate_left",
     "model.compute_dtype": "bfloat16",
