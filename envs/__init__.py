@@ -40,6 +40,8 @@ for _puzzle in ("path", "sokoban", "sudoku"):
     register(f"{_puzzle}-v1", f"llm_decpomdp.envs.planning.{_puzzle}:{_puzzle}")
 register("build-word-v0", "llm_decpomdp.envs.building.word:build_word")
 register("build-house-v0", "llm_decpomdp.envs.building.house:build_house")
+register("gather-v0", "llm_decpomdp.envs.gather.env:gather")
+register("pooled-v0", "llm_decpomdp.envs.pooled.env:pooled")
 for _genre in ("tldr", "arxiv"):
     for _version in ("v0", "v1"):
         register(f"{_genre}-{_version}", f"llm_decpomdp.envs.writing.env:{_genre}_{_version}")

@@ -204,7 +204,10 @@ class PartError(TypeError):
 
 
 class Role(Protocol):
-    """A member of the team."""
+    """A member of the team.
+
+    With an attribute `history` that is true, `reference` also takes the turns so far: `reference(task, turns)`.
+    """
 
     @property
     def agent(self) -> str:

@@ -22,6 +22,7 @@ GOLD = {
     "compose-v0": {},
     "build-word-v0": {},
     "build-house-v0": {"size": "small", "num_agents": 4},
+    "pooled-v0": {},
     "probe-halves-v0": {"offset": 0.5},
 }
 """Environments whose reference earns full marks, and arguments of theirs."""

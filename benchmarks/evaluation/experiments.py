@@ -165,6 +165,15 @@ def evaluation_mean(experiment: Experiment, position: int) -> Estimate:
     return bootstrap(table)
 
 
+def evaluation_return(experiment: Experiment, position: int) -> Estimate | None:
+    """Estimate the mean sum of an episode's rewards in the first (0) or last (-1) evaluation.
+
+    `None` unless all runs played the same tasks.
+    """
+    table = _table(_scores(experiment, position), lambda score: sum(score.turns))
+    return None if table is None else bootstrap(table)
+
+
 def evaluated_after(experiment: Experiment, update: int) -> Estimate:
     """Estimate the mean team reward after an update; with an interval if all runs played the same tasks."""
     table = _table([run.select_scores("eval", update) for run in experiment.runs])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -22,6 +23,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
     bootstrap,
     interquartile_mean,
     pass_at_k,
+    value_of_communication,
 )
 from llm_decpomdp.benchmarks.runs.results import (
     Row,
@@ -69,6 +71,15 @@ class EvaluationResult:
     def means(self, measure: str) -> dict[str, float]:
         """Compute the mean over the samples of each task that has values."""
         return {task: sum(v) / len(v) for task, v in self.values[measure].items()}
+
+    def returns(self) -> dict[str, float]:
+        """Compute the mean sum of an episode's rewards over the samples of each task."""
+        sums = dict.fromkeys(self.passes, 0.0)
+        for measure, of_tasks in self.values.items():
+            if re.fullmatch(r"turn_\d+/reward_mean", measure):
+                for task, values in of_tasks.items():
+                    sums[task] += sum(values)
+        return {task: total / len(self.passes[task]) for task, total in sums.items()}
 
     def pass_at_k(self, k: int) -> dict[str, float]:
         """Compute the unbiased pass@k of each task that has k samples.
@@ -150,6 +161,11 @@ def overall(evaluation: EvaluationResult) -> dict[str, Estimate]:
     for k in evaluation.manifest["k"]:
         if values := list(evaluation.pass_at_k(k).values()):  # none if too many episodes failed
             estimates[f"pass@{k}"] = estimate_measure(f"pass@{k}", values)
+    # Environments with a known optimum pay for an increase of the score, so whole episodes count.
+    if numbers := evaluation.manifest.get("description", {}).get("numbers"):
+        estimates["return"] = bootstrap(list(evaluation.returns().values()))
+        if communication := value_of_communication(estimates["return"], numbers):
+            estimates["value_of_communication"] = communication
     return estimates
 
 

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -83,6 +83,27 @@ class Estimate:
         if self.low is None or self.high is None:
             return self
         return replace(self, low=max(least, self.low), high=min(most, self.high))
+
+
+def value_of_communication(score: Estimate, numbers: Mapping[str, float]) -> Estimate | None:
+    """Return the share of the way from the best score without messages to the optimum.
+
+    (score - silent) / (optimum - silent) has the interval of the score, as both numbers are exact. It is negative
+    for a team that is worse than the best silent one, and `None` where the numbers are unknown or equal.
+
+    Args:
+        score: Mean score of whole episodes.
+        numbers: Known numbers of the environment, with `optimum` and `silent`.
+    """
+    silent, optimum = numbers.get("silent"), numbers.get("optimum")
+    if silent is None or optimum is None or optimum <= silent:
+        return None
+
+    def scale(value: float | None) -> float | None:
+        return None if value is None else (value - silent) / (optimum - silent)
+
+    shared = (score.value - silent) / (optimum - silent)
+    return Estimate(shared, scale(score.low), scale(score.high), score.units)
 
 
 def mean(values: Array) -> Array:

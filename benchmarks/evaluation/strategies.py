@@ -58,10 +58,8 @@ def check_strategies(
     for name, strategy in strategies.items():
         own = make(env_id, **{**arguments, **strategy.changes})
         played[name] = [play(own, task_id, strategy, seed) for task_id in chosen]
-    return [
-        _compare(name, strategy, played, _exact_scores(env, strategy, chosen))
-        for name, strategy in strategies.items()
-    ]
+    exact = {name: _exact_scores(env, strategy, chosen) for name, strategy in strategies.items()}
+    return [_compare(name, strategy, played, exact) for name, strategy in strategies.items()]
 
 
 def _exact_scores(env: Any, strategy: Strategy, chosen: Sequence[str]) -> list[float] | None:
@@ -74,21 +72,33 @@ def _compare(
     name: str,
     strategy: Strategy,
     played: Mapping[str, Sequence[float]],
-    exact: Sequence[float] | None,
+    exact: Mapping[str, Sequence[float] | None],
 ) -> StrategyScore:
     """Compare a strategy with its exact scores and with its bound."""
-    scores = played[name]
+    scores, own = played[name], exact[name]
     default = "" if name == "optimum" else "optimum" if name in NUMBERS else "alone"
     bound = strategy.bound or (default if default in played else "optimum")
     problem = ""
     # Differences by task: tasks may differ much more than a wrong score differs from its exact value.
-    if exact is not None and not _is_zero([a - b for a, b in zip(scores, exact, strict=True)]):
-        problem = f"the exact value is {_mean(exact):.4f}"
-    if bound and name != bound and _mean(scores) > _mean(played[bound]) + TOLERANCE:
-        problem = f"beats {bound}, which earns {_mean(played[bound]):.4f}"
+    if own is not None and not _is_zero(_differences(scores, own)):
+        problem = f"the exact value is {_mean(own):.4f}"
+    if bound and name != bound and _beats(scores, played[bound], exact[bound]):
+        problem = f"beats {bound}, which earns {_mean(exact[bound] or played[bound]):.4f}"
     return StrategyScore(
-        name, bootstrap(scores), None if exact is None else _mean(exact), bound, problem
+        name, bootstrap(scores), None if own is None else _mean(own), bound, problem
     )
+
+
+def _beats(scores: Sequence[float], played: Sequence[float], exact: Sequence[float] | None) -> bool:
+    """Check whether scores are above a bound; if the bound is an expectation, by more than chance."""
+    if exact is None or max(map(abs, _differences(played, exact))) <= TOLERANCE:
+        return _mean(scores) > _mean(played) + TOLERANCE
+    low = bootstrap(_differences(scores, exact)).low
+    return low is not None and low > TOLERANCE
+
+
+def _differences(scores: Sequence[float], others: Sequence[float]) -> list[float]:
+    return [a - b for a, b in zip(scores, others, strict=True)]
 
 
 def _is_zero(differences: Sequence[float]) -> bool:

@@ -17,6 +17,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     compare_experiments,
     component_gain,
     evaluation_mean,
+    evaluation_return,
     format_estimate,
     format_interval,
     headings,
@@ -24,7 +25,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     mean_gain,
     seeds_needed,
 )
-from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, value_of_communication
 from llm_decpomdp.benchmarks.report.charts import moving_window
 from llm_decpomdp.benchmarks.report.page import (
     Heading,
@@ -241,9 +242,43 @@ def _moment(row: Row, experiment: Experiment) -> str:
 def summary(experiments: Sequence[Experiment]) -> str:
     """Draw rewards and gains, as far as the runs have them."""
     if len(experiments) > 1:
-        return "\n".join(_comparison(experiments))
-    (experiment,) = experiments
-    return "\n".join((_all_seeds if len(experiment.runs) > 1 else _single_run)(experiment))
+        parts = _comparison(experiments)
+    else:
+        (experiment,) = experiments
+        parts = (_all_seeds if len(experiment.runs) > 1 else _single_run)(experiment)
+    return "\n".join([*parts, *_communication(experiments)])
+
+
+def _communication(experiments: Sequence[Experiment]) -> Iterator[str]:
+    """Yield the value of communication, where the best scores with and without messages are known."""
+    rows = []
+    for experiment in experiments:
+        known = _description(experiment.runs[0].manifest).get("numbers", {})
+        count = min(len(run.evaluations) for run in experiment.runs)
+        for position in (0, -1)[-count:] if count else ():
+            score = evaluation_return(experiment, position)
+            value = score and value_of_communication(score, known)
+            if score and value:
+                moment = _moment(experiment.runs[0].evaluations[position], experiment)
+                numbers = [number(known["silent"]), number(known["optimum"])]
+                estimates = [format_estimate(score), format_estimate(value)]
+                rows.append((experiment.name or "team", moment, *numbers, *estimates))
+    if rows:
+        head = (
+            "team",
+            "moment",
+            "best without messages",
+            "optimum",
+            "score",
+            "value of communication",
+        )
+        yield table("communication", head, rows)
+        yield prose(
+            "The value of communication is (score - best without messages) / (optimum - best without messages). "
+            "It is 1 at the optimum, and at most 0 for a team that makes no use of messages. "
+            f"{_brackets(experiments)}",
+            "small",
+        )
 
 
 def _single_run(experiment: Experiment) -> Iterator[str]:

@@ -18,6 +18,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
+from llm_decpomdp.envs.worlds.strategies import exact_numbers
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.extras import installed
 from llm_decpomdp.utils.storage import RunFolder
@@ -160,9 +161,13 @@ def describe_pairs(run: ResolvedRun) -> dict[str, Any]:
 
 
 def describe_env(env: DecPOMDPEnv) -> dict[str, Any]:
-    """Describe an environment for readers of a report: the work of the agents, and their reward."""
-    metadata = env.metadata
-    return {"environment": metadata["description"], "reward": metadata["reward"]}
+    """Describe an environment for readers of a report: the work of the agents, their reward, and known scores."""
+    metadata, numbers = env.metadata, exact_numbers(env)
+    return {
+        "environment": metadata["description"],
+        "reward": metadata["reward"],
+        **({"numbers": numbers} if numbers else {}),
+    }
 
 
 def versions() -> dict[str, str | None]:

@@ -57,6 +57,10 @@ class Game:
         """Return a correct first completion of an agent, where there is one."""
         return None
 
+    def next_reference(self, task: Any, agent: str, turns: Turns) -> str | None:
+        """Return a correct completion of an agent after these turns; by default its first one."""
+        return self.reference(task, agent)
+
     def secrets(self, task: Any) -> Sequence[str]:
         """Return texts that no prompt may contain."""
         return ()
@@ -94,10 +98,11 @@ class GameRole:
 
     game: Game
     agent: str
+    history: ClassVar[bool] = True
 
-    def reference(self, task: Any) -> str | None:
-        """Return a correct first completion, where there is one."""
-        return self.game.reference(task, self.agent)
+    def reference(self, task: Any, turns: Turns = ()) -> str | None:
+        """Return a correct completion after these turns, where there is one."""
+        return self.game.next_reference(task, self.agent, turns)
 
 
 @dataclass(frozen=True)

@@ -92,3 +92,21 @@ def play(env: Any, task_id: str, strategy: Strategy, seed: int = 0) -> float:
         prompts, rewards, *_ = env.step(dict(texts))
         total += next(iter(rewards.values()))
     return total
+
+
+def exact_numbers(env: Any) -> dict[str, float]:
+    """Return the exact known numbers of an environment, means over its tasks.
+
+    Empty unless there are those of the best team and of the best one without messages.
+    """
+    reward = getattr(env.unwrapped, "reward", None)
+    strategies: Mapping[str, Strategy] = getattr(reward, "strategies", {})
+    exact = {name: strategies[name].exact for name in NUMBERS if name in strategies}
+    if not exact.get("optimum") or not exact.get("silent"):
+        return {}
+    tasks = env.unwrapped.tasks.tasks
+    return {
+        name: sum(map(score, tasks)) / len(tasks)
+        for name, score in exact.items()
+        if score is not None
+    }

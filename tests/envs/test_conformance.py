@@ -43,7 +43,7 @@ CODING = [
     for env_id in registered_ids()
     if accepts_argument(env_id, "external_mode") and env_id not in WRITING
 ]
-WORLDS = [env_id for env_id in registered_ids() if env_id.startswith("build-")]
+WORLDS = [env_id for env_id in registered_ids() if env_id.startswith(("build-", "gather-"))]
 """Generated worlds, which have no modes."""
 
 LONG = {"num_turns": 3, "stop_when_solved": False}

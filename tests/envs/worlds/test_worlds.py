@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from llm_decpomdp import check_env
+from llm_decpomdp import answers, check_env
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation import strategies as checks
 from llm_decpomdp.envs.worlds.commands import Commands, read_commands
@@ -197,9 +197,38 @@ def test_an_exploit_that_beats_its_bound_is_a_problem(checked) -> None:
     assert not checked(padding=Strategy(half, bound="optimum"))["padding"].problem
 
 
+def test_a_bound_that_is_an_expectation_is_beaten_by_more_than_chance_alone(checked) -> None:
+    """A bound that earns 0 or 1 by luck, with the mean 0.5; another team has a little more luck."""
+
+    def lucky(share):
+        def act(env, prompts, rng):
+            number = env.task.number // 2 if rng.random() < share and not env.episode.turns else 0
+            return dict.fromkeys(prompts, f"add {number}")
+
+        return act
+
+    half_time = Strategy(lucky(0.5), exact=lambda task: 0.5)
+    found = checked(alone=half_time, other=Strategy(lucky(0.6)), better=Strategy(lucky(0.95)))
+    assert found["other"].score.value > found["alone"].score.value
+    assert not found["other"].problem
+    assert found["better"].problem == "beats alone, which earns 0.5000"
+
+
 def test_a_score_that_differs_from_its_exact_value_is_a_problem(checked) -> None:
     wrong = replace(Sum.strategies["alone"], exact=lambda task: 0.51)
     assert checked(alone=wrong)["alone"].problem == "the exact value is 0.5100"
+
+
+def test_references_may_differ_from_turn_to_turn() -> None:
+    class Counting(Sum):
+        def next_reference(self, task, agent, turns):
+            return f"add {len(turns) + 1}"
+
+    env = make_sum(Counting())
+    env.reset(seed=0)
+    for turn in (1, 2):
+        assert set(answers(env).references.values()) == {f"add {turn}"}
+        env.step(answers(env).references)
 
 
 def test_an_audit_names_tasks_that_the_optimum_does_not_solve() -> None:

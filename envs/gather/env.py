@@ -1,0 +1,340 @@
+"""The gathering family `gather-v0`: its options, rules, prompts and scripted teams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from string import ascii_lowercase
+from typing import Any
+
+import numpy as np
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.gather.maps import (
+    KINDS,
+    GatherTask,
+    draw_map,
+    harvest,
+    make_task,
+    search_walk,
+    silent_value,
+    start_cell,
+    turns_needed,
+    walk,
+)
+from llm_decpomdp.envs.worlds.commands import Commands, read_commands
+from llm_decpomdp.envs.worlds.drawing import panel, picture
+from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
+from llm_decpomdp.envs.worlds.grid import Cell
+from llm_decpomdp.envs.worlds.strategies import Act, Strategy, only, repeat_prompt, say
+from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks
+from llm_decpomdp.interfaces import Component, Verdict
+from llm_decpomdp.options import as_arguments, option
+from llm_decpomdp.seeding import stream
+
+GRAMMAR = {"go": (int, int), "tell": (str, int, int)}
+"""Arguments of the commands."""
+
+Fact = tuple[int, int, int]
+"""Kind, column and row."""
+
+
+class GatherOptions(WorldOptions):
+    """Options of `gather`."""
+
+    num_turns: int = option(4, ge=1)
+    """Turns of an episode, at most."""
+    num_agents: int = option(2, ge=2, le=4)
+    """Number of agents, each with a resource of its own."""
+    size: int = option(8, ge=3, le=12)
+    """Columns and rows of the map. Larger maps need more turns."""
+    amount: int = option(2, ge=1, le=2)
+    """Cells with the resource of each agent."""
+    steps: int = option(4, ge=1)
+    """Steps of an agent in a turn, each to one of eight neighbors."""
+    facts: int = option(1, ge=0, le=2)
+    """Facts that an agent may tell in a turn, each a kind and a cell; 0 for a team without messages."""
+    scramble: bool = False
+    """Deliver as many random facts as may be told, whatever is told: a control."""
+    wording: str = option("sentences", choices=("sentences", "bare"))
+    """Words of prompts: `sentences`, or for models of single letters `bare`, which names cells by letters."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        turns = turns_needed(self.size, self.amount, self.steps)
+        if self.num_turns < turns:
+            raise ValueError(
+                f"num_turns={self.num_turns} are too few for size={self.size}, amount={self.amount} and "
+                f"steps={self.steps}: take num_turns={turns} or more, or more steps"
+            )
+        if self.wording == "bare" and (self.size > 5 or self.num_agents > 2):
+            raise ValueError(
+                "wording='bare' is for two agents and at most 5 columns: take wording='sentences'"
+            )
+
+
+@dataclass(frozen=True)
+class GatherGame(Game):
+    """The rules.
+
+    The details of a verdict have the state: in `paths` the cells of each agent, its first one included, in `told`
+    the facts of all agents, and in `heard` those that were delivered, each with sender, kind, column and row.
+    """
+
+    options: GatherOptions
+    components = {
+        "score": Component("Increase of the harvested share of a resource, mean over the agents.")
+    }
+    info_keys = ("score", "invalid", "facts_told", "true_facts")
+
+    @cached_property
+    def agents(self) -> Sequence[str]:  # type: ignore[override]
+        """The agents' ids."""
+        return [f"gatherer_{number}" for number in range(self.options.num_agents)]
+
+    @property
+    def readers(self) -> Mapping[str, Sequence[str]]:  # type: ignore[override]
+        """The listeners of each agent: all others, if there are messages."""
+        return {a: [b for b in self.agents if b != a] for a in self.agents if self.options.facts}
+
+    def judge(self, task: GatherTask, completions: Completions, turns: Turns) -> Verdict:
+        """Move the agents and deliver their facts."""
+        state = self._state(turns)
+        plans = [self.read(i, completions[agent]) for i, agent in enumerate(self.agents)]
+        paths = [
+            [*path, *self._move(path[-1], targets)]
+            for path, (targets, _, _) in zip(state["paths"], plans, strict=True)
+        ]
+        facts = [[i, *fact] for i, (_, facts, _) in enumerate(plans) for fact in facts]
+        delivered = self._draw_facts(task, turns) if self.options.scramble else facts
+        harvests = [harvest(cells, path) for cells, path in zip(task.places, paths, strict=True)]
+        details = {
+            "paths": paths,
+            "told": [*state["told"], *facts],
+            "heard": [*state["heard"], *delivered],
+            "invalid": sum(invalid for _, _, invalid in plans),
+            "facts_told": len(facts),
+            "true_facts": sum((x, y) in task.places[kind] for _, kind, x, y in facts),
+            "picture": self._draw(task, paths, harvests),
+        }
+        total = self.options.amount * len(self.agents)
+        return score_verdict(sum(map(len, harvests)) / total, turns, details)
+
+    def _state(self, turns: Turns) -> Mapping[str, Any]:
+        if turns:
+            return turns[-1].verdict.details
+        paths = [[list(start_cell(self.options.size))] for _ in self.agents]
+        return {"paths": paths, "told": [], "heard": []}
+
+    def _move(self, place: Sequence[int], targets: Sequence[Cell]) -> list[list[int]]:
+        """Return the cells that an agent enters in a turn: it stops when its steps are used up."""
+        cells = [(place[0], place[1])]
+        for target in targets:
+            cells += walk(cells[-1], target, self.options.steps + 1 - len(cells))
+        return [[x, y] for x, y in cells[1:]]
+
+    def _draw_facts(self, task: GatherTask, turns: Turns) -> list[list[int]]:
+        options, number = self.options, len(self.agents)
+        rng = stream(options.task_seed, task.task_id, len(turns))
+        return [
+            [i, (i + 1 + int(rng.integers(number - 1))) % number, x, y]
+            for i in range(number)
+            for x, y in rng.integers(options.size, size=(options.facts, 2)).tolist()
+        ]
+
+    def read(self, agent: int, text: str) -> tuple[list[Cell], list[Fact], int]:
+        """Return the cells that an agent goes to, the facts that it tells, and the number of invalid commands."""
+        options, targets, facts = self.options, list[Cell](), list[Fact]()
+        # A command for each step is enough, so no text makes a turn slow.
+        limit, kinds = options.steps + options.facts, KINDS[: options.num_agents]
+        if options.wording == "bare":
+            commands = self._read_letters(agent, text.strip()[:limit])
+        else:
+            commands = read_commands(text, GRAMMAR, limit)
+        for verb, *words, x, y in commands.accepted:
+            if 0 <= x < options.size and 0 <= y < options.size:
+                if verb == "go":
+                    targets.append((x, y))
+                elif words[0] in kinds and len(facts) < options.facts:
+                    facts.append((kinds.index(words[0]), x, y))
+        refused = len(commands.accepted) - len(targets) - len(facts)
+        return targets, facts, commands.invalid + refused
+
+    def _read_letters(self, agent: int, letters: str) -> Commands:
+        """Read a letter for each fact, then those of targets; other characters stand for nothing."""
+        facts, size = self.options.facts, self.options.size
+        places = ascii_lowercase[: size * size]
+        cells = [(n, *divmod(places.find(c), size)) for n, c in enumerate(letters) if c in places]
+        tell = ("tell", KINDS[1 - agent])
+        accepted = tuple((*(tell if n < facts else ("go",)), x, y) for n, y, x in cells)
+        return Commands(accepted, len(letters) - len(cells))
+
+    def write(self, targets: Sequence[Cell], facts: Sequence[Fact] = ()) -> str:
+        """Write an answer."""
+        if self.options.wording == "sentences":
+            lines = [f"tell {KINDS[kind]} {x} {y}" for kind, x, y in facts]
+            return "\n".join([*lines, *(f"go {x} {y}" for x, y in targets)])
+        letters = self._letters([fact[1:] for fact in facts]).ljust(self.options.facts, ".")
+        return letters + self._letters(targets)
+
+    def _letters(self, cells: Sequence[Sequence[int]]) -> str:
+        return "".join(ascii_lowercase[y * self.options.size + x] for x, y in cells)
+
+    def prompts(self, task: GatherTask, turns: Turns) -> Prompts:
+        """Return what each agent sees, was told, and may do."""
+        state, texts = self._state(turns), Prompts()
+        for i, agent in enumerate(self.agents):
+            if self.options.wording == "bare":
+                # What it has told already is left out, so that it need not remember it.
+                told = [tuple(fact[2:]) for fact in state["told"] if fact[0] == i]
+                cells = [cell for _, cell in task.view(i) if cell not in told]
+                cells += [tuple(fact[2:]) for fact in state["heard"] if fact[0] != i]
+                texts[agent] = self._letters([state["paths"][i][-1], *cells])
+            else:
+                texts[agent] = self._prompt(task, i, state, len(turns) + 1)
+        return texts
+
+    def _prompt(self, task: GatherTask, i: int, state: Mapping[str, Any], turn: int) -> str:
+        options, agent, path = self.options, self.agents[i], state["paths"][i]
+        (x, y), middle = path[-1], start_cell(options.size)
+        limit = f"at most {options.facts} a turn; the others read it on the next turn"
+        lines = [
+            f"You are {agent}, in a team with {' and '.join(a for a in self.agents if a != agent)}. "
+            f"The map has {options.size} x {options.size} cells, x and y from 0 to {options.size - 1}. "
+            f"All start at x={middle[0]} y={middle[1]}.",
+            f"Only you can harvest {KINDS[i]}, by entering a cell that has some. There is {KINDS[i]} on "
+            f"{options.amount} cell(s), which you cannot see and the others can. You see:",
+            *(f"- {KINDS[k]}, for {self.agents[k]}: x={x} y={y}" for k, (x, y) in task.view(i)),
+            "The team earns the share of all these cells that is harvested.",
+            "",
+            "Answer with a command on each line, numbers in place of X and Y:",
+            f"go X Y (walk towards that cell, also diagonally; at most {options.steps} steps a turn)",
+            *([f"tell KIND X Y ({limit})"] if options.facts else []),
+            "",
+            f"Turn {turn} of {options.num_turns}. You are at x={x} y={y}. You have harvested "
+            f"{len(harvest(task.places[i], path))} of {options.amount}.",
+        ]
+        told = [("You told", *fact) for fact in state["told"] if fact[0] == i]
+        told += [(f"{self.agents[f[0]]} told you", *f) for f in state["heard"] if f[0] != i]
+        lines += [f"{start}: {KINDS[kind]} at x={x} y={y}" for start, _, kind, x, y in told]
+        return "\n".join(lines)
+
+    def _draw(
+        self, task: GatherTask, paths: Sequence[Any], harvests: Sequence[Sequence[Cell]]
+    ) -> dict[str, Any]:
+        whole = {cell: KINDS[i][0] for i, cells in enumerate(task.places) for cell in cells}
+        drawings = {"resources": whole | {start_cell(self.options.size): "@"}}
+        for i, agent in enumerate(self.agents):
+            marks = dict.fromkeys(map(tuple, paths[i]), "+") | {tuple(paths[i][-1]): "@"}
+            marks |= dict.fromkeys(task.places[i], KINDS[i][0]) | dict.fromkeys(harvests[i], "*")
+            drawings[agent] = marks
+        size = range(self.options.size)
+        panels = [
+            panel(title, ["".join(marks.get((x, y), " ") for x in size) for y in size])
+            for title, marks in drawings.items()
+        ]
+        colors = ("#a5713d", "#8a8f98", "#c05a3c", "#4f86b8")
+        rows = zip(KINDS, colors, self.agents, strict=False)
+        key = {kind[0]: (color, f"{kind}, for {agent}") for kind, color, agent in rows}
+        key |= {"+": ("#e6d98a", "entered"), "*": ("#4c9f50", "harvested")}
+        return picture(panels, {**key, "@": ("#7a4fb5", "the agent's cell")})
+
+    def next_reference(self, task: GatherTask, agent: str, turns: Turns) -> str:
+        """Return the answer of the optimum: tell the next agent its cells in order, and go where one was told.
+
+        Without messages, or with scrambled ones, it goes where the resource is.
+        """
+        i, options, state = self.agents.index(agent), self.options, self._state(turns)
+        listener, first = (i + 1) % len(self.agents), options.facts * len(turns)
+        facts = [(listener, *c) for c in task.places[listener][first : first + options.facts]]
+        cells: Sequence[Cell] = task.places[i]
+        if options.facts and not options.scramble:
+            cells = [(x, y) for sender, kind, x, y in state["heard"] if kind == i != sender]
+        return self.write([cell for cell in cells if list(cell) not in state["paths"][i]], facts)
+
+    def search(self, task: GatherTask, agent: int, turn: int) -> str:
+        """Return the answer, on a turn, of the best agent that is told nothing."""
+        steps, avoided = self.options.steps, tuple(cell for _, cell in task.view(agent))
+        cells = search_walk(self.options.size, avoided, steps * self.options.num_turns)
+        return self.write(cells[steps * turn : steps * (turn + 1)])
+
+    @property
+    def strategies(self) -> Mapping[str, Strategy]:  # type: ignore[override]
+        """The known numbers and the exploits."""
+        options, one = self.options, self.agents[0]
+        steps, size = options.steps * options.num_turns, options.size
+        silent = silent_value(size, options.num_agents, options.amount, steps)
+        cells = [(x, y) for y in range(size) for x in range(size)]
+        search = self._team(lambda task, i, turns, _: self.search(task, i, len(turns)))
+        gold = self._team(
+            lambda task, i, turns, _: self.next_reference(task, self.agents[i], turns)
+        )
+        greedy = self._team(lambda task, i, *_: self.write([cell for _, cell in task.view(i)]))
+
+        def guess(task: GatherTask, i: int, _: Turns, rng: np.random.Generator) -> str:
+            target, *facts = rng.integers(size, size=(1 + options.facts, 2)).tolist()
+            return self.write([target], [((i + 1) % len(self.agents), x, y) for x, y in facts])
+
+        return {
+            "optimum": Strategy(gold, exact=lambda task: 1.0),
+            "alone": Strategy(only(one, search), exact=lambda task: silent / options.num_agents),
+            "silent": Strategy(search, exact=lambda task: silent),
+            "random": Strategy(self._team(guess)),
+            "empty answer": Strategy(say("")),
+            "repeated prompt": Strategy(repeat_prompt, bound="silent"),
+            "copied example": Strategy(say("go X Y\ntell KIND X Y"), bound="silent"),
+            "one agent goes to all that it sees": Strategy(only(one, greedy)),
+            "all go to what they see": Strategy(greedy, bound="silent"),
+            "padding": Strategy(say(self.write(cells)), bound="silent"),
+        }
+
+    def _team(self, answer: Any) -> Act:
+        def act(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> dict[str, str]:
+            task, turns = env.unwrapped.task, env.unwrapped.episode.turns
+            return {a: answer(task, self.agents.index(a), turns, rng) for a in prompts}
+
+        return act
+
+
+@as_arguments(GatherOptions)
+def gather(options: GatherOptions) -> DecPOMDPEnv:
+    """Gather what only team-mates see: `gather-v0`.
+
+    ## Description
+    Each agent (`gatherer_0`, `gatherer_1`, ...) alone can harvest one resource, by entering its cells, and sees
+    those of all others. So it must be told where to go. The bandwidth is `facts` a turn, each a kind and a cell,
+    read on the next turn. All cells are equally likely, so the best score without messages is a formula.
+
+    ## Observation Space
+    `UnicodeText`: the agent's place, what it sees, and what was told.
+
+    ## Action Space
+    `UnicodeText`: lines `go X Y` and `tell KIND X Y`. Any text is legal; other lines are ignored.
+
+    ## Rewards
+    `score`: increase of the harvested share of a resource, mean over the agents. An episode's sum is the final
+    share, in [0, 1]. `solved` means that all is harvested.
+
+    ## Starting State
+    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`. All agents start in the middle.
+
+    ## Episode End
+    Terminates after `num_turns` turns, and when all is harvested if `stop_when_solved`.
+
+    Raises:
+        ValueError: If an argument has a bad value, or the map needs more turns.
+
+    ## Version History
+    - v0: first version.
+    """
+    kind = (options.size, options.num_agents, options.amount)
+    return game_env(
+        "gather_v0",
+        partial(generated_tasks, "gather", options, draw_map, make_task, *kind),
+        GatherGame(options),
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )

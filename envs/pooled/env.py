@@ -1,0 +1,285 @@
+"""The hidden profile family `pooled-v0`: its options, rules, prompts and scripted teams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.pooled.profiles import (
+    Profile,
+    best_guesses,
+    leader,
+    profiles,
+    silent_value,
+    total,
+)
+from llm_decpomdp.envs.worlds.commands import read_commands
+from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
+from llm_decpomdp.envs.worlds.strategies import Act, Strategy, only, repeat_prompt, say
+from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks, split_of, task_fields
+from llm_decpomdp.interfaces import Component, Task, Verdict
+from llm_decpomdp.options import as_arguments, option
+
+LETTERS = "abcd"
+"""Candidates in the wording `bare`."""
+
+NAMES = "Ada Boris Chen Dora Emil Farid Grace Hugo Ines Jamal Kira Luis".split()
+
+STRENGTHS = (
+    "speaks four languages; has led a team; writes clearly; knows the city; is never late; repairs "
+    "bicycles; cooks for fifty people; reads contracts; draws maps; has a truck; sings in a choir; trains "
+    "dogs; keeps accounts; builds websites; has worked abroad; teaches adults; swims well; knows first "
+    "aid; takes photographs; plants trees; welds steel; edits films; plays chess; bakes bread; climbs "
+    "mountains; types fast; studied law; studied physics; collects stamps; sails boats; mends clothes; "
+    "runs marathons; raises money; speaks on the radio; paints houses; keeps bees"
+).split("; ")
+
+
+@dataclass(frozen=True)
+class PooledTask(Task):
+    """A choice between candidates. `prompt` is empty, as every agent has other facts."""
+
+    names: tuple[str, ...] = field(kw_only=True)
+    """The candidates."""
+    lists: tuple[tuple[tuple[int, str], ...], ...] = field(kw_only=True)
+    """Candidate and strength of the facts of each agent."""
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The number of facts for each candidate, by agent."""
+        columns = range(len(self.names))
+        return tuple(tuple(sum(f[0] == c for f in facts) for c in columns) for facts in self.lists)
+
+    @cached_property
+    def best(self) -> str:
+        """The best candidate."""
+        whole = total(self.profile)
+        return self.names[whole.index(max(whole))]
+
+
+def draw_choice(
+    rng: np.random.Generator, num_agents: int, candidates: int, facts: int
+) -> Row | None:
+    """Draw two profiles, one that misleads and one that does not; the task's index selects one."""
+    kinds = profiles(num_agents, candidates, facts)
+    pair = [kind[int(rng.integers(len(kind)))] for kind in kinds]
+    # No profile may be in both splits, so both of a row are of one.
+    if split_of(repr(pair[0])) != split_of(repr(pair[1])):
+        return None
+    names = [NAMES[i] for i in rng.permutation(len(NAMES))[:candidates]]
+    strengths = [STRENGTHS[i] for i in rng.permutation(len(STRENGTHS))[: num_agents * facts]]
+    order = [rng.permutation(facts).tolist() for _ in range(num_agents)]
+    return {
+        "profiles": pair,
+        "names": names,
+        "strengths": strengths,
+        "order": order,
+        "key": repr(pair[0]),
+    }
+
+
+def make_task(index: int, row: Row) -> PooledTask:
+    """Make a task of a row; every second one misleads."""
+    strengths, lists = iter(row["strengths"]), []
+    for view, order in zip(row["profiles"][index % 2], row["order"], strict=True):
+        candidates = [candidate for candidate, count in enumerate(view) for _ in range(count)]
+        lists.append(tuple((candidates[place], next(strengths)) for place in order))
+    names = tuple(row["names"])
+    return PooledTask(**task_fields("pooled", index), names=names, lists=tuple(lists))
+
+
+class PooledOptions(WorldOptions):
+    """Options of `pooled`."""
+
+    num_turns: int = option(1, ge=1)
+    """Turns of an episode; only the answers of the last one count. More turns give a channel more messages."""
+    num_agents: int = option(3, ge=3, le=4)
+    """Number of agents."""
+    candidates: int = option(3, ge=2, le=4)
+    """Number of candidates."""
+    facts: int = option(4, ge=3, le=6)
+    """Facts of each agent."""
+    wording: str = option("sentences", choices=("sentences", "bare"))
+    """Words of prompts: `sentences`, or for models of single letters `bare`, a letter for each fact."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = f"num_agents={self.num_agents}, candidates={self.candidates} and facts={self.facts}"
+        if self.num_agents == self.candidates == 4 and self.facts > 3:
+            raise ValueError(f"{kind} have too many profiles for exact bounds: take facts=3")
+        if not all(profiles(self.num_agents, self.candidates, self.facts)):
+            raise ValueError(f"{kind} allow no task that misleads: take 3 agents, or other facts")
+
+
+@dataclass(frozen=True)
+class PooledGame(Game):
+    """The rules."""
+
+    options: PooledOptions
+    components = {
+        "score": Component("Share of the agents that name the best candidate on the last turn.")
+    }
+
+    @cached_property
+    def agents(self) -> Sequence[str]:  # type: ignore[override]
+        """The agents' ids."""
+        return [f"member_{number}" for number in range(self.options.num_agents)]
+
+    def prompts(self, task: PooledTask, turns: Turns) -> Prompts:
+        """Return the facts of each agent, and the question."""
+        if self.options.wording == "bare":
+            letters = ["".join(LETTERS[c] for c, _ in facts) for facts in task.lists]
+            return dict(zip(self.agents, letters, strict=True))
+        return {agent: self._prompt(task, i, len(turns) + 1) for i, agent in enumerate(self.agents)}
+
+    def _prompt(self, task: PooledTask, agent: int, turn: int) -> str:
+        options = self.options
+        names = f"{', '.join(task.names[:-1])} and {task.names[-1]}"
+        last = f"Turn {turn} of {options.num_turns}. Only the answers of the last turn count."
+        return "\n".join(
+            [
+                f"You are {self.agents[agent]}, one of {options.num_agents} agents who choose between {names}.",
+                f"Each agent has a list of {options.facts} strengths, and none is on two lists. The best "
+                "candidate has the most strengths on all lists together. The lists of others may favor somebody "
+                "else than yours.",
+                "Your list:",
+                *(f"- {task.names[candidate]} {text}" for candidate, text in task.lists[agent]),
+                "The team earns the share of agents that name the best candidate.",
+                *([last] if options.num_turns > 1 else []),
+                "",
+                "Answer with one line: answer NAME",
+            ]
+        )
+
+    def read(self, task: PooledTask, text: str) -> tuple[str | None, int]:
+        """Return the candidate that an answer names, and the number of invalid commands.
+
+        An answer that names several candidates names none.
+        """
+        if self.options.wording == "bare":
+            letters = LETTERS[: len(task.names)]
+            named, invalid = {text.strip()[:1]} & set(letters), 0
+            names = [task.names[letters.index(letter)] for letter in named]
+        else:
+            commands = read_commands(text, {"answer": (str,)})
+            words = {name.lower(): name for name in task.names}
+            answers = {word for _, word in commands.accepted}
+            names = [words[word] for word in answers if word in words]
+            invalid = commands.invalid + len(answers) - len(names) + (len(names) > 1)
+        return (names[0] if len(names) == 1 else None), invalid
+
+    def judge(self, task: PooledTask, completions: Completions, turns: Turns) -> Verdict:
+        """Compare the answers with the best candidate."""
+        readings = [self.read(task, completions[agent]) for agent in self.agents]
+        right = sum(name == task.best for name, _ in readings) / len(readings)
+        last = len(turns) == self.options.num_turns - 1
+        details = {"invalid": sum(invalid for _, invalid in readings)}
+        return score_verdict(right if last else 0.0, turns, details)
+
+    # Scripted teams
+
+    def reference(self, task: PooledTask, agent: str) -> str:
+        """Return the best candidate."""
+        return self.write(task, task.names.index(task.best))
+
+    def write(self, task: PooledTask, candidate: int) -> str:
+        """Write an answer."""
+        bare = self.options.wording == "bare"
+        return LETTERS[candidate] if bare else f"answer {task.names[candidate]}"
+
+    @property
+    def strategies(self) -> Mapping[str, Strategy]:  # type: ignore[override]
+        """The known numbers and the exploits."""
+        options, one = self.options, self.agents[0]
+        kind = (options.num_agents, options.candidates, options.facts)
+        value, guesses = silent_value(*kind), best_guesses(*kind)
+        quiet: Mapping[str, Any] = {"channel": {}}
+        silent = self._team(lambda task, i, _: guesses[task.profile[i]][0])
+        own = self._team(lambda task, i, _: leader(task.profile[i]))
+        best = self._team(lambda task, *_: task.names.index(task.best))
+        chance = 1 / options.candidates
+        every = self._team(lambda task, i, rng: int(rng.integers(options.candidates)))
+        return {
+            "optimum": Strategy(best, exact=lambda task: 1.0),
+            "alone": Strategy(
+                only(one, silent), "", lambda task: value / options.num_agents, quiet
+            ),
+            "silent": Strategy(silent, "", lambda task: value, quiet),
+            "random": Strategy(every, exact=lambda task: chance),
+            "empty answer": Strategy(say("")),
+            "repeated prompt": Strategy(repeat_prompt, "silent"),
+            "copied example": Strategy(say("answer NAME"), "silent"),
+            "all candidates": Strategy(_name_all, "silent"),
+            "leader of the own list": Strategy(own, "silent", changes=quiet),
+            "majority of private views": Strategy(self._team(_vote), "optimum", lambda task: 0.5),
+        }
+
+    def _team(self, choose: Any) -> Act:
+        def act(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> dict[str, str]:
+            task = env.unwrapped.task
+            choices = {agent: choose(task, self.agents.index(agent), rng) for agent in prompts}
+            return {agent: self.write(task, choice) for agent, choice in choices.items()}
+
+        return act
+
+
+def _name_all(env: Any, prompts: Mapping[str, str], rng: Any) -> dict[str, str]:
+    names = env.unwrapped.task.names
+    return dict.fromkeys(prompts, "\n".join(f"answer {name}" for name in names))
+
+
+def _vote(task: PooledTask, *_: Any) -> int:
+    """Return the leader of most private views."""
+    votes = [leader(view) for view in task.profile]
+    return max(range(len(task.names)), key=votes.count)
+
+
+@as_arguments(PooledOptions)
+def pooled(options: PooledOptions) -> DecPOMDPEnv:
+    """Choose together what no agent can know alone, a hidden profile: `pooled-v0`.
+
+    ## Description
+    Each agent (`member_0`, `member_1`, ...) has some of the facts about candidates, and the best candidate has the
+    most facts over all agents. In half of the tasks most agents' facts favor the same other one. In every task,
+    other facts of any one agent could change the best candidate. Agents exchange facts by `channel`, or read each
+    other's answers by `order`.
+
+    The paradigm is from Stasser and Titus 1985 (*Journal of Personality and Social Psychology* 48, 1467).
+
+    ## Observation Space
+    `UnicodeText`: the agent's facts and the question.
+
+    ## Action Space
+    `UnicodeText`: a line `answer NAME`. Any text is legal; other lines are ignored.
+
+    ## Rewards
+    `score`: the share of agents that name the best candidate on the last turn. `solved` means that all do.
+
+    ## Starting State
+    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
+
+    ## Episode End
+    Terminates after `num_turns` turns.
+
+    Raises:
+        ValueError: If an argument has a bad value, or no task with these arguments misleads.
+
+    ## Version History
+    - v0: first version.
+    """
+    kind = (options.num_agents, options.candidates, options.facts)
+    return game_env(
+        "pooled_v0",
+        partial(generated_tasks, "pooled", options, draw_choice, make_task, *kind),
+        PooledGame(options),
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )
