@@ -74,6 +74,9 @@ class GatherOptions(WorldOptions):
             )
 
 
+COMPONENTS = {"score": Component("Increase of the harvested share of a resource, mean over all.")}
+
+
 @dataclass(frozen=True)
 class GatherGame(Game):
     """The rules.
@@ -83,9 +86,7 @@ class GatherGame(Game):
     """
 
     options: GatherOptions
-    components = {
-        "score": Component("Increase of the harvested share of a resource, mean over the agents.")
-    }
+    components = COMPONENTS
     info_keys = ("score", "invalid", "facts_told", "true_facts")
 
     @cached_property

@@ -117,14 +117,15 @@ class PooledOptions(WorldOptions):
             raise ValueError(f"{kind} allow no task that misleads: take 3 agents, or other facts")
 
 
+COMPONENTS = {"score": Component("Share of agents that name the best candidate on the last turn.")}
+
+
 @dataclass(frozen=True)
 class PooledGame(Game):
     """The rules."""
 
     options: PooledOptions
-    components = {
-        "score": Component("Share of the agents that name the best candidate on the last turn.")
-    }
+    components = COMPONENTS
 
     @cached_property
     def agents(self) -> Sequence[str]:  # type: ignore[override]
