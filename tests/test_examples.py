@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -15,17 +16,23 @@ from tests.support.processes import ROOT, python
 
 PAIR = ROOT / "studies" / "coder_pair"
 
-LEARNERS = ("training_loop.py", "own_environment.py")
+LEARNERS = ("training_loop.py", "own_environment.py", "aec_game.py")
 """The examples that train from scratch, offline and in seconds."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(LEARNERS[0], marks=pytest.mark.slow), LEARNERS[1]])
+@pytest.mark.parametrize("name", [pytest.param(LEARNERS[0], marks=pytest.mark.slow), *LEARNERS[1:]])
 def test_an_example_runs_offline_and_its_team_learns(name: str) -> None:
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    run = python(str(ROOT / "examples" / name), env=environment | {"PATH": ""}, timeout=120)
-    rewards = [float(found) for found in re.findall(r"mean reward (\d\.\d\d)", run.stdout)]
+    run = python(str(ROOT / "examples" / name), env=environment | {"PATH": ""}, timeout=300)
+    rewards = [float(found) for found in re.findall(r"mean reward (-?\d\.\d\d)", run.stdout)]
     assert len(rewards) == 6
     assert rewards[-1] >= 0.9 and rewards[-1] > rewards[0], rewards
+
+
+def test_an_aec_game_takes_no_more_than_25_lines() -> None:
+    tree = ast.parse((ROOT / "examples" / "aec_game.py").read_text())
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    assert len(statements) - 1 <= 25  # without the docstring
 
 
 def lessons(path: Path, *tested: str) -> str:

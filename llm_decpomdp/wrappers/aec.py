@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Literal
 
 from gymnasium.spaces import Text
 from pettingzoo import AECEnv, ParallelEnv
 
-from llm_decpomdp.branching import acting_agents
+from llm_decpomdp.branching import acting_agents, branch
 
 TEAM_REWARDS = ("equal", "sum")
 
@@ -121,6 +122,13 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
         """Close the environment."""
         self.env.close()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> TurnView:
+        """Return an independent environment in the same state; loaded tasks are shared as in forks."""
+        twin = copy.copy(self)
+        state = {name: copy.copy(value) for name, value in vars(self).items() if name != "env"}
+        vars(twin).update({**state, "env": branch(self.env)})
+        return twin
+
     def __str__(self) -> str:
         return str(self.env)
 
@@ -138,10 +146,15 @@ class ParallelView(ParallelEnv[str, Any, str]):  # type: ignore[misc]  # petting
     """An AEC environment of texts as a parallel one in which agents take turns; `from_aec` makes it."""
 
     def __init__(self, env: AECEnv[str, Any, str], team_reward: str) -> None:
+        # Nothing here may change in an episode: `branch` then copies the AEC environment alone.
         self.aec_env = env
         self.team_reward = team_reward
-        self.possible_agents = list(env.possible_agents)
         self.render_mode = getattr(env, "render_mode", None)
+
+    @property
+    def possible_agents(self) -> list[str]:
+        """All agents."""
+        return list(self.aec_env.possible_agents)
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -12,6 +12,16 @@ from pettingzoo.test import api_test, parallel_api_test, seed_test
 from pettingzoo.utils import AgentSelector
 
 from llm_decpomdp import UnicodeText, aec, check_env, from_aec, make
+from llm_decpomdp.algorithms import (
+    ALGORITHMS,
+    Learner,
+    LearnerOptions,
+    RolloutOptions,
+    Start,
+    collect_rollouts,
+)
+from llm_decpomdp.branching import branch
+from studies.hypotheses.training import TabularPolicy
 
 GAMES = {
     "simultaneous": partial(make, "coophumaneval-v0", source="bundled"),
@@ -126,3 +136,33 @@ def test_misuse_is_an_error_with_the_remedy():
     env.reset()
     with pytest.raises(KeyError, match="no action for agent 'player_0'"):
         env.step({"player_1": "9"})
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_branch_is_independent_and_shares_the_data(name):
+    env = from_aec(aec(GAMES[name]()))
+    env.reset(seed=0)
+    env.step(dict.fromkeys(env.acting, "text"))
+    twin, other = branch(env), branch(env)
+    assert twin.aec_env.env.tasks is env.aec_env.env.tasks
+    played = []
+    for game in (twin, env):
+        steps = []
+        while game.agents:
+            steps.append(game.step(dict.fromkeys(game.acting, "a")))
+        played.append((steps, game.state()))
+    assert played[0] == played[1] and other.agents and other.state() != env.state()
+
+
+def test_learners_train_on_an_environment_of_others():
+    env = from_aec(Countdown())
+    team = {
+        agent: TabularPolicy([str(n) for n in range(4, 10)], seed)
+        for seed, agent in enumerate(env.possible_agents)
+    }
+    options = LearnerOptions(learning_rate=0.3)
+    learner, plan = Learner(team, ALGORITHMS["marloo"], options), RolloutOptions(plan="episodes")
+    for _ in range(30):
+        learner.update(collect_rollouts(env, team, [Start(seed=0)], plan, group_size=8))
+    (rollout,) = collect_rollouts(env, team, [Start(seed=0)], plan, group_size=8)
+    assert sum(sum(group.rewards) for group in rollout.groups) / 8 > 5  # of 6
