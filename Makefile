@@ -9,7 +9,7 @@ CONSTRAINTS ?= --constraint constraints.txt
 TRANSFORMERS := 5.24.0
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINTS)
 
-.PHONY: help demo test slow transformers trl openenv verifiers inspect reasoning-gym textarena lint types docs docs-serve release-check check clean
+.PHONY: help demo test slow transformers trl openenv verifiers inspect reasoning-gym textarena openspiel lint types docs docs-serve release-check check clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,10 +41,13 @@ inspect: build/inspect/installed  ## run what needs Inspect, in an environment o
 	build/inspect/bin/python -m pytest -m slow tests/integrations/test_inspect.py
 
 reasoning-gym: build/reasoning-gym/installed  ## run what needs reasoning-gym, in an environment of its own
-	build/reasoning-gym/bin/python -m pytest -m slow tests/integrations/test_reasoning_gym.py
+	build/reasoning-gym/bin/python -m pytest -m slow tests/integrations/test_reasoning_gym.py tests/envs/verified
 
 textarena: build/textarena/installed  ## run what needs TextArena, in an environment of its own
 	build/textarena/bin/python -m pytest -m slow tests/integrations/test_textarena.py
+
+openspiel: build/openspiel/installed  ## run what needs OpenSpiel, in an environment of its own
+	build/openspiel/bin/python -m pytest -m slow tests/envs/openspiel
 
 lint: $(VENV)/test-installed  ## ruff, as in CI
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.registry import register
+from llm_decpomdp.registry import register, register_collection
 from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ register("build-word-v0", "llm_decpomdp.envs.building.word:build_word")
 register("build-house-v0", "llm_decpomdp.envs.building.house:build_house")
 register("gather-v0", "llm_decpomdp.envs.gather.env:gather")
 register("pooled-v0", "llm_decpomdp.envs.pooled.env:pooled")
+register("verified-v0", "llm_decpomdp.envs.verified.env:verified")
 for _genre in ("tldr", "arxiv"):
     for _version in ("v0", "v1"):
         register(f"{_genre}-{_version}", f"llm_decpomdp.envs.writing.env:{_genre}_{_version}")
@@ -54,3 +55,4 @@ for _module, _probes in _PROBES.items():
     for _probe in _probes.split():
         _function = _probe.replace("-", "_")
         register(f"probe-{_probe}-v0", f"llm_decpomdp.envs.probes.{_module}:{_function}")
+register_collection("openspiel", "llm_decpomdp.envs.openspiel.env:openspiel")

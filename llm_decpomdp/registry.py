@@ -103,6 +103,12 @@ def register_collection(name: str, entry_point: str) -> None:
     _collections[name] = entry_point
 
 
+def is_id(text: str) -> bool:
+    """Check whether a text has the form of an id, as one in place of a path."""
+    name = text.rpartition(":")[2]
+    return text.partition(":")[0] in _collections or ID_PATTERN.fullmatch(name) is not None
+
+
 def spec(id: str) -> EnvSpec:
     """Return the registered environment of this id.
 

@@ -156,9 +156,9 @@ def rewards(
     number differs from its exact value.
     """
     from llm_decpomdp.benchmarks.analysis.replay import regrade
-    from llm_decpomdp.registry import ID_PATTERN
+    from llm_decpomdp.registry import is_id
 
-    if ID_PATTERN.fullmatch(str(folder).rpartition(":")[2]) and not folder.exists():
+    if is_id(str(folder)) and not folder.exists():
         _check_strategies(str(folder), env_option or (), tasks, seed)
         return
     if env_option or tasks:

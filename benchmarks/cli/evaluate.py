@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # A copy of the names in `benchmarks/evaluation/baselines.py`, whose import is slow; a test compares both.
 BASELINES = (
-    *("single_agent", "single_agent_matched", "naive_concatenation", "sequential_pipeline"),
-    *("one_round_discussion", "expert_edits", "gold", "random"),
+    *("single_agent", "single_agent_matched", "self_consistency", "naive_concatenation"),
+    *("sequential_pipeline", "one_round_discussion", "expert_edits", "gold", "random"),
 )
 
 EXAMPLES = """\

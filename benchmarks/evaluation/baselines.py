@@ -4,6 +4,7 @@
 |------------------------|---------------------------------------------------------------------------------|
 | `single_agent`         | a single agent                                                                  |
 | `single_agent_matched` | a single agent with the token limit of the whole team                           |
+| `self_consistency`     | the most frequent of a single agent's answers, as many as the team's tokens allow |
 | `naive_concatenation`  | the team before training: all answer at once                                    |
 | `sequential_pipeline`  | agents answer in the team's order and see earlier answers                       |
 | `one_round_discussion` | all answer, read the other answers, and answer again; the second answers count  |
@@ -12,7 +13,7 @@
 | `random`               | random characters: a lower bound                                                |
 | `module:NAME`          | a function of your own, from the environment to a policy for each agent         |
 
-The first six use the model in the `model` section of a configuration, for each agent or shared as in
+The first seven use the model in the `model` section of a configuration, for each agent or shared as in
 `model.shared`; they ignore `team` and `policies`, which declare trained teams. Sampling and limits are those of
 the trained team. A baseline is an environment with other arguments, a team, and a way to act.
 """
@@ -38,7 +39,7 @@ from llm_decpomdp.branching import message_turns
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.plugins import find, is_entry_point
 from llm_decpomdp.policy import Policy, Team
-from llm_decpomdp.registry import make
+from llm_decpomdp.registry import accepts_argument, make
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,26 @@ def single_agent_matched(setting: EvalConfig) -> Baseline:
     return _model_baseline(replace(setting.config, model=model), _single_agent_env(setting))
 
 
+def self_consistency(setting: EvalConfig) -> Baseline:
+    """Build that of a single agent whose most frequent answer counts, with the tokens of the team.
+
+    Self-consistency: Wang et al., 2022, arXiv 2203.11171.
+    """
+    if not accepts_argument(setting.env_id, "votes"):
+        raise ConfigError(
+            f"self_consistency needs an environment whose answers can be compared, such as verified-v0, and "
+            f"{setting.env_id} has no argument votes"
+        )
+    agents = setting.env.possible_agents
+    team = teams.team_spec(setting.config, agents)
+    limits = [team.policies[team.agents[agent]].max_new_tokens for agent in agents]
+    # One agent answers in each turn, and all answer equally often.
+    tokens = sum(limits) * setting.env.num_turns // len(agents)
+    votes = max(1, tokens // setting.config.model.max_new_tokens)
+    env = setting.make_env(num_agents=1, votes=votes)
+    return _model_baseline(setting.config, env)
+
+
 def _single_agent_env(setting: EvalConfig) -> DecPOMDPEnv:
     """Build the environment for one agent, without tags and without a channel."""
     return setting.make_env(num_agents=1, centralised=False, channel={}, order="simultaneous")
@@ -248,6 +269,7 @@ def _model_baseline(config: Config, env: DecPOMDPEnv, **changes: Any) -> Baselin
 BASELINES: Mapping[str, Callable[[EvalConfig], Baseline]] = {
     "single_agent": single_agent,
     "single_agent_matched": single_agent_matched,
+    "self_consistency": self_consistency,
     "naive_concatenation": untrained_team,
     "sequential_pipeline": sequential_pipeline,
     "one_round_discussion": one_round_discussion,
@@ -260,5 +282,5 @@ BASELINES: Mapping[str, Callable[[EvalConfig], Baseline]] = {
 TALKING = ("sequential_pipeline", "one_round_discussion")
 """Baselines that add team-mates' answers to the prompts of the environment."""
 
-OF_TEAMS = ("single_agent_matched", "naive_concatenation", *TALKING)
+OF_TEAMS = ("single_agent_matched", "self_consistency", "naive_concatenation", *TALKING)
 """Baselines that need a team of several agents."""

@@ -289,10 +289,10 @@ def build_house(options: HouseOptions) -> DecPOMDPEnv:
     """Build a house of which each builder knows a part and holds a part of the blocks: `build-house-v0`.
 
     ## Description
-    Two to four builders build a house of a floor, walls with a door and windows, and a roof. Each knows every N-th
-    layer of the plan, or every N-th material. Each holds three quarters of the blocks of each material in a pair,
-    so a builder may lack blocks for its part, and nobody can build the house alone. Builders see the world after
-    each turn.
+    Two to four builders, `builder_0` and so on, build a house of a floor, walls with a door and windows, and a
+    roof. Each knows every N-th layer of the plan, or every N-th material. Each holds three quarters of the blocks
+    of each material in a pair, so a builder may lack blocks for its part, and nobody can build the house alone.
+    Builders see the world after each turn.
 
     ## Observation Space
     `UnicodeText`: the agent's part of the plan as boxes, and its blocks. Later prompts also show the blocks in the

@@ -135,7 +135,7 @@ def load(
         )
     if is_path(source):
         _warn_remarks(tasks)
-    stand_in = split_rows.source == "bundled"
+    stand_in = dataset.stand_in and split_rows.source == "bundled"
     return TaskSet(
         tuple(tasks),
         dataset.name,

@@ -54,7 +54,8 @@ class WorldOptions(Options):
 Draw = Callable[..., Row | None]
 """From random numbers and the kind of the tasks to a row, or `None` for a draw that is no task.
 
-The row's `key` is what tasks of training and tests must not share, such as a word or a map.
+The row's `key` is what tasks of training and tests must not share, such as a word or a map. Its `content`, by
+default the whole row, is what no two tasks may share.
 """
 
 
@@ -103,9 +104,12 @@ def generated_rows(name: str, task_seed: int, draw: Draw, *kind: Hashable) -> li
         # The index also counts without a row, so that later rows keep their numbers.
         for _ in range(0 if split in complete else MAX_DRAWS):
             row = draw(rng, *kind)
-            if row is None or split_of(row["key"]) != split or repr(row) in drawn:
+            if row is None or split_of(row["key"]) != split:
                 continue
-            drawn.add(repr(row))
+            content = str(row.get("content", row))
+            if content in drawn:
+                continue
+            drawn.add(content)
             rows.append({**row, "index": index, "split": split})
             break
         else:

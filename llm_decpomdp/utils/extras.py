@@ -26,6 +26,7 @@ EXTRAS = {
     "inspect": ("inspect-ai",),
     "reasoning-gym": ("reasoning-gym",),
     "textarena": ("textarena",),
+    "openspiel": ("open-spiel",),
 }
 """Packages of each extra."""
 

@@ -24,11 +24,7 @@ def ordered(env_id):
     return make_known(env_id, num_agents=2, order=agents)
 
 
-FAMILIES = [
-    env_id
-    for env_id in registered_ids()
-    if not env_id.startswith("probe-") or not make(env_id).turn_based
-]
+FAMILIES = [env_id for env_id in registered_ids() if not make(env_id).turn_based]
 
 QUICK = ("probe-", "coophumaneval-", "compose-", "tldr-")
 

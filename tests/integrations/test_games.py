@@ -11,7 +11,7 @@ from tests.foreign_envs import Rendezvous
 from tests.support.commands import call
 from tests.support.processes import ROOT, python
 
-FOREIGN = ("trl", "openenv", "verifiers", "inspect_ai", "reasoning_gym", "textarena")
+FOREIGN = ("trl", "openenv", "verifiers", "inspect_ai", "reasoning_gym", "textarena", "pyspiel")
 
 
 def test_equal_options_share_an_environment():
@@ -36,7 +36,7 @@ def test_no_other_library_is_imported_before_it_is_used():
     "name",
     [
         *("trl_lockstep.py", "openenv_client.py", "verifiers_team.toml", "inspect_roles.py"),
-        *("reasoning_gym_sums.py", "textarena_guess.py"),
+        *("reasoning_gym_sums.py", "textarena_guess.py", "openspiel_tiny_hanabi.py"),
     ],
 )
 def test_an_example_of_an_adapter_is_at_most_forty_lines(name):

@@ -102,7 +102,8 @@ def test_gold_earns_full_marks_and_random_text_none(setting: EvalConfig, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in BASELINES if name not in ("expert_edits", "gold", "random")]
+    "name",
+    [n for n in BASELINES if n not in ("expert_edits", "gold", "random", "self_consistency")],
 )
 def test_baselines_use_the_model(name: str, setting: EvalConfig, tmp_path: Path) -> None:
     one = find_baseline(name, setting).load()
@@ -128,6 +129,15 @@ def test_a_matched_agent_has_the_tokens_of_messages_too(setting: EvalConfig) -> 
     talking = replace(setting, env_options={**setting.env_options, "channel": {"bandwidth": 8}})
     assert BASELINES["single_agent_matched"](talking).limits == {"main_0": 2 * 2 * 4}
     assert BASELINES["single_agent"](talking).limits == {"main_0": 4}
+
+
+def test_self_consistency_has_the_answers_and_tokens_of_the_team(setting: EvalConfig) -> None:
+    for attempts in (1, 3):
+        options = {"source": "bundled", "attempts": attempts}
+        team = EvalConfig(setting.config, "verified-v0", options)
+        one = find_baseline("self_consistency", team)
+        assert one.env.spec_kwargs["votes"] == one.env.num_turns == 2 * attempts
+        assert one.limits == {"solver_0": 4} and one.env.possible_agents == ["solver_0"]
 
 
 def test_baselines_that_sample_in_another_way_are_others(setting: EvalConfig) -> None:
@@ -158,6 +168,7 @@ def test_a_baseline_that_makes_no_sense_is_one_clear_error(setting: EvalConfig) 
         ("single_agent", probe, "unknown argument 'num_agents'"),
         ("expert_edits", probe, "unknown argument 'external_mode'"),
         ("expert_edits", setting, "needs expert_model"),
+        ("self_consistency", setting, "whose answers can be compared, such as verified-v0"),
         ("gold", larger, "no reference for it"),
         ("glod", setting, "did you mean 'gold'"),
     ):

@@ -1,0 +1,173 @@
+"""A player of Hanabi with five rules, which reads the views of OpenSpiel.
+
+It plays sure cards, reveals what a partner can play, and discards what is useless, or else the oldest. It does not
+read anything into what partners reveal or leave out, so it needs no agreement with them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+COPIES = {1: 3, 2: 2, 3: 2, 4: 2, 5: 1}
+"""Copies of each card, by rank."""
+
+SURE = 1.0 - 1e-9
+"""Least probability that counts as certain."""
+
+MAX_HINTS = 8
+"""Information tokens of the team at most."""
+
+Card = tuple[str, int]
+"""Color and rank."""
+
+
+@dataclass(frozen=True)
+class HeldCard:
+    """A card in a hand."""
+
+    card: Card | None
+    """`None` in the player's own hand."""
+    possible: frozenset[Card]
+    """What it can be, as far as its owner was told."""
+    is_hinted: bool
+    """Whether its color or rank was revealed."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a player sees."""
+
+    hints: int
+    """Information tokens."""
+    fireworks: Mapping[str, int]
+    """Rank that each color has reached."""
+    hands: Sequence[Sequence[HeldCard]]
+    """The player's own hand, then those of the next players; the oldest card first."""
+    discards: Counter[Card]
+
+    def is_playable(self, card: Card) -> bool:
+        """Check whether a card is next in its firework."""
+        return self.fireworks[card[0]] + 1 == card[1]
+
+    def is_useless(self, card: Card) -> bool:
+        """Check whether a card will never be playable."""
+        color, rank = card
+        reached = self.fireworks[color]
+        lost = any(self.discards[color, low] == COPIES[low] for low in range(reached + 1, rank))
+        return rank <= reached or lost
+
+
+def read_view(text: str) -> View | None:
+    """Read the view in a prompt; `None` if there is none."""
+    if not (found := re.search(r"^Life tokens: \d+$.*^Discards:[^\n]*", text, re.M | re.S)):
+        return None
+    head, _, rest = found[0].partition("Hands:\n")
+    hands_text, _, tail = rest.partition("Deck size:")
+    _, hints = map(int, re.findall(r"tokens: (\d+)", head))
+    fireworks = {color: int(rank) for color, rank in re.findall(r"([A-Z])(\d)", head)}
+    hands = [
+        [_read_card(line) for line in hand.splitlines() if "||" in line]
+        for hand in hands_text.split("-----\n")
+    ]
+    # A player's own hand is the one below the mark; OpenSpiel lists it first.
+    discards = Counter(_card(name) for name in tail.partition("Discards:")[2].split())
+    return View(hints, fireworks, hands, discards)
+
+
+def _card(name: str) -> Card:
+    return name[0], int(name[1])
+
+
+def _read_card(line: str) -> HeldCard:
+    """Read a card such as `B1 || X1|BG1`."""
+    name, _, knowledge = line.partition(" || ")
+    hint, _, possible = knowledge.partition("|")
+    colors, ranks = re.findall("[A-Z]", possible), re.findall(r"\d", possible)
+    return HeldCard(
+        None if name == "XX" else _card(name),
+        frozenset((color, int(rank)) for color in colors for rank in ranks),
+        hint != "XX",
+    )
+
+
+def choose(prompt: str) -> str:
+    """Return the action of the rules after a prompt; empty if it shows no view of Hanabi."""
+    view = read_view(prompt)
+    return "" if view is None else next(_actions(view, unseen(view)))
+
+
+def unseen(view: View) -> Counter[Card]:
+    """Count the copies of each card that the player does not see."""
+    seen = Counter(view.discards)
+    seen.update(held.card for hand in view.hands for held in hand if held.card)
+    for color, reached in view.fireworks.items():
+        seen.update((color, rank) for rank in range(1, reached + 1))
+    return Counter(
+        {
+            (color, rank): count - seen[color, rank]
+            for color in view.fireworks
+            for rank, count in COPIES.items()
+        }
+    )
+
+
+def share(held: HeldCard, left: Counter[Card], of_kind: Callable[[Card], bool]) -> float:
+    """Return the probability that a card of the player's own hand is of a kind.
+
+    Args:
+        held: The card.
+        left: Copies of each card that the player does not see.
+        of_kind: The kind.
+    """
+    weights = {card: left[card] for card in held.possible if left[card] > 0}
+    return sum(n for card, n in weights.items() if of_kind(card)) / max(1, sum(weights.values()))
+
+
+def _actions(view: View, left: Counter[Card]) -> Iterator[str]:
+    """Yield the actions of the rules, the first that applies first; the last one always applies."""
+    own = view.hands[0]
+    chances = [share(held, left, view.is_playable) for held in own]
+    if max(chances) >= SURE:
+        yield f"(Play {chances.index(max(chances))})"
+    if view.hints > 0:
+        yield from _useful_reveal(view)
+    if view.hints < MAX_HINTS:
+        wastes = [share(held, left, view.is_useless) for held in own]
+        if max(wastes) >= SURE:
+            yield f"(Discard {wastes.index(max(wastes))})"
+        unhinted = [place for place, held in enumerate(own) if not held.is_hinted]
+        yield f"(Discard {(unhinted or [0])[0]})"
+    yield f"(Reveal player +1 rank {max(held.card[1] for held in view.hands[1] if held.card)})"
+
+
+def _useful_reveal(view: View) -> Iterator[str]:
+    """Yield the reveal that makes most playable cards known as playable, or else tells most about one."""
+    best, action = 0, ""
+    for offset, hand in enumerate(view.hands[1:], 1):
+        for color, rank in {
+            held.card for held in hand if held.card and view.is_playable(held.card)
+        }:
+            for name, kept in (
+                (f"color {color}", lambda card, color=color: card[0] == color),
+                (f"rank {rank}", lambda card, rank=rank: card[1] == rank),
+            ):
+                gain = _gain(view, hand, kept)
+                if gain > best:
+                    best, action = gain, f"(Reveal player +{offset} {name})"
+    if action:
+        yield action
+
+
+def _gain(view: View, hand: Sequence[HeldCard], kept: Callable[[Card], bool]) -> int:
+    """Return what a reveal tells about the playable cards of a hand; cards that get known count most."""
+    gain = 0
+    for held in hand:
+        if held.card and view.is_playable(held.card):
+            after = {card for card in held.possible if kept(card) == kept(held.card)}
+            known = [all(map(view.is_playable, cards)) for cards in (held.possible, after)]
+            if not known[0] and len(after) < len(held.possible):
+                gain += 100 if known[1] else len(held.possible) - len(after)
+    return gain

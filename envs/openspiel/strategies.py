@@ -1,0 +1,141 @@
+"""Scripted teams: exact numbers of `tiny_hanabi`, a player of Hanabi with rules, random play, and exploits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from llm_decpomdp.envs.openspiel import hanabi
+from llm_decpomdp.envs.openspiel.actions import action_text
+from llm_decpomdp.envs.openspiel.enumeration import (
+    Policy,
+    best_policy,
+    outcomes,
+    random_value,
+    value,
+    view_of,
+)
+from llm_decpomdp.envs.openspiel.games import current_state, load_game, players_at_move, start
+from llm_decpomdp.envs.worlds.strategies import Strategy, only, repeat_prompt, say
+
+Known = Callable[[str], str]
+
+
+def strategies(game: str, form: str) -> Mapping[str, Strategy]:
+    """Return the scripted teams of a game; none for most games.
+
+    Args:
+        game: Name of the game with its parameters.
+        form: Form of actions in answers.
+    """
+    title = game.partition("(")[0]
+    if title not in TEAMS:
+        return {}
+    teams = TEAMS[title](game, form)
+    bound = "alone" if "alone" in teams else "rules"
+    return {
+        **teams,
+        "empty answers": Strategy(say(""), bound=bound),
+        "repeats the prompt": Strategy(repeat_prompt, bound=bound),
+    }
+
+
+def _hanabi(game: str, form: str) -> Mapping[str, Strategy]:
+    """Return the teams of Hanabi, whose optimum is not known."""
+    act = partial(_play_rules, game, form)
+    return {
+        "rules": Strategy(act, bound="rules"),
+        "rules beside silence": Strategy(only("player_0", act), bound="rules"),
+        "random": Strategy(partial(_play_random, game, form), bound="rules"),
+    }
+
+
+def _play_rules(
+    game: str, form: str, env: Any, prompts: Mapping[str, str], rng: np.random.Generator
+) -> Mapping[str, str]:
+    names = {agent: hanabi.choose(prompt) for agent, prompt in prompts.items()}
+    if form == "names":
+        return names
+    state = _state(game, env)
+    return {agent: str(state.string_to_action(name)) for agent, name in names.items()}
+
+
+def _play_random(
+    game: str, form: str, env: Any, prompts: Mapping[str, str], rng: np.random.Generator
+) -> Mapping[str, str]:
+    state = _state(game, env)
+    texts = {}
+    for agent, player in zip(prompts, players_at_move(state), strict=True):
+        action = int(rng.choice(state.legal_actions(player)))
+        texts[agent] = action_text(state, player, action, form)
+    return texts
+
+
+def _state(game: str, env: Any) -> Any:
+    inner = env.unwrapped
+    return current_state(game, inner.task.seed, inner.episode.turns)
+
+
+def _tiny_hanabi(game: str, form: str) -> Mapping[str, Strategy]:
+    """Return the teams of a game that is small enough to enumerate its policies."""
+    root = load_game(game).new_initial_state()
+    ends = outcomes(root)
+    teams = {"optimum": _of_policy(game, form, best_policy(ends)[0])}
+    # Beside a silent player, whose first legal action is played.
+    first = {
+        view: min(end.choices[view] for end in ends if view in end.choices) for view in _views(ends)
+    }
+    by_agent = {}
+    for player in range(root.num_players()):
+        fixed = {view: action for view, action in first.items() if view[0] != player}
+        by_agent[player] = best_policy(ends, fixed)
+    player = max(by_agent, key=lambda number: by_agent[number][1])
+    teams["alone"] = _of_policy(game, form, by_agent[player][0])
+    # Its information states begin with the player's own card, and go on with the others' actions.
+    policy, _ = best_policy(outcomes(root, own_card))
+    teams["silent"] = _of_policy(game, form, policy, own_card)
+    highest = root.get_game().max_utility()
+
+    def expected(task: Any) -> float:
+        deal = start(game, task.seed)
+        points = random_value(outcomes(deal), lambda view: root.get_game().num_distinct_actions())
+        return float(points / highest)
+
+    teams["random"] = Strategy(partial(_play_random, game, form), exact=expected)
+    return teams
+
+
+def own_card(view: str) -> str:
+    """Return a player's own card in an information state of `tiny_hanabi`."""
+    return view.partition(" ")[0]
+
+
+def _views(ends: Any) -> set[Any]:
+    return {view for end in ends for view in end.choices}
+
+
+def _of_policy(game: str, form: str, policy: Policy, known: Known = str) -> Strategy:
+    """Return the team that plays a pure joint policy, with its exact score of each deal."""
+
+    def act(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
+        state = _state(game, env)
+        action = policy[view_of(state, known)]
+        return {
+            agent: action_text(state, state.current_player(), action, form) for agent in prompts
+        }
+
+    def expected(task: Any) -> float:
+        deal = start(game, task.seed)
+        return float(value(outcomes(deal, known), policy) / deal.get_game().max_utility())
+
+    return Strategy(act, exact=expected)
+
+
+TEAMS: Mapping[str, Callable[[str, str], Mapping[str, Strategy]]] = {
+    "hanabi": _hanabi,
+    "tiny_hanabi": _tiny_hanabi,
+}
+"""Functions that return the teams of a game, by its name."""

@@ -1,0 +1,274 @@
+"""The family `verified-v0`: its options, and its rules as a game of a solver and a verifier."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import parse_split
+from llm_decpomdp.envs.source_code.extraction import find_answer
+from llm_decpomdp.envs.verified.questions import LIBRARY, Questions, QuestionTask, find_questions
+from llm_decpomdp.envs.verified.strategies import STRATEGIES
+from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
+from llm_decpomdp.envs.worlds.tasks import SPLITS, WorldOptions
+from llm_decpomdp.interfaces import Component, Verdict
+from llm_decpomdp.options import Options, as_arguments, option, option_of
+
+SOLVER, VERIFIER = "solver_0", "verifier_0"
+
+VERDICTS = ("accept", "reject", "correct")
+
+READERS = {SOLVER: [VERIFIER]}
+
+COMPONENTS = {"score": Component("1 if the answer of the team is right.")}
+
+MAX_SHOWN = 2000
+"""Largest number of characters of an answer in a prompt."""
+
+TAGS = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+
+FORM = "Write your final answer between <answer> and </answer>."
+
+JUDGE = """\
+Is this answer right? End with a line that begins with one of these words:
+accept - the answer is right
+reject - it is wrong{again}
+correct: followed by the right answer - it is wrong, and you know the right one"""
+
+
+class VerifiedOptions(Options):
+    """Options of `verified`.
+
+    Raises:
+        ImportError: If reasoning-gym is needed and not installed.
+        KeyError: If there is no such data set.
+        ValueError: If a value is of another type or out of its range.
+    """
+
+    dataset: str = "chain_sum"
+    """Name of a data set of reasoning-gym."""
+    dataset_options: dict[str, Any] = field(default_factory=dict)
+    """Fields of its configuration, such as `{max_terms: 3}`."""
+    num_agents: int = option(2, ge=1, le=2)
+    """2 for `solver_0` and `verifier_0`, 1 for `solver_0` alone, whose answer counts."""
+    attempts: int = option(1, ge=1)
+    """Answers of the solver at most: a rejection asks for the next one. For two agents."""
+    votes: int = option(1, ge=1)
+    """Answers of a solver alone to the same prompt, of which the most frequent counts: self-consistency."""
+    brief: bool = False
+    """Short prompts without instructions, and verdicts of one letter: `a`, `r`, or `c` and an answer."""
+    task_seed: int = option_of(WorldOptions, "task_seed")
+    """Seed of the tasks."""
+    split: str = "train"
+    """`train` (400 questions), `test` (100 others) or `all`, optionally sliced, such as `train[:50%]`."""
+    source: str = option("auto", choices=("auto", LIBRARY, "bundled"))
+    """`reasoning-gym`, `bundled` for sums of our own, or `auto`: reasoning-gym where it is installed."""
+    discount: float = 1.0
+    """Discount factor of the model, in [0, 1]."""
+    render_mode: str | None = None
+    """`None`, `ansi` or `human`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parse_split(self.split, (*SPLITS, "all"))
+        if self.votes > 1 and self.num_agents > 1:
+            raise ValueError(
+                f"votes={self.votes} are answers of a solver alone, got num_agents={self.num_agents}: take "
+                "num_agents=1, or attempts in place of votes"
+            )
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a verifier wrote."""
+
+    verdict: str
+    """One of `VERDICTS`; empty where there is none."""
+    correction: str = ""
+
+
+def read_answer(text: str) -> str:
+    """Return the answer of a completion: the text in its last `<answer>` tags, or else all of it."""
+    # As reasoning-gym itself reads it. Elsewhere `find_answer` removes such tags.
+    tagged = TAGS.findall(text)
+    return str(tagged[-1] if tagged else find_answer(text).text).strip()
+
+
+def read_judgement(text: str, brief: bool = False) -> Judgement:
+    """Return the verdict of the last line that begins with one.
+
+    Args:
+        text: The completion.
+        brief: Read first letters in place of words.
+    """
+    words = (
+        "|".join(word[0] for word in VERDICTS)
+        if brief
+        else "|".join(rf"{word}\b" for word in VERDICTS)
+    )
+    pattern = rf"^[\W_]*({words})(?:[\s:*_]|-\s)*(.*)$"
+    found = re.findall(pattern, find_answer(text).text, re.IGNORECASE | re.MULTILINE)
+    if not found:
+        return Judgement("")
+    word, rest = found[-1]
+    verdict = next(name for name in VERDICTS if name.startswith(word.lower()))
+    if verdict != "correct":
+        return Judgement(verdict)
+    tagged = TAGS.findall(text)
+    return Judgement(verdict, str(tagged[-1] if tagged else rest).strip())
+
+
+@dataclass(frozen=True)
+class VerifiedGame(Game):
+    """The rules: the solver answers, and the verifier accepts, rejects or corrects."""
+
+    options: VerifiedOptions
+    questions: Questions
+    agents: tuple[str, ...]
+
+    # Without annotations: they are no fields.
+    turn_based = True
+    readers = READERS
+    components = COMPONENTS
+    own_components = ("answer", "verdict")
+    info_keys = ("score", "invalid", "right", "accepted", "rejected", "corrected")
+    strategies = STRATEGIES
+
+    def prompts(self, task: QuestionTask, turns: Turns) -> Prompts:
+        """Return the prompt of the agent that acts."""
+        if len(self.agents) == 1 or len(turns) % 2 == 0:
+            return {SOLVER: self._question(task, turns)}
+        answer = turns[-1].verdict.details["answer"][:MAX_SHOWN]
+        if self.options.brief:
+            return {VERIFIER: f"{_short(task)}{answer}"}
+        last = len(turns) + 1 == 2 * self.options.attempts
+        judge = JUDGE.format(again="" if last else ", and the solver answers again")
+        return {
+            VERIFIER: f"A solver was asked:\n\n{task.prompt}\n\nIts answer:\n\n{answer}\n\n{judge}"
+        }
+
+    def _question(self, task: QuestionTask, turns: Turns) -> str:
+        # A solver alone answers the same prompt for each vote.
+        earlier = (
+            [turn.verdict.details["answer"] for turn in turns[::2]] if len(self.agents) > 1 else []
+        )
+        if self.options.brief:
+            return _short(task) + "".join(f"{answer[:MAX_SHOWN]}!" for answer in earlier)
+        parts = [task.prompt, FORM]
+        if earlier:
+            listing = "\n".join(f"- {answer[:MAX_SHOWN]}" for answer in earlier)
+            parts[1:1] = [f"These answers of yours were rejected:\n{listing}"]
+        return "\n\n".join(parts)
+
+    def judge(self, task: QuestionTask, completions: Completions, turns: Turns) -> Verdict:
+        """Judge an answer, or a verdict on the last answer."""
+        if VERIFIER in completions:
+            return self._judge_verifier(task, completions[VERIFIER], turns)
+        answer = read_answer(completions[SOLVER])
+        right = self.questions.is_right(task, answer)
+        details = {"answer": answer, "right": right, "invalid": int(not answer)}
+        if len(self.agents) > 1:
+            own = {SOLVER: {"answer": float(right) / self.options.attempts}}
+            return score_verdict(0.0, turns, details, solved=False, own=own)
+        votes = [*(turn.verdict.details["answer"] for turn in turns), answer]
+        over = len(votes) == self.options.votes
+        score = float(over and self.questions.is_right(task, majority(votes)))
+        return replace(score_verdict(score, turns, details), over=over)
+
+    def _judge_verifier(self, task: QuestionTask, text: str, turns: Turns) -> Verdict:
+        judgement = read_judgement(text, self.options.brief)
+        right = bool(turns[-1].verdict.details["right"])
+        accepted, corrected = judgement.verdict == "accept", judgement.verdict == "correct"
+        # A correction says that the answer is wrong, so its verdict is no better than a rejection's.
+        is_correct = bool(judgement.verdict) and accepted == right
+        final_right = (
+            right if accepted else corrected and self.questions.is_right(task, judgement.correction)
+        )
+        details = {
+            "answer": judgement.correction,
+            "right": right,
+            "invalid": int(not judgement.verdict),
+            "accepted": int(accepted),
+            "rejected": int(not accepted and not corrected),
+            "corrected": int(corrected),
+        }
+        own = {VERIFIER: {"verdict": float(is_correct) / self.options.attempts}}
+        verdict = score_verdict(float(final_right), turns, details, own=own)
+        return replace(verdict, over=accepted or corrected)
+
+    def reference(self, task: QuestionTask, agent: str) -> str | None:
+        """Return the right answer, or the verdict on it."""
+        if agent == VERIFIER:
+            return "a" if self.options.brief else "accept"
+        return task.answer if self.options.brief else f"<answer>{task.answer}</answer>"
+
+
+def majority(answers: Sequence[str]) -> str:
+    """Return the most frequent answer; among several the one that came first."""
+    return Counter(answers).most_common(1)[0][0]
+
+
+def _short(task: QuestionTask) -> str:
+    """Return a question without the words around a formula."""
+    return task.prompt.rpartition(": ")[2].replace(" ", "")
+
+
+@as_arguments(VerifiedOptions)
+def verified(options: VerifiedOptions) -> DecPOMDPEnv:
+    """Answer a question, and verify the answer: `verified-v0`.
+
+    ## Description
+    `solver_0` answers a question of reasoning-gym, whose answers a program can check. `verifier_0` then sees the
+    question and the answer. It accepts the answer, rejects it, or corrects it. With several `attempts`, a rejected
+    solver answers again.
+
+    An agent that knows all answers needs no other: a solver whose answers are always accepted, or a verifier that
+    corrects each answer. So the family measures what a verifier adds to a fallible solver. With an accuracy p of
+    the solver, accepting everything earns p, and perfect verdicts earn 1 - (1-p)^n for n attempts.
+
+    ## Observation Space
+    `UnicodeText`: the question for the solver, with its rejected answers; the question and the last answer for the
+    verifier.
+
+    ## Action Space
+    `UnicodeText`: a completion. Any text is legal. The answer is the text in the last `<answer>` tags, or else the
+    whole completion. The verdict is the last line that begins with `accept`, `reject` or `correct`. A text without
+    one rejects the answer, and the info `invalid` counts it.
+
+    ## Rewards
+    1 if the answer of the team is right: the accepted answer, or the correction. Points that a checker gives for
+    parts of an answer do not count. Own points are no part of the team's reward. The verifier's, `own/verdict`,
+    are 1/attempts for each right verdict, which accepts a right answer, or rejects or corrects a wrong one. The
+    solver's, `own/answer`, are 1/attempts for each right answer. Without them a verifier of a beginner learns to
+    reject everything, and then nothing teaches the solver.
+
+    ## Starting State
+    A question drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
+
+    ## Episode End
+    Terminates when the verifier accepts or corrects, and at the last verdict. A solver alone answers `votes`
+    times.
+
+    Raises:
+        ImportError: If reasoning-gym is needed and not installed.
+        KeyError: If there is no such data set.
+        ValueError: If an argument has a bad value.
+
+    ## Version History
+    - v0: first version.
+    """
+    questions = find_questions(options.dataset, options.dataset_options, options.source)
+    agents = (SOLVER, VERIFIER)[: options.num_agents]
+    return game_env(
+        "verified_v0",
+        partial(questions.tasks, options.split, options.task_seed),
+        VerifiedGame(options, questions, agents),
+        num_turns=options.votes if options.num_agents == 1 else 2 * options.attempts,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )
