@@ -253,9 +253,10 @@ def _picture(task: HouseTask, world: World, conflicts: Iterable[Cell]) -> Any:
         panels.append(panel(f"plan y={y}", rows))
         cells = range(width)
         rows = ["".join(built.get((x, y, z), " ") for x in cells) for z in range(depth)]
-        panels.append(panel("built", rows))
+        panels.append(panel(f"built y={y}", rows))
     key = {name[0]: (INK[name[0]], name) for name in MATERIALS}
-    return picture(panels, {**key, "x": (INK["x"], "conflict, stays empty")})
+    # Small cells, so that the plan of a layer and what is built are side by side on a narrow screen.
+    return picture(panels, {**key, "x": (INK["x"], "conflict, stays empty")}, cell=9)
 
 
 # Strategies

@@ -49,7 +49,7 @@ class WordOptions(WorldOptions):
     knowledge: str = option("first", choices=("first", "all"))
     """Agents that are told the shift of the owner's rule: `first`, `builder_0` alone, or `all`."""
     plan: str = option("grid", choices=("grid", "cells"))
-    """Form of the word in the prompts: a `grid` of letters, or lists of `cells` by x + y modulo the team size."""
+    """Form of the word in the prompts: a `grid`, or lists of `cells`, by owner where all agents know the shift."""
 
 
 @dataclass(frozen=True)
@@ -161,20 +161,28 @@ class WordGame(Game):
             f'{n} builders build the word "{task.word}" together, on a grid of {task.width} columns and {SIZE} '
             "rows. Columns x count from the left, rows y from the top, both from 0."
         )
+        if self.plan == "cells" and self.knowledge == "all":
+            for i in range(n):
+                yield f"Cells of builder {i} (x y): {_list_cells(task.share(i))}."
+        else:
+            yield from self._rule(task, agent)
+        first, second = task.colors[agent]
+        yield f"You are builder {agent}. Your blocks are {first} and {second}; other colors are not yours."
+
+    def _rule(self, task: WordTask, agent: int) -> Iterator[str]:
+        n = self.num_agents
         if self.plan == "grid":
             yield f"Each cell # needs a block:\n{show(task.rows)}"
         else:
             for rest in range(n):
-                cells = (f"{x} {y}" for x, y in task.target if (x + y) % n == rest)
-                yield f"Cells (x y) with (x + y) mod {n} = {rest}: {', '.join(cells)}."
+                cells = [cell for cell in task.target if sum(cell) % n == rest]
+                yield f"Cells (x y) with (x + y) mod {n} = {rest}: {_list_cells(cells)}."
         shift = f"any of 0 to {n - 1}, and builder 0 alone knows it"
         if self.knowledge == "all":
             shift = f"{task.shift}"
         elif agent == 0:
             shift = f"{task.shift}, and you alone know it"
         yield f"The block in (x, y) must be one of builder (x + y + s) mod {n}, where s is {shift}."
-        first, second = task.colors[agent]
-        yield f"You are builder {agent}. Your blocks are {first} and {second}; other colors are not yours."
 
     def judge(self, task: WordTask, completions: Completions, turns: Turns) -> Verdict:
         """Change the world, and score it."""
@@ -257,6 +265,10 @@ def _edits(
     return edits, refused
 
 
+def _list_cells(cells: Sequence[Sequence[int]]) -> str:
+    return ", ".join(f"{x} {y}" for x, y in cells)
+
+
 def _describe_world(task: WordTask, turns: Turns) -> list[str]:
     if not turns:
         return []
@@ -266,7 +278,7 @@ def _describe_world(task: WordTask, turns: Turns) -> list[str]:
         f"of its block:\n{show(_world_rows(task, world_after(turns)))}"
     ]
     if details["conflict_cells"]:
-        cells = ", ".join(f"{x} {y}" for x, y in details["conflict_cells"])
+        cells = _list_cells(details["conflict_cells"])
         lines.append(f"Several builders put a block there at once, so it stayed empty: {cells}.")
     return lines
 

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 Picture = Mapping[str, Any]
-"""`panels`, each with `title` and `rows`, and `key`: for characters a color of CSS and a label."""
+"""`panels`, each with `title` and `rows`; `key`, for characters a color of CSS and a label; `cell`, its pixels."""
 
 CELL, GAP, LINE = 16, 18, 16
 """Pixels of a cell, between panels, and of a line of text."""
@@ -33,17 +33,19 @@ def panel(title: str, rows: Sequence[str]) -> dict[str, Any]:
 
 
 def picture(
-    panels: Sequence[Mapping[str, Any]], key: Mapping[str, tuple[str, str]]
+    panels: Sequence[Mapping[str, Any]], key: Mapping[str, tuple[str, str]], cell: int = CELL
 ) -> dict[str, Any]:
     """Return a picture.
 
     Args:
         panels: Panels from left to right.
         key: Color and label of characters; others are drawn as letters.
+        cell: Pixels of a cell.
     """
     return {
         "panels": [dict(entry) for entry in panels],
         "key": {character: list(entry) for character, entry in key.items()},
+        "cell": cell,
     }
 
 
@@ -76,7 +78,7 @@ def draw_svg(drawn: Picture) -> str:
     for entry in drawn["panels"]:
         rows = entry["rows"]
         columns = max(map(len, rows), default=1)
-        cell = min(CELL, WIDTH // max(1, columns))
+        cell = min(int(drawn.get("cell", CELL)), WIDTH // max(1, columns))
         across = max(columns * cell, 7 * len(entry["title"]))
         if x and x + across > WIDTH:
             x, y, height = 0, y + height + GAP, 0
