@@ -11,6 +11,7 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.report.transcripts import Pack
+from llm_decpomdp.envs.worlds.drawing import panel, picture
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import HOSTILE, chain, evaluate, finished, tree, write
 
@@ -75,3 +76,16 @@ def test_index_finds_chunks(tmp_path: Path, monkeypatch: Any) -> None:
     sizes = [len(chunk) for chunk in chunks]
     assert len(chunks) > 2 and sum(sizes) == 22
     assert found["index"]["starts"] == [sum(sizes[:i]) for i in range(len(sizes))]
+
+
+def test_the_picture_of_a_verdict_is_drawn_from_the_stored_episode(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    rollout = chain("a", [[0.5], [1.0]])
+    first, second = rollout.final["turns"]
+    first["verdict"]["details"]["picture"] = picture([panel(HOSTILE, ["r "])], {"r": ("red", "x")})
+    second["verdict"]["details"]["picture"] = "file.png"  # of a reward of the user's own
+    write(run, 1, "train", [rollout])
+    drawn, other = blocks(run)["chunk-0"][0]["verdicts"]
+    assert drawn["picture"].startswith("<svg") and "<script" not in drawn["picture"]
+    assert drawn["picture"].count("<rect") == 3
+    assert "picture" not in other
