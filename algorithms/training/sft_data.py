@@ -13,7 +13,7 @@ from typing import Any
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.trainer_options import GOLD, WarmStartOptions
-from llm_decpomdp.branching import message_turns
+from llm_decpomdp.branching import acting_agents, message_turns
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
@@ -62,7 +62,8 @@ def reference_demonstrations(
         for agent in lacking:
             missing[agent] += 1
         if not lacking:
-            demonstrations.append(tuple(SFTExample(a, prompts[a], references[a]) for a in agents))
+            examples = _referenced_turns(state, prompts, references, agents)
+            demonstrations.append(tuple(examples[agent] for agent in agents if agent in examples))
     if not demonstrations:
         agent = max(missing, key=missing.__getitem__)
         raise ValueError(
@@ -77,6 +78,26 @@ def reference_demonstrations(
             len(starts),
         )
     return demonstrations
+
+
+def _referenced_turns(
+    env: TextEnv, prompts: Mapping[str, str], references: Mapping[str, str], agents: Collection[str]
+) -> dict[str, SFTExample]:
+    """Return the references of agents to their first prompts, by agent.
+
+    An agent that waits at first has its prompt after the references of those before it.
+    """
+    examples: dict[str, SFTExample] = {}
+    while True:
+        acting = acting_agents(env)
+        for agent in acting:
+            if agent in agents and agent not in examples:
+                examples[agent] = SFTExample(agent, prompts[agent], references[agent])
+        if len(examples) == len(agents):
+            return examples
+        prompts = dict(env.step({agent: references.get(agent, "") for agent in acting})[0])
+        if not env.agents:
+            return examples
 
 
 def read_demonstrations(path: Path, possible_agents: Sequence[str]) -> list[Demonstration]:

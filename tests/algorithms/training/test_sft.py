@@ -143,6 +143,17 @@ def test_references_are_those_of_the_agents_that_learn() -> None:
         reference_demonstrations(EchoEnv(), [Start(seed=0), Start(seed=1)], ["x"])
 
 
+def test_an_agent_that_waits_learns_from_its_prompt_after_the_references_before_it() -> None:
+    env = make("probe-relay-turns-v0")
+    lessons = reference_demonstrations(env, [Start(task_id="relay-turns/b")], env.possible_agents)
+    assert [(e.agent, e.prompt, e.completion) for e in lessons[0]] == [
+        ("player_0", "b", "b"),
+        ("player_1", "b", "b"),
+    ]
+    alone = reference_demonstrations(env, [Start(task_id="relay-turns/c")], ["player_1"])
+    assert [(e.agent, e.prompt) for e in alone[0]] == [("player_1", "c")]
+
+
 def test_with_a_channel_references_are_answers_and_no_messages() -> None:
     env = make("probe-halves-v0", channel={"bandwidth": 8})
     starts = [Start(task_id="halves/0")]
