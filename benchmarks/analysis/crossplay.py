@@ -37,8 +37,12 @@ from llm_decpomdp.validation import unknown
 
 FILE = "matrix.json"
 
-MEASURES = (REWARD, "pass@1", "tests_passed")
-"""Measures with a matrix; `tests_passed` only if all tasks have tests."""
+MEASURES = (REWARD, "return", "pass@1", "tests_passed")
+"""Measures with a matrix; `return` only where rewards are increases of a score, `tests_passed` only if all tasks
+have tests."""
+
+SCORE = "reward/score"
+"""Component of the rewards that are increases of a score, whose sum is the final score."""
 
 Scores = Mapping[tuple[str, str], Mapping[str, float]]
 """Means of a measure by row and column, then task."""
@@ -157,7 +161,9 @@ def scores_by_measure(
     """Return the means by cell, then task, of the measures that all tasks of all cells have."""
     found: dict[str, Scores] = {}
     for measure in MEASURES:
-        if measure == "pass@1":
+        if measure == "return" and all(SCORE in cell.values for cell in evaluations.values()):
+            found[measure] = {key: cell.returns() for key, cell in evaluations.items()}
+        elif measure == "pass@1":
             found[measure] = {key: cell.pass_at_k(1) for key, cell in evaluations.items()}
         elif all(len(c.values.get(measure, ())) == len(c.tasks) for c in evaluations.values()):
             found[measure] = {key: cell.means(measure) for key, cell in evaluations.items()}

@@ -60,7 +60,12 @@ MEANINGS: Mapping[str, str] = {
     "dispensable": "share of passing joint samples that also pass without the agent",
 }
 
-CROSSPLAY_MEASURES = {REWARD: "reward", "pass@1": "pass@1", "tests_passed": "tests passed"}
+CROSSPLAY_MEASURES = {
+    REWARD: "reward",
+    "return": "return",
+    "pass@1": "pass@1",
+    "tests_passed": "tests passed",
+}
 
 
 def partners(experiments: Sequence[Experiment]) -> str:

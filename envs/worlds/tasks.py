@@ -84,7 +84,6 @@ def generated_tasks(
         stand_in=False,
         splits=SPLITS,
         find_split=lambda row: str(row["split"]),
-        origin="bundled",
     )
     return load(dataset, options.split, "bundled")
 

@@ -9,6 +9,7 @@ import pytest
 
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, RandomText, Scripted
+from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.analysis.role_swap import RoleSwap, read_role_swap, swap_roles
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.report.document import report
@@ -78,6 +79,26 @@ def test_two_agents_of_a_larger_team_swap(agent: str | None, said: str, tmp_path
     swap_roles(env, {"team": team}, starts_of(env)[:1], folder=tmp_path, agent=agent)
     (row,) = read_json_lines(tmp_path / "cells" / "team+swapped" / "episodes.jsonl")
     assert "".join(texts[0] for texts in row["groups"][0]["completions"].values()) == said
+
+
+def test_final_scores_count_where_rewards_are_increases(tmp_path: Path) -> None:
+    env = make("path-v1", split="test[:2]", size=3, wording="bare")
+    letters = [task.solution[0] for task in env.tasks.tasks]
+    team: Team = {"caller_0": Constant(""), "planner_0": Constant(letters[0])}
+    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks[:1]]
+    found = swap_roles(env, {"team": team}, starts, folder=tmp_path)
+    returns = found.effects["return"]
+    # A silent planner earns 0. The sum of the rewards of five moves of the planner is the final score.
+    assert returns.swapped.value == 0.0
+    assert returns.own.value == pytest.approx(played_alone(letters[0]))
+
+
+def played_alone(letter: str) -> float:
+    env = make("path-v1", split="test[:2]", size=3, wording="bare")
+    env.reset(options={"task_id": env.tasks.tasks[0].task_id})
+    while env.agents:
+        env.step(dict.fromkeys(env.acting, letter))
+    return float(env.episode.turns[-1].verdict.details["score"])
 
 
 def test_bad_input_refused(tmp_path: Path) -> None:

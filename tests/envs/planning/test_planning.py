@@ -176,6 +176,7 @@ def test_rotations_and_reflections_are_one_map():
 def test_tasks_are_many_and_repeatable_and_splits_share_nothing(family):
     tasks = {split: make(family, split=split).tasks.tasks for split in ("train", "test")}
     assert [len(of) for of in tasks.values()] == [400, 100]
+    assert not make(family).tasks.stand_in  # of no other data
     again = make(family, split="test[:5]").tasks.tasks
     assert again == tasks["test"][:5]
     assert make(family, task_seed=1, split="test[:5]").tasks.tasks != again

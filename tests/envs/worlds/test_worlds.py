@@ -155,7 +155,7 @@ def test_tasks_are_deterministic_and_their_splits_share_no_key() -> None:
     assert {split_of(str(t.number)) for t in test} == {"test"}
     assert make_sum(split="train[:3]").tasks.tasks == train[:3]
     assert make_sum(task_seed=1).tasks.tasks != train
-    assert make_sum().tasks.source == "bundled"
+    assert make_sum().tasks.source == "package" and not make_sum().tasks.stand_in
 
 
 def test_few_possible_tasks_give_fewer_tasks_without_repetition() -> None:

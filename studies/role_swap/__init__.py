@@ -1,0 +1,1 @@
+"""Do a caller and a planner fail in each other's role?"""
