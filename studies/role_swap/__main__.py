@@ -1,7 +1,7 @@
 """Train callers and planners on paths of 3x3 cells, and swap their roles: `python -m studies.role_swap FOLDER`.
 
 Each agent has its own tiny model. It imitates references, then the team learns with MAGRPO. The folder gets the
-saved teams before and after reinforcement, and the role swaps of both.
+role swaps before and after reinforcement.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def new_pair(env: DecPOMDPEnv, seed: int) -> Pair:
 
 
 def imitate(env: DecPOMDPEnv, team: Pair, seed: int) -> None:
-    """Let each agent imitate the references of the training tasks, on its prompts after the references before it."""
+    """Let each agent imitate the references of the training tasks."""
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
     lessons = reference_demonstrations(env, starts, env.possible_agents)
     for place, (agent, policy) in enumerate(team.items()):
@@ -113,7 +113,7 @@ def main(folder: Path) -> None:
     """Train all seeds, swap the roles before and after reinforcement, and print the effects."""
     torch.set_num_threads(1)
     train, test = paths("train"), paths("test")
-    moments: dict[str, dict[str, Pair]] = {"imitation": {}, "reinforcement": {}}
+    teams: dict[str, Pair] = {}
     starts = [Start(task_id=task.task_id) for task in test.tasks.tasks]
     for seed in range(SEEDS):
         begin = time.process_time()
@@ -130,10 +130,10 @@ def main(folder: Path) -> None:
             ),
         )
         reinforce(train, team, seed)
-        moments["reinforcement"][f"seed-{seed}"] = team
+        teams[f"seed-{seed}"] = team
         print(f"seed {seed}: {time.process_time() - begin:.0f} s of processor time", flush=True)
-    teams = {name: dict(team) for name, team in moments["reinforcement"].items()}
-    report("all seeds", swap_roles(test, teams, starts, folder=folder / "reinforcement", samples=2))
+    pairs = {name: dict(team) for name, team in teams.items()}
+    report("all seeds", swap_roles(test, pairs, starts, folder=folder / "reinforcement", samples=2))
 
 
 def report(title: str, found: RoleSwap) -> None:
