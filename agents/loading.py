@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _ENDPOINT = ("base_url", "key_variable", "max_parallel", "timeout", "max_retries", "omit", "extra")
 
+POOL = "pool"
+"""Kind of an agent that partners of a pool play; only `partners` of a configuration declares it."""
+
 KINDS: dict[str, tuple[str, ...]] = {
     "model": ("name", *names(ModelOptions), "trainable", "sample_on"),
     "endpoint": ("name", *names(Sampling), "history", *_ENDPOINT),
@@ -44,6 +47,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "random": ("length",),
     "constant": ("text",),
     "replay": ("texts",),
+    POOL: (),
 }
 """Kinds of policies, and the fields of each."""
 
@@ -220,7 +224,7 @@ def load_team(
         if name not in by_name:
             by_name[name] = _load(spec, seeds[name])
         if spec.kind == "model" and not spec.trainable:
-            _freeze(cast("CausalLM", by_name[name]))
+            freeze(cast("CausalLM", by_name[name]))
     return {agent: by_name[name] for agent, name in agents.items()}
 
 
@@ -345,7 +349,8 @@ def _build_own(spec: PolicySpec) -> Policy:
     return policy
 
 
-def _freeze(policy: CausalLM) -> None:
+def freeze(policy: CausalLM) -> None:
+    """Keep learners from changing a policy."""
     for parameter in list(policy.parameters()):
         parameter.requires_grad_(False)
         if policy.adapter is None:

@@ -28,6 +28,7 @@ from llm_decpomdp.agents.loading import (
     endpoint_address,
     load_team,
 )
+from llm_decpomdp.agents.partner_pool import PartnerPool
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.plugins import plugin_origin
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy
@@ -58,6 +59,8 @@ logger = logging.getLogger(__name__)
 def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = None) -> None:
     """Write a team to a folder, which is replaced as a whole if it holds a team already.
 
+    A partner pool is saved as its first partner.
+
     Args:
         team: A policy for each agent.
         folder: The folder to write.
@@ -70,6 +73,9 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
     """
     folder = Path(folder)
     check_target(folder)
+    if any(isinstance(policy, PartnerPool) for policy in team.values()):
+        # The partner has names of its own, such as one policy of two agents.
+        team, names = {agent: _first_partner(policy) for agent, policy in team.items()}, None
     agents = _names(team) if names is None else {agent: names[agent] for agent in team}
     policies = _policies_by_name(team, agents)
     specs = {name: read_policy_spec(policy) for name, policy in policies.items()}
@@ -96,6 +102,10 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
             folder.rename(Path(scratch, "old"))
         target.rename(folder)
     logger.info("saved %d policies to %s", len(policies), folder)
+
+
+def _first_partner(policy: Policy) -> Policy:
+    return policy.members[0] if isinstance(policy, PartnerPool) else policy
 
 
 def check_target(folder: Path) -> None:

@@ -31,6 +31,7 @@ WRAPPERS = {
     "centralized": "llm_decpomdp.wrappers.centralized:centralize",
     "channel": "llm_decpomdp.wrappers.channel:add_channel",
     "order": "llm_decpomdp.wrappers.turn_order:set_order",
+    "other_play": "llm_decpomdp.wrappers.other_play:rename_for_agents",
 }
 """Optional wrappers by argument of `make`: a function from the environment and the argument's value to the wrapped
 environment. They are applied in this order, and loaded at first use."""
@@ -198,8 +199,9 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
             such a name too, of a function from the environment's mode to yours. Every environment also takes the
             arguments of `WRAPPERS`: `centralized=True` replaces all agents by one, `team_0`
             (`llm_decpomdp.wrappers.centralized`), `channel={...}` lets agents send each other messages (with the
-            fields of `llm_decpomdp.wrappers.messages.ChannelOptions`; without any there is no channel), and
-            `order=["aux_0", "main_0"]` lets them act one after the other (`llm_decpomdp.wrappers.turn_order`).
+            fields of `llm_decpomdp.wrappers.messages.ChannelOptions`; without any there is no channel),
+            `order=["aux_0", "main_0"]` lets them act one after the other (`llm_decpomdp.wrappers.turn_order`), and
+            `other_play=True` renames interchangeable words for each agent (`llm_decpomdp.wrappers.other_play`).
 
     Raises:
         ImportError: If a module cannot be imported.

@@ -29,6 +29,14 @@ def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
+def same_compute_dtype(one: str, other: str, device: str) -> bool:
+    """Check whether two options `compute_dtype` mean the same on a device of a `PolicySpec`."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    place = torch.device(device)
+    return resolve_compute_dtype(one, place) == resolve_compute_dtype(other, place)
+
+
 def _fast_with_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))

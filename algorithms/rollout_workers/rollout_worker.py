@@ -181,6 +181,9 @@ def seed_policies(team: Team, seed: int, *names: str | int, index: int) -> None:
     for name, policy in distinct_policies(team).items():
         if isinstance(policy, Seedable):
             policy.seed(int(stream(seed, *names, name, index).integers(2**32)))
+        begin_batch = policy_attribute(policy, "begin_batch")
+        if begin_batch is not None:
+            begin_batch(seed, *names)  # without the index, so that batches of one update draw alike
 
 
 class RolloutWorker(Protocol):

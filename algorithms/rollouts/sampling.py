@@ -100,19 +100,26 @@ def sample(
         ValueError: If a policy returns another number of completions.
     """
     samples: list[Completions] = [{} for _ in prompts]
+    players = [
+        {agent: playing_policy(team[agent], env) for agent in texts}
+        for env, texts in zip(envs, prompts, strict=True)
+    ]
 
     def ask(policies: Sequence[Policy]) -> tuple[list[tuple[int, str]], list[list[Completion]]]:
         rows = [
             (state, agent)
             for state, texts in enumerate(prompts)
             for agent in texts
-            if any(team[agent] is policy for policy in policies)
+            if any(players[state][agent] is policy for policy in policies)
         ]
         size = max(1, MAX_ROWS // group_size)
         parts = [rows[first : first + size] for first in range(0, len(rows), size)]
-        return rows, [g for part in parts for g in _generate(team, envs, prompts, part, group_size)]
+        return rows, [
+            g for part in parts for g in _generate(players, envs, prompts, part, group_size)
+        ]
 
-    for rows, groups in _answers(ask, _batches(team)):
+    by_agent = [of_state[agent] for agent in team for of_state in players if agent in of_state]
+    for rows, groups in _answers(ask, _batches(by_agent)):
         for (state, agent), completions in zip(rows, groups, strict=True):
             if len(completions) != group_size:
                 raise ValueError(
@@ -126,10 +133,17 @@ def sample(
     ]
 
 
-def _batches(team: Team) -> list[list[Policy]]:
+def playing_policy(policy: Policy, env: TextEnv) -> Policy:
+    """Return the policy that answers in an environment: a pool stands for several."""
+    member = policy_attribute(policy, "member")
+    chosen: Policy = policy if member is None else member(env)
+    return chosen
+
+
+def _batches(policies: Sequence[Policy]) -> list[list[Policy]]:
     """Return the distinct policies; those of one engine stand together."""
     batches: dict[int, list[Policy]] = {}
-    for policy in distinct_policies(team).values():
+    for policy in {id(policy): policy for policy in policies}.values():
         key = shared_engine(policy) or policy
         batches.setdefault(id(key), []).append(policy)
     return list(batches.values())
@@ -171,13 +185,14 @@ def is_remote(policy: Policy) -> bool:
 
 
 def _generate(
-    team: Team,
+    players: Sequence[Mapping[str, Policy]],
     envs: Sequence[TextEnv],
     prompts: Sequence[Prompts],
     rows: Sequence[tuple[int, str]],
     group_size: int,
 ) -> list[list[Completion]]:
-    policy, texts = team[rows[0][1]], [prompts[state][agent] for state, agent in rows]
+    answering = [players[state][agent] for state, agent in rows]
+    policy, texts = answering[0], [prompts[state][agent] for state, agent in rows]
     generate_with_envs = policy_attribute(policy, "generate_with_envs")
     if generate_with_envs is not None:
         agents = [agent for _, agent in rows]
@@ -187,8 +202,7 @@ def _generate(
         return completions
     engine = shared_engine(policy)
     if engine is not None:
-        requests = [(team[agent], text) for (_, agent), text in zip(rows, texts, strict=True)]
-        return engine.generate(requests, group_size)
+        return engine.generate(list(zip(answering, texts, strict=True)), group_size)
     return policy.generate(texts, group_size)
 
 

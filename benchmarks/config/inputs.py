@@ -269,6 +269,7 @@ DATA_KEYS = (
     *("algorithm.preferences.source", "algorithm.reward_model.path"),
 )
 OPPONENT = "algorithm.preferences.opponent"
+POOL_KEY = "partners.pool"
 
 PREFIXES = ("./", "../", "~/", "/")
 """Beginnings of texts that only paths have."""
@@ -284,6 +285,8 @@ def make_paths_absolute(layer: Mapping[str, Any], folder: Path) -> dict[str, Any
     opponent = values.get(OPPONENT, "current")
     if opponent not in ("current", "history"):
         values[OPPONENT] = _absolute(opponent, folder, Path.is_dir)
+    if isinstance(pool := values.get(POOL_KEY), list):
+        values[POOL_KEY] = [_absolute(path, folder, Path.is_dir) for path in pool]
     if "model.name" in values:
         values["model.name"] = _absolute_model_path(values["model.name"], folder)
     if isinstance(policies := values.get("policies"), dict):

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from llm_decpomdp.agents.inference.options import ModelOptions
+from llm_decpomdp.agents.partner_pool import PartnerOptions
 from llm_decpomdp.agents.remote.options import SamplerOptions
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.learner_options import (
@@ -277,6 +278,7 @@ class Config(Options):
     agent its own, or one for all if `model.shared`."""
     policies: dict[str, Any] = field(default_factory=dict)
     """Declarations of the team's policies, by name; see `llm_decpomdp.benchmarks.config.teams`."""
+    partners: PartnerOptions = field(default_factory=PartnerOptions)
     warm_start: WarmStartOptions = field(default_factory=WarmStartOptions)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     learner: ShardOptions = field(default_factory=ShardOptions)
@@ -308,7 +310,7 @@ class Config(Options):
         ordered = 1 if isinstance(self.env.order, str) else len(self.env.order)
         return self.env.num_turns * ordered * (2 if self.env.channel else 1)
 
-    def make_env(self, split: str, source: str | None = None) -> DecPOMDPEnv:
+    def make_env(self, split: str, source: str | None = None, **wrappers: Any) -> DecPOMDPEnv:
         """Build the environment on one split; `source` in place of the configuration's own.
 
         Where the environment has no such argument, keys that stand at their defaults are left out: a family
@@ -332,7 +334,7 @@ class Config(Options):
             if accepts_argument(self.env.id, key) or value != defaults[key]
         }  # `centralised`, an argument of `make`, among them
         data = self._data(split, source or self.dataset.source)
-        env = make(self.env.id, **arguments, **self.env.options, **data)
+        env = make(self.env.id, **arguments, **self.env.options, **data, **wrappers)
         for key, value in fixed.items():
             if value not in (defaults[key], true := SIZES[key](env)):
                 raise ValueError(f"env.{key}={value}: {self.env.id} always has {true}; drop it")
@@ -340,7 +342,10 @@ class Config(Options):
 
     def make_train_env(self, source: str | None = None) -> DecPOMDPEnv:
         """Build the environment to train in; arguments and errors as of `make_env`."""
-        return self.make_env(self.dataset.train_split, source or self.dataset.train_source)
+        data = self.dataset
+        # Evaluations show the words as they are: only while it trains must a team not rely on them.
+        wrappers = {"other_play": True} if self.partners.other_play else {}
+        return self.make_env(data.train_split, source or data.train_source, **wrappers)
 
     def make_eval_env(self, source: str | None = None) -> DecPOMDPEnv:
         """Build the environment on the held-out problems; arguments and errors as of `make_env`."""

@@ -26,6 +26,7 @@ from functools import cache
 from typing import Any
 
 from llm_decpomdp.agents.loading import (
+    POOL,
     PolicySpec,
     check_declaration,
     check_device,
@@ -133,7 +134,12 @@ class TeamSpec:
 def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
     """Read the team of a configuration; errors as of `agents_of` and `policies_of`."""
     agents = agents_of(config, possible_agents)
-    return TeamSpec(agents, policies_of(config, agents))
+    policies = policies_of(config, agents)
+    if config.partners.pool:
+        from llm_decpomdp.benchmarks.config.partner_pool import declare_pool
+
+        policies = declare_pool(config, agents, policies)
+    return TeamSpec(agents, policies)
 
 
 def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> bool:
@@ -157,6 +163,8 @@ def _spec(config: Config, name: str) -> PolicySpec:
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {settings!r}")
     kind = settings.get("kind", "model")
+    if kind == POOL:
+        raise ConfigError(f"{where}: the section partners declares pools: set partners.pool")
     try:
         read = kind_fields(kind)
     except ValueError as error:
@@ -202,6 +210,10 @@ def load(
     if models:
         logger.info("loading %s", ", ".join(models))
     try:
+        if config.partners.pool:
+            from llm_decpomdp.benchmarks.config.partner_pool import load_pooled_team
+
+            return load_pooled_team(config, team)
         return load_team(names, policies, seed=config.seed)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise RunError(f"cannot load the team: {error}") from error

@@ -23,6 +23,7 @@ from llm_decpomdp.benchmarks.runs.manifest import (
     change_of_data,
     commit_of_package,
     describe_pairs,
+    describe_partners,
     versions,
 )
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
@@ -116,6 +117,11 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
             if run.pairs and describe_pairs(run) != record["pairs"]:
                 raise ConfigError(
                     f"{path} cannot go on: {config.algorithm.pairs_source} has changed"
+                )
+            if "partners" in record and describe_partners(run) != record["partners"]:
+                raise ConfigError(
+                    f"{path} cannot go on: a team of partners.pool has changed. Restore it as it was, or begin a "
+                    "new run with the team: --from FOLDER"
                 )
         check_machine(run)
         run, team = load_team(run)

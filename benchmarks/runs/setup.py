@@ -128,6 +128,10 @@ def resolve(
     # Everything that needs no data is checked first: loading data may take minutes.
     config, team, learner = fit(config, train_env)
     _check_opponent(config.algorithm.named_comparator, train_env.possible_agents)
+    if config.partners.pool:
+        from llm_decpomdp.benchmarks.config.partner_pool import read_partners
+
+        read_partners(config, team)
     check_trainable(team.policies)
     try:
         options = trainer_options(config)

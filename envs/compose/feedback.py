@@ -58,6 +58,12 @@ class ComposeAnalysis:
 class ComposeMode(CodeMode):
     """Writes the prompts. `sandbox_slice` decides which tests are count; none is shown."""
 
+    @property
+    def interchangeable(self) -> tuple[tuple[str, ...], ...]:
+        """The possible names of each helper, where the convention leaves a choice: all names are equally good."""
+        names = (helper.names for role in self.roles for helper in getattr(role, "helpers", ()))
+        return tuple(group for group in names if len(group) > 1)
+
     def secrets(self, task: ComposeTask) -> list[str]:
         """Return the text of every test."""
         return list(task.tests.cases)

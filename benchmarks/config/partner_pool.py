@@ -1,0 +1,278 @@
+"""The partner pool of a configuration: who is played by partners, what they are, and what they cost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from rich.filesize import decimal
+
+from llm_decpomdp.agents.loading import POOL, PolicySpec, bases, freeze, load_team
+from llm_decpomdp.agents.partner_pool import PartnerPool
+from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration
+from llm_decpomdp.algorithms.training import checkpoint as checkpoints
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.policy import Policy, Team
+from llm_decpomdp.validation import unknown
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
+    from llm_decpomdp.benchmarks.config.schema import Config
+    from llm_decpomdp.benchmarks.config.teams import TeamSpec
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Partner:
+    """A team of the pool before it is loaded."""
+
+    path: Path
+    """The folder of a saved team, or of a checkpoint."""
+    agents: Mapping[str, str]
+    """The name of each agent's policy."""
+    policies: Mapping[str, PolicySpec]
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """True if its weights are in a checkpoint, and not in folders of their own."""
+        return not (self.path / MANIFEST).is_file()
+
+
+def pooled_agents(config: Config, possible_agents: Sequence[str]) -> list[str]:
+    """Return the agents that partners play; none without a pool.
+
+    Raises:
+        ConfigError: If one is unknown, or no other agent is left.
+    """
+    options = config.partners
+    if not options.pool:
+        return []
+    agents = options.agents or list(possible_agents[:-1])
+    for agent in agents:
+        if agent not in possible_agents:
+            raise ConfigError(unknown("agent in partners.agents", agent, possible_agents))
+    if not agents or len(agents) == len(possible_agents):
+        raise ConfigError(
+            f"partners.pool plays {', '.join(agents) or 'nobody'} of {', '.join(possible_agents)}: let "
+            "partners.agents name some of the agents, and leave at least one that learns"
+        )
+    return agents
+
+
+def declare_pool(
+    config: Config, agents: Mapping[str, str], policies: Mapping[str, PolicySpec]
+) -> dict[str, PolicySpec]:
+    """Return the declarations of a team's policies, those of the agents that partners play as a pool.
+
+    Args:
+        config: The configuration; no folder of its pool is read.
+        agents: The name of each agent's policy.
+        policies: The declarations without a pool.
+
+    Raises:
+        ConfigError: If a pool does not fit the configuration.
+    """
+    pooled = pooled_agents(config, list(agents))
+    if not pooled:
+        return dict(policies)
+    reasons = {
+        "inference.engine=vllm": config.sampler.engine == "vllm",
+        f"learner.fsdp_size={config.learner.shards}": config.learner.shards > 1,
+        "algorithm.preferences.source": config.algorithm.pairs_source is not None,
+    }
+    for key in (key for key, present in reasons.items() if present):
+        raise ConfigError(
+            f"partners.pool is not supported with {key}: partners are sampled with whole models in the process of "
+            "the rollouts; drop one of them"
+        )
+    names = {agents[agent] for agent in pooled}
+    for agent, name in agents.items():
+        if name in names and agent not in pooled:
+            raise ConfigError(
+                f"partners.agents: {agent} shares the policy {name!r} with an agent that partners play; name all "
+                "agents of a policy, or give them policies of their own"
+            )
+    for name in names:
+        if config.policies.get(name):
+            raise ConfigError(
+                f"policies.{name} means nothing beside partners.pool, whose partners answer as they were saved: "
+                f"drop it, or set policies.{name}=null"
+            )
+    return {name: PolicySpec(POOL) if name in names else spec for name, spec in policies.items()}
+
+
+def locate_partner(path: Path) -> Path:
+    """Return the folder of a saved team or a checkpoint: of a run its final team, or else its newest checkpoint.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    from llm_decpomdp.benchmarks.config.load import load_stored_config
+
+    if (path / MANIFEST).is_file():
+        return path
+    if checkpoints.NAME.fullmatch(path.name) and (path.parents[1] / "config.yaml").is_file():
+        return path
+    if not (path / "config.yaml").is_file():
+        raise ConfigError(
+            f"partners.pool: {path} is no run (config.yaml), no saved team ({MANIFEST}) and no checkpoint of a run"
+        )
+    output = load_stored_config(path / "config.yaml").output
+    final = Path(output.save_path or path / "final_model")
+    found = final if (final / MANIFEST).is_file() else checkpoints.latest(path / "checkpoints")
+    if found is None:
+        raise ConfigError(
+            f"partners.pool: {path} has kept no team; train it with output.save_final_model=true"
+        )
+    return found
+
+
+def read_partners(config: Config, team: TeamSpec) -> list[Partner]:
+    """Read the declarations of the pool; no model is loaded.
+
+    Raises:
+        ConfigError: If a folder has no team, or not the agents that partners play.
+        ValueError: If a saved team names code or servers that the configuration does not name.
+    """
+    learner = next((spec for spec in team.policies.values() if spec.kind == "model"), None)
+    paths = map(Path, config.partners.pool)
+    partners = [_read_partner(config, path, list(team.agents), learner) for path in paths]
+    for partner in partners:
+        for agent in pooled_agents(config, list(team.agents)):
+            name = partner.agents.get(agent)
+            if name is None or partner.policies[name].kind == POOL:
+                raise ConfigError(
+                    f"partners.pool: {partner.path} has no policy of its own for {agent!r}; it has "
+                    f"{', '.join(partner.agents)}"
+                )
+    return partners
+
+
+def _read_partner(
+    config: Config, path: Path, agents: Sequence[str], learner: PolicySpec | None
+) -> Partner:
+    from llm_decpomdp.benchmarks.config.load import load_stored_config
+    from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of, team_spec
+
+    found = locate_partner(path)
+    if (found / MANIFEST).is_file():
+        try:
+            names, policies = declaration(found, device=config.model.device)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"partners.pool: {error}") from None
+        check_trust(found, policies, code_of(config), endpoints_of(config))
+    else:
+        spec = team_spec(load_stored_config(found.parents[1] / "config.yaml"), agents)
+        names, policies = dict(spec.agents), dict(spec.policies)
+    if learner is not None:
+        policies = {name: _compute_like(spec, learner) for name, spec in policies.items()}
+    return Partner(found, names, policies)
+
+
+def _compute_like(spec: PolicySpec, learner: PolicySpec) -> PolicySpec:
+    """Return the declaration of a partner on the learner's device, so that adapters on one base can share it."""
+    if spec.kind != "model":
+        return spec
+    from llm_decpomdp.agents.models.weights import same_compute_dtype
+
+    # A saved team names the format that `auto` stood for.
+    equal = same_compute_dtype(spec.compute_dtype, learner.compute_dtype, learner.device)
+    return replace(
+        spec,
+        device=learner.device,
+        compute_dtype=learner.compute_dtype if equal else spec.compute_dtype,
+        attn_implementation=learner.attn_implementation,
+        gradient_checkpointing=learner.gradient_checkpointing,
+    )
+
+
+def load_pooled_team(config: Config, team: TeamSpec) -> dict[str, Policy]:
+    """Load a team with a pool: one call for all, so that adapters on one base share it.
+
+    Raises:
+        ConfigError, ValueError: As `read_partners`.
+        OSError, ImportError: As `load_team`.
+    """
+    partners, pooled = read_partners(config, team), pooled_agents(config, list(team.agents))
+    agents, policies = _join(team, partners, pooled)
+    logger.info("%s", describe_cost(config, team))
+    loaded = load_team(agents, policies, seed=config.seed)
+    for number, partner in enumerate(partners):
+        members: Team = {agent: loaded[f"{number}/{agent}"] for agent in pooled}
+        if partner.is_checkpoint:
+            _restore(members, partner)
+        for agent in pooled:
+            if policies[agents[f"{number}/{agent}"]].kind == "model":
+                freeze(cast("CausalLM", members[agent]))
+    pools = {
+        agent: PartnerPool(
+            [loaded[f"{number}/{agent}"] for number in range(len(partners))],
+            config.partners.resample,
+        )
+        for agent in pooled
+    }
+    return {agent: pools.get(agent) or loaded[agent] for agent in team.agents}
+
+
+def _join(
+    team: TeamSpec, partners: Sequence[Partner], pooled: Sequence[str]
+) -> tuple[dict[str, str], dict[str, PolicySpec]]:
+    """Return the arguments of `load_team` for the agents that learn and all partners, as `0/aux_0`, `1/aux_0`."""
+    agents = {agent: name for agent, name in team.agents.items() if agent not in pooled}
+    policies = {name: team.policies[name] for name in agents.values()}
+    for number, partner in enumerate(partners):
+        for agent in pooled:
+            name = partner.agents[agent]
+            agents[f"{number}/{agent}"] = f"{number}_{name}"
+            policies[f"{number}_{name}"] = partner.policies[name]
+    return agents, policies
+
+
+def _restore(members: Team, partner: Partner) -> None:
+    """Give partners the weights of a checkpoint."""
+    _, state = checkpoints.load(partner.path)
+    for agent, policy in members.items():
+        sharing = [mate for mate in partner.agents if partner.agents[mate] == partner.agents[agent]]
+        stored = state["policies"].get("+".join(sharing))
+        if stored is None:  # one that did not learn in that run
+            continue
+        model = cast("CausalLM", policy)
+        present = model.state_dict()
+        # Adapters have other names here than in that run; all else in the names of weights is equal.
+        by_name = {_plain_name(name): weight for name, weight in stored["weights"].items()}
+        model.load_state_dict(
+            {
+                **present,
+                "weights": {name: by_name.get(_plain_name(name)) for name in present["weights"]},
+            }
+        )
+
+
+def _plain_name(weight: str) -> str:
+    """Return the name of a weight without that of an adapter."""
+    parts = weight.split(".")
+    return ".".join(part for part in parts if part != "default" and not part.startswith("policy_"))
+
+
+def describe_cost(config: Config, team: TeamSpec) -> str:
+    """Say how many partners a pool has, and what they take in memory beside the team."""
+    partners, pooled = read_partners(config, team), pooled_agents(config, list(team.agents))
+    agents, policies = _join(team, partners, pooled)
+    own = {name for agent, name in agents.items() if agent in team.agents}
+    loaded = [group for group in bases(policies) if not own & {*group}]
+    adapters = [
+        name for group in bases(policies) if own & {*group} for name in group if name not in own
+    ]
+    folders = [
+        Path(str(policies[name].name)) for name in (*adapters, *(n for g in loaded for n in g))
+    ]
+    size = sum(file.stat().st_size for folder in folders for file in folder.glob("*.safetensors"))
+    return (
+        f"partners.pool: {len(partners)} partners play {', '.join(pooled)}: {len(adapters)} adapters on the base "
+        f"of the team, {len(loaded)} further models"
+        + (f", {decimal(size)} of files" if size else "")
+    )

@@ -1,0 +1,1 @@
+"""Partner pools on `compose-v0`."""

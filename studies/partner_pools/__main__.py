@@ -1,0 +1,201 @@
+"""Train pairs, then agents with a pool of the other pairs' partners, and let them play with strangers.
+
+    python -m studies.partner_pools runs/partner_pools
+
+The game is `compose-v0` with `convention: name`, as in the configuration `cooperation_demo`: `aux_0` names a function
+by one of three names, and `main_0` has to call it by that name without any message. `pair-N` is a pair of seed N.
+`pool-N` is a `main_0` of seed N that was trained with the partners of all pairs but pair N, so the partner of pair N
+is a stranger to it. A `pool-N` learns from 32 completions of `main_0` in each of 16 updates; a pair learns from 16 of
+each agent. Finished runs are kept, so the same command continues.
+
+Hypotheses, declared on 2026-11-26 before a `pool-N` was trained:
+
+- P1: a `main_0` that was trained with a pool solves at least 0.30 of the held-out tasks with a stranger.
+- P2: a pool costs at most 0.1 in self-play: the share that `pool-N` solves with the partners of its own pool, less
+  the share that these partners solve with the agents they were trained with.
+
+What is attainable: `main_0` has no information about its partner when it answers. If a share p of the partners uses
+its most frequent name, no `main_0` solves more than p times the share that it solves when the names agree. Seeds
+decide on names almost at random (`alpha`, `gamma`, `alpha`, none and `beta` in an earlier measurement), and agreeing
+pairs solve about 0.6. So 0.2 to 0.3 is the most to expect for P1, and P2 should fail: a pool of four partners with
+three names takes more than 0.1 from an agent that can choose one of them. Neither bound holds for conventions that
+do not depend on names, which other-play asks for (`--other-play` trains and measures `op-N` too).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
+
+from llm_decpomdp.algorithms.rollouts.environment import reset_branch, step
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.benchmarks.evaluation.folder import estimate_text
+from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
+from llm_decpomdp.benchmarks.evaluation.statistics import paired_difference, share
+from llm_decpomdp.benchmarks.evaluation.teams import load_teams
+from llm_decpomdp.policy import Completion, Seedable
+from llm_decpomdp.seeding import stream
+
+AUX, MAIN = "aux_0", "main_0"
+NAMES = re.compile(r"\b(alpha|beta|gamma)\b")
+
+Answers = Mapping[str, Mapping[str, list[list[Completion]]]]
+"""For each team and agent its completions of each task."""
+
+Scores = npt.NDArray[np.float64]
+"""Share of solved samples, (seeds, tasks)."""
+
+
+def train(folder: Path, name: str, *overrides: str) -> None:
+    """Train a team by `cooperation_demo`, unless it is there."""
+    if (folder / name / "final_model" / "team.json").is_file():
+        return
+    settings = [f"output.base_dir={folder}", f"output.name={name}", "output.report=false"]
+    command = [sys.executable, "-m", "llm_decpomdp", "train", "--config", "cooperation_demo"]
+    subprocess.run([*command, "--override", *settings, *overrides], check=True)
+
+
+def pool_overrides(folder: Path, seeds: Sequence[int], seed: int) -> list[str]:
+    """Return the settings of `pool-N`."""
+    others = ",".join(str(folder / f"pair-{other}") for other in seeds if other != seed)
+    return [
+        f"seed={seed}",
+        f"partners.pool=[{others}]",
+        f"partners.agents=[{AUX}]",
+        f"policies.{AUX}=null",
+        "algorithm.train_batch_size=4",
+    ]
+
+
+def play(folder: Path, names: Sequence[str], samples: int) -> tuple[Answers, list[Start], object]:
+    """Sample the answers of all teams to the held-out tasks.
+
+    Agents answer once and without messages, so each answer of one agent can be judged with any of the other.
+    """
+    setting = resolve_request(EvalRequest(team=folder / names[0]))
+    teams = load_teams({name: folder / name / "final_model" for name in names}, setting)
+    starts = list(setting.starts(None))
+    prompts = [reset_branch(setting.env, start)[1] for start in starts]
+    answers: dict[str, dict[str, list[list[Completion]]]] = {}
+    for name, team in teams.items():
+        answers[name] = {}
+        for agent in (AUX, MAIN):
+            policy = team[agent]
+            if isinstance(policy, Seedable):
+                policy.seed(int(stream(0, "partner pools", name, agent).integers(2**32)))
+            answers[name][agent] = policy.generate([texts[agent] for texts in prompts], samples)
+    return answers, starts, setting.env
+
+
+class Judge:
+    """Judges the answers of any two agents together.
+
+    Args:
+        answers: The answers of all teams.
+        starts: The tasks.
+        env: The environment.
+    """
+
+    def __init__(self, answers: Answers, starts: Sequence[Start], env: object) -> None:
+        self.answers, self.starts, self.env = answers, starts, env
+        self._known: dict[tuple[str, str], list[float]] = {}
+
+    def solved(self, aux: str, main: str) -> list[float]:
+        """Return the share of samples of each task that the partner of one team and the agent of another solve."""
+        if (aux, main) not in self._known:
+            self._known[aux, main] = [self._task(aux, main, t) for t in range(len(self.starts))]
+        return self._known[aux, main]
+
+    def _task(self, aux: str, main: str, task: int) -> float:
+        groups = {
+            AUX: tuple(self.answers[aux][AUX][task]),
+            MAIN: tuple(self.answers[main][MAIN][task]),
+        }
+        joint = tuple((sample, sample) for sample in range(len(groups[AUX])))
+        branch, _ = reset_branch(self.env, self.starts[task])  # type: ignore[arg-type]
+        (outcomes,) = step([branch], [groups], [joint])
+        return fmean(outcome.info["solved"] for outcome in outcomes)
+
+    def rows(self, cells: Sequence[Sequence[tuple[str, str]]]) -> Scores:
+        """Return a row for each list of cells: the mean of these cells, (seeds, tasks)."""
+        return np.array([np.mean([self.solved(*cell) for cell in row], axis=0) for row in cells])
+
+
+def names_of(answers: Sequence[Sequence[Completion]]) -> Counter[str]:
+    """Count the names that completions use; `-` for none or several."""
+    found = [{*NAMES.findall(c.text)} for group in answers for c in group]
+    return Counter(names.pop() if len(names) == 1 else "-" for names in found)
+
+
+def report(judge: Judge, seeds: Sequence[int], other_play: bool) -> None:
+    """Print names, shares of solved tasks, and the hypotheses."""
+    answers = judge.answers
+    for name, agents in answers.items():
+        counts = {agent: names_of(of) for agent, of in agents.items()}
+        # The partner of `pool-N` is the first one of its pool.
+        shown = (MAIN,) if name.startswith("pool-") else (AUX, MAIN)
+        print(name, "; ".join(f"{agent}: {dict(counts[agent])}" for agent in shown))
+
+    def others(seed: int) -> list[int]:
+        return [other for other in seeds if other != seed]
+
+    cases = {
+        "pairs, own partner": [[(f"pair-{s}", f"pair-{s}")] for s in seeds],
+        "pairs, stranger": [[(f"pair-{s}", f"pair-{o}") for o in others(s)] for s in seeds],
+        "pool, stranger (P1)": [[(f"pair-{s}", f"pool-{s}")] for s in seeds],
+        "pool, partners of the pool": [
+            [(f"pair-{o}", f"pool-{s}") for o in others(s)] for s in seeds
+        ],
+        "these partners, own agent": [
+            [(f"pair-{o}", f"pair-{o}") for o in others(s)] for s in seeds
+        ],
+    }
+    if other_play:
+        cases["other-play, own partner"] = [[(f"op-{s}", f"op-{s}")] for s in seeds]
+        cases["other-play, stranger"] = [[(f"op-{s}", f"op-{o}") for o in others(s)] for s in seeds]
+    scores = {title: judge.rows(cells) for title, cells in cases.items()}
+    for title, table in scores.items():
+        by_seed = ", ".join(f"{value:.2f}" for value in table.mean(axis=1))
+        print(f"{title:<28} {estimate_text(share(table))}   by seed: {by_seed}")
+    titles = list(cases)
+    for words, less, more in (
+        ("pool minus pairs, stranger", titles[1], titles[2]),
+        ("cost in self-play (P2)", titles[3], titles[4]),
+    ):
+        print(f"{words:<28} {estimate_text(paired_difference(scores[less], scores[more]))}")
+
+
+def main() -> None:
+    """Train what is missing, and measure."""
+    parser = argparse.ArgumentParser(prog="python -m studies.partner_pools", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--samples", type=int, default=4, help="answers of each agent to a task")
+    parser.add_argument(
+        "--other-play", action="store_true", help="also train pairs with other-play"
+    )
+    parser.add_argument("--only", help="train the run of this name alone, such as pool-3")
+    options = parser.parse_args()
+    folder, seeds = options.folder.resolve(), options.seeds
+    runs = {f"pair-{seed}": [f"seed={seed}"] for seed in seeds}
+    runs |= {f"pool-{seed}": pool_overrides(folder, seeds, seed) for seed in seeds}
+    if options.other_play:
+        runs |= {f"op-{s}": [f"seed={s}", "partners.other_play=true"] for s in seeds}
+    for name, overrides in runs.items():
+        if options.only in (None, name):
+            train(folder, name, *overrides)
+    if options.only is None:
+        report(Judge(*play(folder, list(runs), options.samples)), seeds, options.other_play)
+
+
+if __name__ == "__main__":
+    main()
