@@ -3,23 +3,24 @@
     python -m studies.partner_pools runs/partner_pools
 
 The game is `compose-v0` with `convention: name`, as in the configuration `cooperation_demo`. `aux_0` gives a
-function one of three names, and `main_0` has to call it by that name without any message. `pair-N` is a pair of seed
-N. `pool-N` is a `main_0` of seed 100 + N that was trained with the partners of all pairs but pair N, so it has never
-met the partner of pair N. A `pool-N` learns from 32 completions of `main_0` in each of 16 updates; a pair learns from
-16 completions of each agent. Finished runs are kept, so the same command continues.
+function one of three names, and `main_0` has to call it by that name without any message. `pair-N` is a pair of
+seed N. `pool-N` is a `main_0` of seed 100 + N that was trained with the partners of all pairs but pair N, so it
+has never met the partner of pair N. A `pool-N` learns from 32 completions of `main_0` in each of 16 updates; a
+pair learns from 16 completions of each agent. Finished runs are kept, so the same command continues.
 
 Hypotheses, declared on 2026-11-26 before a `pool-N` was trained:
 
 - P1: a `main_0` that was trained with a pool solves at least 0.30 of the held-out tasks with a stranger.
-- P2: a pool costs at most 0.1 in self-play: the share that these partners solve with the agents they were trained
-  with, less the share that `pool-N` solves with the partners of its own pool.
+- P2: a pool costs at most 0.1 in self-play: the share that these partners solve with the agents they were
+  trained with, less the share that `pool-N` solves with the partners of its own pool.
 
-What is attainable: `main_0` has no information about its partner when it answers. If a share p of the partners uses
-its most frequent name, no `main_0` solves more than p times the share that it solves when the names agree. Seeds
-decide on names almost at random (`alpha`, `gamma`, `alpha`, none and `beta` in an earlier measurement), and agreeing
-pairs solve about 0.6. So 0.2 to 0.3 is the most to expect for P1, and P2 should fail: an agent that can choose one of
-three names loses more than 0.1 with four partners that use several. Neither bound holds for conventions that do not
-depend on names, which other-play asks for (`--other-play` trains and measures `op-N` too).
+What is attainable: `main_0` has no information about its partner when it answers. If a share p of the partners
+uses its most frequent name, no `main_0` solves more than p times the share that it solves when the names agree.
+Seeds decide on names almost at random (`alpha`, `gamma`, `alpha`, none and `beta` in an earlier measurement),
+and agreeing pairs solve about 0.6. So 0.2 to 0.3 is the most to expect for P1, and P2 should fail: an agent that
+can choose one of three names loses more than 0.1 with four partners that use several. Neither bound holds for
+conventions that do not depend on names, which other-play asks for (`--other-play` trains and measures `op-N`
+too).
 """
 
 from __future__ import annotations
