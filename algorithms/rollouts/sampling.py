@@ -101,8 +101,8 @@ def sample(
     """
     samples: list[Completions] = [{} for _ in prompts]
     players = [
-        {agent: playing_policy(team[agent], env) for agent in texts}
-        for env, texts in zip(envs, prompts, strict=True)
+        {agent: playing_policy(team[agent], envs, state) for agent in texts}
+        for state, texts in enumerate(prompts)
     ]
 
     def ask(policies: Sequence[Policy]) -> tuple[list[tuple[int, str]], list[list[Completion]]]:
@@ -133,10 +133,10 @@ def sample(
     ]
 
 
-def playing_policy(policy: Policy, env: TextEnv) -> Policy:
-    """Return the policy that answers in an environment: a pool stands for several."""
+def playing_policy(policy: Policy, envs: Sequence[TextEnv], state: int) -> Policy:
+    """Return the policy that answers in one of some states: a pool stands for several."""
     member = policy_attribute(policy, "member")
-    chosen: Policy = policy if member is None else member(env)
+    chosen: Policy = policy if member is None else member(envs[state])
     return chosen
 
 
