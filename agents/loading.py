@@ -88,6 +88,7 @@ class PolicySpec(ModelOptions, PolicyKind):
     - `random`: random characters.
     - `constant`: always the same text.
     - `replay`: the texts of a list, in order.
+    - `pool`: partners of earlier runs, which the section `partners` of a configuration declares.
     - `module:NAME`: an object of your own class, called with `arguments`.
 
     Only a `model` can be trained.
@@ -328,6 +329,10 @@ def _load(spec: PolicySpec, seed: int) -> Policy:
 
 def _build_own(spec: PolicySpec) -> Policy:
     """Build a policy of a class outside of the package, and set its declaration as `spec` for `save_team`."""
+    if spec.kind == POOL:
+        raise ValueError(
+            "only partners.pool of a configuration loads a pool; in Python, call PartnerPool(members)"
+        )
     try:
         build = find("policy", spec.kind, KINDS)
         if not (isinstance(build, type) and issubclass(build, Policy)):  # before anything is called

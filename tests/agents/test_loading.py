@@ -294,7 +294,13 @@ LEAST: dict[str, dict[str, Any]] = {
     "random": {},
     "constant": {"text": ""},
     "replay": {"texts": []},
+    "pool": {},
 }
+
+
+def test_a_pool_is_loaded_by_its_section_alone() -> None:
+    with pytest.raises(ValueError, match=r"in Python, call PartnerPool\(members\)"):
+        load_team({"one": "a"}, {"a": PolicySpec("pool")})
 
 
 def test_every_kind_is_tried_here_and_every_field_is_read_by_a_kind() -> None:
