@@ -7,7 +7,8 @@ in users' code. A policy has a protocol if its class or the object itself has th
 Features use further attributes of policies that have them (`policy_attribute`):
 
 - `engine: Engine`: samples this policy in one batch with others that have the same object.
-- `member(env)`: for a policy that stands for several, the one that answers in an environment.
+- `members`, `member(env)`: for a policy that stands for several, all of them, and the one that answers in an
+  environment.
 - `begin_batch(seed, *names)`: called before each batch of starts, with the run's seed and the batch's purpose.
 - `generate_with_envs(envs, agents, num_samples)`: `generate` with access to environments, for upper bounds that
   know the answers.

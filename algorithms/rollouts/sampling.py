@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from multiprocessing.pool import ThreadPool
 from typing import TypeVar
 
@@ -153,7 +154,8 @@ def _batches(policies: Sequence[Policy]) -> list[list[Policy]]:
 def reuse_prefixes(team: Team) -> Iterator[None]:
     """Let the engines of a team reuse computations of earlier turns, until the block ends."""
     with ExitStack() as stack:
-        for policies in _batches(team):
+        members = (policy_attribute(policy, "members") or (policy,) for policy in team.values())
+        for policies in _batches(list(chain.from_iterable(members))):
             reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
             if reuse is not None:
                 stack.enter_context(reuse())
