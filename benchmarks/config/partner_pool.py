@@ -244,12 +244,9 @@ def _restore(members: Team, partner: Partner) -> None:
         present = model.state_dict()
         # Adapters have other names here than in that run; all else in the names of weights is equal.
         by_name = {_plain_name(name): weight for name, weight in stored["weights"].items()}
-        model.load_state_dict(
-            {
-                **present,
-                "weights": {name: by_name.get(_plain_name(name)) for name in present["weights"]},
-            }
-        )
+        names = [name for name in present["weights"] if _plain_name(name) in by_name]
+        weights = {name: by_name[_plain_name(name)] for name in names}
+        model.load_state_dict({**present, "weights": weights})
 
 
 def _plain_name(weight: str) -> str:
