@@ -5,8 +5,8 @@
 The game is `compose-v0` with `convention: name`, as in the configuration `cooperation_demo`. `aux_0` gives a
 function one of three names, and `main_0` has to call it by that name without any message. `pair-N` is a pair of
 seed N. `pool-N` is a `main_0` of seed 100 + N that was trained with the partners of all pairs but pair N, so it
-has never met the partner of pair N. A `pool-N` learns from 32 completions of `main_0` in each of 16 updates; a
-pair learns from 16 completions of each agent. Finished runs are kept, so the same command continues.
+has never met the partner of pair N. It learns from as many completions of `main_0` as a pair: 16 in each of 16
+updates. Finished runs are kept, so the same command continues.
 
 Hypotheses, declared on 2026-11-26 before a `pool-N` was trained:
 
@@ -61,6 +61,7 @@ def train(folder: Path, name: str, *overrides: str) -> None:
     if (folder / name / "final_model" / "team.json").is_file():
         return
     settings = [f"output.base_dir={folder}", f"output.name={name}", "output.report=false"]
+    settings.append("evaluation.num_tasks=0")  # all teams are measured together at the end
     command = [sys.executable, "-m", "llm_decpomdp", "train", "--config", "cooperation_demo"]
     subprocess.run([*command, "--override", *settings, *overrides], check=True)
 
@@ -74,7 +75,6 @@ def pool_overrides(folder: Path, seeds: Sequence[int], seed: int) -> list[str]:
         f"partners.pool=[{others}]",
         f"partners.agents=[{AUX}]",
         f"policies.{AUX}=null",
-        "algorithm.train_batch_size=4",
     ]
 
 
