@@ -111,4 +111,5 @@ class PartnerPool:
     def overflow(self, prompt: str) -> tuple[int, int] | None:
         """Return the tokens of a prompt that is too long for one of the partners, and those that fit it."""
         counts = (policy_attribute(policy, "overflow") for policy in self.members)
-        return next((found for count in counts if count and (found := count(prompt))), None)
+        lengths = (count(prompt) for count in counts if count is not None)
+        return next((length for length in lengths if length is not None), None)

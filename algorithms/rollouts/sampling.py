@@ -137,8 +137,8 @@ def sample(
 def playing_policy(policy: Policy, envs: Sequence[TextEnv], state: int) -> Policy:
     """Return the policy that answers in one of some states: a pool stands for several."""
     member = policy_attribute(policy, "member")
-    chosen: Policy = policy if member is None else member(envs[state])
-    return chosen
+    player: Policy = policy if member is None else member(envs[state])
+    return player
 
 
 def _batches(policies: Sequence[Policy]) -> list[list[Policy]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -123,12 +124,12 @@ def locate_partner(path: Path) -> Path:
         )
     output = load_stored_config(path / "config.yaml").output
     final = Path(output.save_path or path / "final_model")
-    found = final if (final / MANIFEST).is_file() else checkpoints.latest(path / "checkpoints")
-    if found is None:
+    folder = final if (final / MANIFEST).is_file() else checkpoints.latest(path / "checkpoints")
+    if folder is None:
         raise ConfigError(
             f"partners.pool: {path} has kept no team; train it with output.save_final_model=true"
         )
-    return found
+    return folder
 
 
 def read_partners(config: Config, team: TeamSpec) -> list[Partner]:
@@ -158,19 +159,19 @@ def _read_partner(
     from llm_decpomdp.benchmarks.config.load import load_stored_config
     from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of, team_spec
 
-    found = locate_partner(path)
-    if (found / MANIFEST).is_file():
+    folder = locate_partner(path)
+    if (folder / MANIFEST).is_file():
         try:
-            names, policies = declaration(found, device=config.model.device)
+            names, policies = declaration(folder, device=config.model.device)
         except (OSError, ValueError) as error:
             raise ConfigError(f"partners.pool: {error}") from None
-        check_trust(found, policies, code_of(config), endpoints_of(config))
+        check_trust(folder, policies, code_of(config), endpoints_of(config))
     else:
-        spec = team_spec(load_stored_config(found.parents[1] / "config.yaml"), agents)
+        spec = team_spec(load_stored_config(folder.parents[1] / "config.yaml"), agents)
         names, policies = dict(spec.agents), dict(spec.policies)
     if learner is not None:
         policies = {name: _compute_like(spec, learner) for name, spec in policies.items()}
-    return Partner(found, names, policies)
+    return Partner(folder, names, policies)
 
 
 def _compute_like(spec: PolicySpec, learner: PolicySpec) -> PolicySpec:
@@ -200,9 +201,9 @@ def load_pooled_team(config: Config, team: TeamSpec) -> dict[str, Policy]:
     partners, pooled = read_partners(config, team), pooled_agents(config, list(team.agents))
     agents, policies = _join(team, partners, pooled)
     logger.info("%s", describe_cost(config, team))
-    loaded = load_team(agents, policies, seed=config.seed)
+    players = load_team(agents, policies, seed=config.seed)
     for number, partner in enumerate(partners):
-        members: Team = {agent: loaded[f"{number}/{agent}"] for agent in pooled}
+        members: Team = {agent: players[f"{number}/{agent}"] for agent in pooled}
         if partner.is_checkpoint:
             _restore(members, partner)
         for agent in pooled:
@@ -210,12 +211,12 @@ def load_pooled_team(config: Config, team: TeamSpec) -> dict[str, Policy]:
                 freeze(cast("CausalLM", members[agent]))
     pools = {
         agent: PartnerPool(
-            [loaded[f"{number}/{agent}"] for number in range(len(partners))],
+            [players[f"{number}/{agent}"] for number in range(len(partners))],
             config.partners.resample,
         )
         for agent in pooled
     }
-    return {agent: pools.get(agent) or loaded[agent] for agent in team.agents}
+    return {agent: pools.get(agent) or players[agent] for agent in team.agents}
 
 
 def _join(
@@ -237,13 +238,13 @@ def _restore(members: Team, partner: Partner) -> None:
     _, state = checkpoints.load(partner.path)
     for agent, policy in members.items():
         sharing = [mate for mate in partner.agents if partner.agents[mate] == partner.agents[agent]]
-        stored = state["policies"].get("+".join(sharing))
-        if stored is None:  # one that did not learn in that run
+        learner = state["policies"].get("+".join(sharing))
+        if learner is None:  # one that did not learn in that run
             continue
         model = cast("CausalLM", policy)
         present = model.state_dict()
         # Adapters have other names here than in that run; all else in the names of weights is equal.
-        by_name = {_plain_name(name): weight for name, weight in stored["weights"].items()}
+        by_name = {_plain_name(name): weight for name, weight in learner["weights"].items()}
         names = [name for name in present["weights"] if _plain_name(name) in by_name]
         weights = {name: by_name[_plain_name(name)] for name in names}
         model.load_state_dict({**present, "weights": weights})
@@ -259,17 +260,16 @@ def describe_cost(config: Config, team: TeamSpec) -> str:
     """Say how many partners a pool has, and what they take in memory beside the team."""
     partners, pooled = read_partners(config, team), pooled_agents(config, list(team.agents))
     agents, policies = _join(team, partners, pooled)
-    own = {name for agent, name in agents.items() if agent in team.agents}
-    loaded = [group for group in bases(policies) if not own & {*group}]
+    learners = {name for agent, name in agents.items() if agent in team.agents}
+    groups = bases(policies)
+    models = [group for group in groups if not learners & {*group}]
     adapters = [
-        name for group in bases(policies) if own & {*group} for name in group if name not in own
+        name for group in groups if group not in models for name in group if name not in learners
     ]
-    folders = [
-        Path(str(policies[name].name)) for name in (*adapters, *(n for g in loaded for n in g))
-    ]
+    folders = [Path(str(policies[name].name)) for name in (*adapters, *chain.from_iterable(models))]
     size = sum(file.stat().st_size for folder in folders for file in folder.glob("*.safetensors"))
     return (
         f"partners.pool: {len(partners)} partners play {', '.join(pooled)}: {len(adapters)} adapters on the base "
-        f"of the team, {len(loaded)} further models"
+        f"of the team, {len(models)} further models"
         + (f", {decimal(size)} of files" if size else "")
     )

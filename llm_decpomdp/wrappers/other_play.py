@@ -81,8 +81,8 @@ class OtherPlayEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         self, actions: Mapping[str, str]
     ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
         """Take the agents' answers back to the original words, and let the environment judge them."""
-        prompts, *others = self.env.step(self.original(actions))
-        rewards, terminations, truncations, infos = others
+        prompts, *outcomes = self.env.step(self.original(actions))
+        rewards, terminations, truncations, infos = outcomes
         return self.renamed(prompts), rewards, terminations, truncations, infos
 
     def renamed(self, texts: Mapping[str, str]) -> dict[str, str]:
@@ -92,7 +92,7 @@ class OtherPlayEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     def original(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return texts of agents with the original words; anything but a text stays as it is."""
         return {
-            agent: exchange_words(text, {seen: word for word, seen in self.renaming(agent).items()})
+            agent: exchange_words(text, {name: word for word, name in self.renaming(agent).items()})
             if isinstance(text, str) and agent in self.env.possible_agents
             else text
             for agent, text in texts.items()
