@@ -191,6 +191,9 @@ def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     if info.context != FROM_TEXT and list[str] in [*_alternatives(annotation_of(cls, name))]:
         if isinstance(value, list) and not all(isinstance(item, str) for item in value):
             raise PydanticCustomError("type", "wrong type")  # pydantic would make "3" of 3
+    limits = cls.__dataclass_fields__[name].metadata
+    if value is None and annotation_of(cls, name) is str and "none" in limits.get("choices", ()):
+        return "none"  # which YAML reads as null
     kinds = {bool, int, float, str} & {*_alternatives(annotation_of(cls, name))}
     origins = [get_origin(kind) for kind in _alternatives(annotation_of(cls, name))]
     is_list = isinstance(value, list) and list in origins
@@ -204,7 +207,6 @@ def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
         accepted_as |= {bool, int, float} if isinstance(value, str) else {str}
     if not kinds & accepted_as:
         raise PydanticCustomError("type", "wrong type")
-    limits = cls.__dataclass_fields__[name].metadata
     if BOUNDS.keys() & limits and str(value).lower().lstrip("+-.") in ("inf", "infinity", "nan"):
         raise PydanticCustomError("finite", "not finite")
     return value

@@ -65,6 +65,14 @@ def test_other_values_are_refused_by_name(options: dict[str, Any], message: str)
         RideOptions(**options)
 
 
+def test_null_is_the_choice_none_where_there_is_no_null() -> None:
+    class Harness(Options):
+        bit: str = option("none", choices=("none", "snaffle"))
+        reins: str | None = option("none", choices=("none", "split"))
+
+    assert (Harness(bit=None).bit, Harness(reins=None).reins) == ("none", None)  # type: ignore[arg-type]
+
+
 def test_an_option_of_another_class_has_its_default_and_limits_unless_it_says_others() -> None:
     words = {field.name: limits_in_words(field) for field in fields(RideOptions)}
     assert (RideOptions().pace, RideOptions().least) == (1.0, 2.0)

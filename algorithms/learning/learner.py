@@ -42,6 +42,7 @@ from llm_decpomdp.policy import (
     Team,
     TrainablePolicy,
     policy_attribute,
+    to_messages,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def group_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
 def _padded_characters(items: Sequence[LossItem]) -> int:
     """Return the number of characters of items with one prompt in a padded batch."""
     texts = [completion.text for item in items for completion in item.completions]
-    return len(texts) * (len(items[0].prompt) + max(map(len, texts)))
+    context = sum(len(message["content"]) for message in to_messages(items[0].prompt))
+    return len(texts) * (context + max(map(len, texts)))
 
 
 def _align_processes(

@@ -96,7 +96,7 @@ def test_a_run_counts_what_its_plan_said(
 
 def test_a_dialogue_holds_the_prompts_and_completions_of_all_turns() -> None:
     plain, chat = (
-        plan_memory(config(GPU, "env.num_turns=3", f'model.history="{history}"')).models[0]
+        plan_memory(config(GPU, "env.num_turns=3", f"model.history={history}")).models[0]
         for history in ("none", "chat")
     )
     for short, long, length in zip(plain.prompts, chat.prompts, plain.lengths, strict=True):
