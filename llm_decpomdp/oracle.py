@@ -22,6 +22,8 @@ class Oracle:
     """Texts that no prompt may contain, such as hidden tests; `check_env` looks for them."""
     where: str = "the environment"
     """Name of the state in errors."""
+    has_turns: bool = False
+    """Whether correct completions depend on the turns so far."""
 
     def reference(self, agent: str) -> str:
         """Return a correct completion of `agent`.
@@ -63,6 +65,7 @@ def _(env: DecPOMDPEnv) -> Oracle:
         {agent: text for agent, text in references.items() if text is not None},
         list(env.mode.secrets(task)),
         f"task {task.task_id!r}",
+        any(getattr(role, "history", False) for role in env.roles),
     )
 
 

@@ -42,6 +42,8 @@ def reference_demonstrations(
 ) -> list[Demonstration]:
     """Return the references of some agents to their first prompts: a demonstration for each start that has all.
 
+    Where references depend on the turns so far, a demonstration has those of all turns of the episode they play.
+
     Args:
         env: The environment; it is reset.
         starts: Starts of episodes, each with a task or a seed.
@@ -63,7 +65,8 @@ def reference_demonstrations(
             missing[agent] += 1
         if not lacking:
             examples = _referenced_turns(state, prompts, references, agents)
-            demonstrations.append(tuple(examples[agent] for agent in agents if agent in examples))
+            first = [examples[agent] for agent in agents if agent in examples]
+            demonstrations.append((*first, *_later_examples(state, references, agents)))
     if not demonstrations:
         agent = max(missing, key=missing.__getitem__)
         raise ValueError(
@@ -98,6 +101,23 @@ def _referenced_turns(
         prompts = dict(env.step({agent: references.get(agent, "") for agent in acting})[0])
         if not env.agents:
             return examples
+
+
+def _later_examples(
+    env: TextEnv, references: Mapping[str, str], agents: Collection[str]
+) -> Iterator[SFTExample]:
+    """Play on where references depend on the turns, and yield those of later turns, as long as they change."""
+    while env.agents and answers(env).has_turns:
+        acting = acting_agents(env)
+        prompts = env.step({agent: references.get(agent, "") for agent in acting})[0]
+        before, references = references, answers(env).references
+        if not env.agents or references == before:
+            return
+        yield from (
+            SFTExample(agent, prompts[agent], references[agent])
+            for agent in acting_agents(env)
+            if agent in agents and agent in references
+        )
 
 
 def read_demonstrations(path: Path, possible_agents: Sequence[str]) -> list[Demonstration]:

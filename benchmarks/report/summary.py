@@ -259,7 +259,8 @@ def _communication(experiments: Sequence[Experiment]) -> Iterator[str]:
             score = evaluation_return(experiment, position)
             value = score and value_of_communication(score, known)
             if score and value:
-                moment = _moment(experiment.runs[0].evaluations[position], experiment)
+                row = experiment.runs[0].evaluations[position]
+                moment = _moment(row, experiment) if experiment.has_training else "evaluation"
                 numbers = [number(known["silent"]), number(known["optimum"])]
                 estimates = [format_estimate(score), format_estimate(value)]
                 rows.append((experiment.name or "team", moment, *numbers, *estimates))

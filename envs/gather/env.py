@@ -159,8 +159,8 @@ class GatherGame(Game):
                     targets.append((x, y))
                 elif words[0] in kinds and len(facts) < options.facts:
                     facts.append((kinds.index(words[0]), x, y))
-        refused = len(commands.accepted) - len(targets) - len(facts)
-        return targets, facts, commands.invalid + refused
+        surplus = len(commands.accepted) - len(targets) - len(facts)
+        return targets, facts, commands.invalid + surplus
 
     def _read_letters(self, agent: int, letters: str) -> Commands:
         """Read a letter for each fact, then those of targets; other characters stand for nothing."""
@@ -188,8 +188,8 @@ class GatherGame(Game):
         for i, agent in enumerate(self.agents):
             if self.options.wording == "bare":
                 # What it has told already is left out, so that it need not remember it.
-                told = [tuple(fact[2:]) for fact in state["told"] if fact[0] == i]
-                cells = [cell for _, cell in task.view(i) if cell not in told]
+                notes = [tuple(fact[2:]) for fact in state["told"] if fact[0] == i]
+                cells = [cell for _, cell in task.view(i) if cell not in notes]
                 cells += [tuple(fact[2:]) for fact in state["heard"] if fact[0] != i]
                 texts[agent] = self._letters([state["paths"][i][-1], *cells])
             else:
@@ -216,9 +216,9 @@ class GatherGame(Game):
             f"Turn {turn} of {options.num_turns}. You are at x={x} y={y}. You have harvested "
             f"{len(harvest(task.places[i], path))} of {options.amount}.",
         ]
-        told = [("You told", *fact) for fact in state["told"] if fact[0] == i]
-        told += [(f"{self.agents[f[0]]} told you", *f) for f in state["heard"] if f[0] != i]
-        lines += [f"{start}: {KINDS[kind]} at x={x} y={y}" for start, _, kind, x, y in told]
+        notes = [("You told", *fact) for fact in state["told"] if fact[0] == i]
+        notes += [(f"{self.agents[f[0]]} told you", *f) for f in state["heard"] if f[0] != i]
+        lines += [f"{start}: {KINDS[kind]} at x={x} y={y}" for start, _, kind, x, y in notes]
         return "\n".join(lines)
 
     def _draw(
@@ -235,7 +235,7 @@ class GatherGame(Game):
             panel(title, ["".join(marks.get((x, y), " ") for x in size) for y in size])
             for title, marks in drawings.items()
         ]
-        colors = ("#a5713d", "#8a8f98", "#c05a3c", "#4f86b8")
+        colors = ("#a5713d", "#8a8f98", "#3b7dc4", "#d07ab0")
         rows = zip(KINDS, colors, self.agents, strict=False)
         key = {kind[0]: (color, f"{kind}, for {agent}") for kind, color, agent in rows}
         key |= {"+": ("#e6d98a", "entered"), "*": ("#4c9f50", "harvested")}
@@ -263,7 +263,7 @@ class GatherGame(Game):
     @property
     def strategies(self) -> Mapping[str, Strategy]:  # type: ignore[override]
         """The known numbers and the exploits."""
-        options, one = self.options, self.agents[0]
+        options, first = self.options, self.agents[0]
         steps, size = options.steps * options.num_turns, options.size
         silent = silent_value(size, options.num_agents, options.amount, steps)
         cells = [(x, y) for y in range(size) for x in range(size)]
@@ -279,13 +279,13 @@ class GatherGame(Game):
 
         return {
             "optimum": Strategy(gold, exact=lambda task: 1.0),
-            "alone": Strategy(only(one, search), exact=lambda task: silent / options.num_agents),
+            "alone": Strategy(only(first, search), exact=lambda task: silent / options.num_agents),
             "silent": Strategy(search, exact=lambda task: silent),
             "random": Strategy(self._team(guess)),
             "empty answer": Strategy(say("")),
             "repeated prompt": Strategy(repeat_prompt, bound="silent"),
             "copied example": Strategy(say("go X Y\ntell KIND X Y"), bound="silent"),
-            "one agent goes to all that it sees": Strategy(only(one, greedy)),
+            "one agent goes to all that it sees": Strategy(only(first, greedy)),
             "all go to what they see": Strategy(greedy, bound="silent"),
             "padding": Strategy(say(self.write(cells)), bound="silent"),
         }

@@ -165,8 +165,8 @@ class PooledGame(Game):
         """
         if self.options.wording == "bare":
             letters = LETTERS[: len(task.names)]
-            named, invalid = {text.strip()[:1]} & set(letters), 0
-            names = [task.names[letters.index(letter)] for letter in named]
+            invalid = 0
+            names = [task.names[letters.index(c)] for c in text.strip()[:1] if c in letters]
         else:
             commands = read_commands(text, {"answer": (str,)})
             words = {name.lower(): name for name in task.names}
@@ -197,19 +197,19 @@ class PooledGame(Game):
     @property
     def strategies(self) -> Mapping[str, Strategy]:  # type: ignore[override]
         """The known numbers and the exploits."""
-        options, one = self.options, self.agents[0]
+        options, first = self.options, self.agents[0]
         kind = (options.num_agents, options.candidates, options.facts)
         value, guesses = silent_value(*kind), best_guesses(*kind)
         quiet: Mapping[str, Any] = {"channel": {}}
         silent = self._team(lambda task, i, _: guesses[task.profile[i]][0])
-        own = self._team(lambda task, i, _: leader(task.profile[i]))
+        favorites = self._team(lambda task, i, _: leader(task.profile[i]))
         best = self._team(lambda task, *_: task.names.index(task.best))
         chance = 1 / options.candidates
         every = self._team(lambda task, i, rng: int(rng.integers(options.candidates)))
         return {
             "optimum": Strategy(best, exact=lambda task: 1.0),
             "alone": Strategy(
-                only(one, silent), "", lambda task: value / options.num_agents, quiet
+                only(first, silent), "", lambda task: value / options.num_agents, quiet
             ),
             "silent": Strategy(silent, "", lambda task: value, quiet),
             "random": Strategy(every, exact=lambda task: chance),
@@ -217,7 +217,7 @@ class PooledGame(Game):
             "repeated prompt": Strategy(repeat_prompt, "silent"),
             "copied example": Strategy(say("answer NAME"), "silent"),
             "all candidates": Strategy(_name_all, "silent"),
-            "leader of the own list": Strategy(own, "silent", changes=quiet),
+            "leader of the own list": Strategy(favorites, "silent", changes=quiet),
             "majority of private views": Strategy(self._team(_vote), "optimum", lambda task: 0.5),
         }
 

@@ -154,6 +154,20 @@ def test_an_agent_that_waits_learns_from_its_prompt_after_the_references_before_
     assert [(e.agent, e.prompt) for e in alone[0]] == [("player_1", "c")]
 
 
+def test_references_that_depend_on_the_turns_are_imitated_in_all_turns() -> None:
+    env = make("gather-v0", size=3, amount=1, steps=1, num_turns=2, wording="bare", split="all")
+    starts = [Start(task_id=env.tasks.tasks[0].task_id)]
+    (lessons,) = reference_demonstrations(env, starts, env.possible_agents)
+    (own,), (other,) = env.tasks.tasks[0].places
+    letters = {cell: "abcdefghi"[3 * cell[1] + cell[0]] for cell in (own, other)}
+    assert [(e.agent, e.prompt, e.completion) for e in lessons] == [
+        ("gatherer_0", "e" + letters[other], letters[other]),
+        ("gatherer_1", "e" + letters[own], letters[own]),
+        ("gatherer_0", "e" + letters[own], "." + letters[own]),
+        ("gatherer_1", "e" + letters[other], "." + letters[other]),
+    ]
+
+
 def test_with_a_channel_references_are_answers_and_no_messages() -> None:
     env = make("probe-halves-v0", channel={"bandwidth": 8})
     starts = [Start(task_id="halves/0")]
