@@ -36,7 +36,7 @@ from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks
 from llm_decpomdp.interfaces import Verdict
 from llm_decpomdp.options import as_arguments, option
 
-INK = {"w": "#ddaa77", "b": "#cc6655", "g": "#88ccee", "s": "#556677", "x": "#ffffff"}
+INK = {"w": "#ddaa77", "b": "#cc6655", "g": "#88ccee", "s": "#556677", "x": "#cc77ff"}
 
 FORMS = {"fill": (int, int, int, int, int, int, str), "clear": (int, int, int, int, int, int)}
 

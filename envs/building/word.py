@@ -50,6 +50,17 @@ class WordOptions(WorldOptions):
     """Agents that are told the shift of the owner's rule: `first`, `builder_0` alone, or `all`."""
     plan: str = option("grid", choices=("grid", "cells"))
     """Form of the word in the prompts: a `grid`, or lists of `cells`, by owner where all agents know the shift."""
+    wording: str = option("sentences", choices=("sentences", "bare"))
+    """Words of prompts: `sentences`, or `bare` for models of single characters: the letter and the shift, answered
+    by the cells, which are the letters a to y. For one letter and one turn."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.wording == "bare" and (self.length, self.num_turns) != (1, 1):
+            raise ValueError(
+                f"wording='bare' shows no world and one letter: take length=1 and num_turns=1, got "
+                f"length={self.length} and num_turns={self.num_turns}"
+            )
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,7 @@ class WordGame(Game):
     knowledge: str
     plan: str
     num_turns: int
+    bare: bool = False
 
     info_keys = ("score", "invalid", "refused", "conflicts")
 
@@ -148,6 +160,10 @@ class WordGame(Game):
 
     def prompts(self, task: WordTask, turns: Turns) -> Prompts:
         """Return the task, and after the first turn the world."""
+        if self.bare:
+            told = [i == 0 or self.knowledge == "all" for i in range(self.num_agents)]
+            texts = (f"{task.word}{task.shift}" if knows else task.word for knows in told)
+            return dict(zip(self.agents, texts, strict=True))
         world = _describe_world(task, turns)
         turn = f"This is turn {len(turns) + 1} of {self.num_turns}."
         return {
@@ -189,7 +205,9 @@ class WordGame(Game):
         blocks = dict(world_after(turns))
         edits, invalid, refused = [], 0, 0
         for i, agent in enumerate(self.agents):
-            found = read_commands(completions[agent], FORMS, task.limit)
+            text = completions[agent]
+            text = _in_sentences(task, i, text) if self.bare else text
+            found = read_commands(text, FORMS, task.limit)
             own, wrong = _edits(task, i, found.accepted, blocks)
             edits.append(own)
             invalid, refused = invalid + found.invalid, refused + wrong
@@ -213,6 +231,8 @@ class WordGame(Game):
     def reference(self, task: WordTask, agent: str) -> str:
         """Return a block in each cell that the agent owns."""
         i = self.agents.index(agent)
+        if self.bare:
+            return "".join(chr(ord("a") + x + SIZE * y) for x, y in task.share(i))
         return put_all(task, i, task.share(i))
 
     @property
@@ -263,6 +283,14 @@ def _edits(
         else:
             edits[x, y] = verb == "put"
     return edits, refused
+
+
+def _in_sentences(task: WordTask, agent: int, text: str) -> str:
+    """Return the commands of an answer of letters of cells; others are read as they are."""
+    places = [ord(letter) - ord("a") for letter in text]
+    if not all(0 <= place < SIZE * SIZE for place in places):
+        return text
+    return put_all(task, agent, [(place % SIZE, place // SIZE) for place in places])
 
 
 def _list_cells(cells: Sequence[Sequence[int]]) -> str:
@@ -390,7 +418,13 @@ def build_word(options: WordOptions) -> DecPOMDPEnv:
     return game_env(
         "build_word_v0",
         partial(generated_tasks, "build-word", options, draw_word, word_task, *kind),
-        WordGame(options.num_agents, options.knowledge, options.plan, options.num_turns),
+        WordGame(
+            options.num_agents,
+            options.knowledge,
+            options.plan,
+            options.num_turns,
+            options.wording == "bare",
+        ),
         num_turns=options.num_turns,
         stop_when_solved=options.stop_when_solved,
         discount=options.discount,

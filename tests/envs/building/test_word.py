@@ -173,3 +173,20 @@ def test_the_cells_of_a_plan_are_those_of_its_grid() -> None:
 def test_wrong_options_are_named(option: str, value) -> None:
     with pytest.raises(ValueError, match=option):
         make("build-word-v0", **{option: value})
+
+
+def test_bare_words_are_answered_by_the_letters_of_their_cells() -> None:
+    options = {"length": 1, "num_turns": 1, "wording": "bare"}
+    env = make("build-word-v0", **options)
+    prompts, _ = env.reset(seed=0)
+    task = env.task
+    assert prompts == {"builder_0": f"{task.word}{task.shift}", "builder_1": task.word}
+    texts = answers(env).references
+    assert [len(text) for text in texts.values()] == [len(task.share(i)) for i in (0, 1)]
+    assert say(env, **texts)["score"] == 1.0
+    env.reset(seed=0)
+    assert say(env, builder_0="a" * 20, builder_1="B1 z")["invalid"] == 20 - task.limit
+    found = check_strategies("build-word-v0", {**options, "knowledge": "all"}, tasks=10)
+    assert not [entry for entry in found if entry.problem]
+    with pytest.raises(ValueError, match="length=1 and num_turns=1, got length=2"):
+        make("build-word-v0", wording="bare")
