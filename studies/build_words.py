@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,11 +28,17 @@ from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 
-WORDS = {"length": 1, "num_turns": 1, "knowledge": "all", "wording": "bare", "split": "all"}
+WORDS: dict[str, Any] = {
+    "length": 1,
+    "num_turns": 1,
+    "knowledge": "all",
+    "wording": "bare",
+    "split": "all",
+}
 ALPHABET = "abcdefghijklmnopqrstuvwxyABCDEFGHIJKLMNOPQRSTUVWXYZ01"
 LESSONS, EPOCHS = 16, 30
 """Tasks that are imitated, and how often."""
-UPDATES, TASKS, GROUP, EPISODES = 200, 8, 16, 8
+UPDATES, TASKS, GROUP, EPISODES = 80, 8, 16, 8
 """Updates of 8 tasks with 16 joint samples each; episodes of each task in an evaluation."""
 
 
@@ -56,7 +63,8 @@ def run(seed: int) -> list[float]:
         for agent in env.possible_agents
     }
     # One task for each letter and shift: they differ in colors besides, which these prompts do not show.
-    tasks = list({(task.word, task.shift): task for task in env.tasks.tasks}.values())
+    loaded: tuple[Any, ...] = env.tasks.tasks
+    tasks = list({(task.word, task.shift): task for task in loaded}.values())
     places = stream(0, "words").permutation(len(tasks))  # the same for all seeds
     starts = [Start(task_id=tasks[int(place)].task_id) for place in places]
     others = starts[LESSONS:]
@@ -85,7 +93,7 @@ def run(seed: int) -> list[float]:
         drawn = stream(seed, "starts", update).permutation(len(others))[:TASKS]
         batch = [others[int(place)] for place in drawn]
         learner.update(collect_rollouts(env, team, batch, group_size=GROUP, rng=rng))
-        if update % 40 == 39:
+        if update % 20 == 19:
             scores = show(f"after {update + 1} updates")
     return scores
 
