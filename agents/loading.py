@@ -372,7 +372,7 @@ def load_policy(
     device: str = "auto",
     attn_implementation: str | None = None,
     gradient_checkpointing: bool = False,
-    prefix_cache: float = 0.0,
+    prefix_cache: float | None = None,
     seed: int = 0,
     prompting: Prompting | None = None,
 ) -> CausalLM:

@@ -255,8 +255,8 @@ class Engine(Protocol):
     """A sampler that several policies share, such as one model with an adapter for each of them.
 
     Its optional attribute `is_remote` is true if it samples in another process; it may then be called in a thread.
-    Its optional method `reuse_prefixes` returns a context for the turns of one collection of rollouts, in which it
-    may reuse computations of earlier prompts.
+    Its optional method `reuse_prefixes(dialogues)` returns a context for the turns of one collection of rollouts,
+    in which it may reuse computations of earlier prompts; `dialogues` tells whether prompts have histories.
     """
 
     def generate(

@@ -100,9 +100,10 @@ class ModelOptions(Prompting, Sampling):
     """Attention of transformers, such as `sdpa`; `None` takes its default."""
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, more time."""
-    prefix_cache: float = option(0.0, ge=0)
+    prefix_cache: float | None = option(None, ge=0)
     """Memory in gigabytes (2^30 bytes) for the keys and values of earlier turns. Prompts with the same beginning
-    are continued from them; 0 computes every prompt whole. Servers have prefix caches of their own."""
+    are continued from them; 0 computes every prompt whole. `None` is 1 with `history: chat`, and else 0. Servers
+    have prefix caches of their own."""
     lora: dict[str, Any] | None = None
     """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Adapters share
     one frozen base model."""

@@ -109,18 +109,13 @@ def choose_sampling(
     )
 
 
-def continues_prefixes(
-    engine: ModelEngine, prompts: Sequence[Prompt], method: SamplingMethod
-) -> bool:
+def continues_prefixes(engine: ModelEngine, prompts: Sequence[Prompt]) -> bool:
     """Check whether a prompt whose first half is in a cache is continued as a plain pass would.
 
     Args:
         engine: The engine that samples.
         prompts: Prompts of policies that were not checked.
-        method: The sampling method of the engine; only `sample` can continue a prefix.
     """
-    if method is not sample:
-        return False
     firsts = {prompt.adapter: prompt for prompt in reversed(prompts)}
     probes = [probe for prompt in firsts.values() for probe in _probes(prompt)]
     difference = disagreement(

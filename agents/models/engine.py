@@ -49,7 +49,7 @@ class ModelEngine:
         tokenizer: Its tokenizer.
         compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
-        prefix_cache: Gigabytes (2^30 bytes) for keys and values of earlier turns, see `reuse_prefixes`.
+        prefix_cache: Gigabytes (2^30 bytes) for keys and values of earlier turns; `None`: see `reuse_prefixes`.
 
     Raises:
         ValueError: If `compute_dtype` is unknown, no token ends a completion, or the model has dropout, with which
@@ -63,7 +63,7 @@ class ModelEngine:
         *,
         compute_dtype: str = "auto",
         gradient_checkpointing: bool = False,
-        prefix_cache: float = 0.0,
+        prefix_cache: float | None = None,
     ) -> None:
         self.model = (
             model.eval()
@@ -78,8 +78,9 @@ class ModelEngine:
         self._sample: SamplingMethod = sample
         self._checked: set[str | None] = set()  # adapters whose samples agree with a plain pass
         self.prefix_cache = prefix_cache
-        """Gigabytes for keys and values of earlier turns; 0 if none are kept, or the model cannot use them."""
+        """Gigabytes for keys and values of earlier turns; 0 if the model cannot continue from them."""
         self._prefixes: PrefixCache | None = None
+        self._continued: set[str | None] = set()  # adapters whose samples from a prefix agree
         self._packs: bool | None = None  # unknown until the first use
         self._score_unpacked: ScoringMethod = padded_log_probs  # known with `_packs`
         self._span = attention_span(model.config)
@@ -141,24 +142,35 @@ class ModelEngine:
         if unchecked:
             self._sample = choose_sampling(self, unchecked, self._sample)
             self._checked.update(adapters)
-            if self.prefix_cache and not continues_prefixes(self, unchecked, self._sample):
-                self.prefix_cache, self._prefixes = 0.0, None
         # Before `_sample`, which may sort the prompts of a generator.
         prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
         method = self._sample
-        if self._prefixes is not None:
+        if self._prefixes is not None and method is sample and self._continues(prompts):
             self._prefixes.use_weights(self.model.parameters())
-            method = partial(method, prefixes=self._prefixes)
+            method = partial(sample, prefixes=self._prefixes)
         return self.draw(method, prompts, num_samples, self.compute_dtype, self.end_ids)
 
+    def _continues(self, prompts: Sequence[Prompt]) -> bool:
+        """Check whether samples from a prefix agree with a plain pass, for adapters that were not checked."""
+        unchecked = [prompt for prompt in prompts if prompt.adapter not in self._continued]
+        if unchecked and not continues_prefixes(self, unchecked):
+            self.prefix_cache, self._prefixes = 0.0, None
+            return False
+        self._continued.update(prompt.adapter for prompt in unchecked)
+        return True
+
     @contextmanager
-    def reuse_prefixes(self) -> Iterator[None]:
+    def reuse_prefixes(self, dialogues: bool = True) -> Iterator[None]:
         """Reuse the keys and values of earlier prompts and answers until the block ends.
 
         A collection of rollouts is one block, so what is reused does not depend on earlier collections.
+
+        Args:
+            dialogues: Whether prompts have histories; with `prefix_cache=None`, nothing is reused without.
         """
-        if self.prefix_cache:
-            self._prefixes = PrefixCache(self.prefix_cache * 2**30)
+        gigabytes = float(dialogues) if self.prefix_cache is None else self.prefix_cache
+        if gigabytes:
+            self._prefixes = PrefixCache(gigabytes * 2**30)
         try:
             yield
         finally:

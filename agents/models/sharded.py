@@ -99,9 +99,9 @@ class ShardedEngine(ModelEngine):
         return self._sampler.generate(requests, num_samples)
 
     @contextmanager
-    def reuse_prefixes(self) -> Iterator[None]:
+    def reuse_prefixes(self, dialogues: bool = True) -> Iterator[None]:
         """Reuse the keys and values of the gathered weights; see `ModelEngine`."""
-        with self._sampler.reuse_prefixes():
+        with self._sampler.reuse_prefixes(dialogues):
             yield
 
     @torch.no_grad()

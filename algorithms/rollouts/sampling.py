@@ -17,6 +17,7 @@ from llm_decpomdp.policy import (
     Policy,
     Team,
     policy_attribute,
+    reads_history,
     shared_engine,
 )
 from llm_decpomdp.validation import unknown
@@ -158,7 +159,7 @@ def reuse_prefixes(team: Team) -> Iterator[None]:
         for policies in _batches(list(chain.from_iterable(members))):
             reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
             if reuse is not None:
-                stack.enter_context(reuse())
+                stack.enter_context(reuse(any(map(reads_history, policies))))
         yield
 
 

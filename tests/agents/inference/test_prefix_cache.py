@@ -137,7 +137,7 @@ def test_the_longest_unused_entries_are_dropped_first() -> None:
     assert ask(PrefixCache(3 * token), *first) == 8  # more than there is room for
 
 
-def engine_with_cache(compute_dtype: str = "float32", **adapters: int) -> ModelEngine:
+def engine_with_cache(prefix_cache: float | None = None, **adapters: int) -> ModelEngine:
     model: Any = tiny_model(0)
     if adapters:
         lora = {"r": 2, "init_lora_weights": "gaussian", "target_modules": "all-linear"}
@@ -146,7 +146,7 @@ def engine_with_cache(compute_dtype: str = "float32", **adapters: int) -> ModelE
             for name, weight in model.named_parameters():
                 if "lora_B" in name:
                     weight.normal_(0, 0.3)
-    return ModelEngine(model, tiny_tokenizer(), compute_dtype=compute_dtype, prefix_cache=1.0)
+    return ModelEngine(model, tiny_tokenizer(), compute_dtype="float32", prefix_cache=prefix_cache)
 
 
 def test_an_engine_reuses_prefixes_in_a_block_and_none_after_a_step(make_policy: Make) -> None:
@@ -163,7 +163,7 @@ def test_an_engine_reuses_prefixes_in_a_block_and_none_after_a_step(make_policy:
         assert [c.tokens for c in found[0]] == [c.tokens for c in plain.generate([text], 4)[0]]
         return passes[-1][1] if passes else 1
 
-    policy.generate([first])  # the checks of an engine's first samples
+    policy.generate([first])  # the checks of first samples
     assert (ask(first), ask(second)) == (len(first), len(second))
     with policy.engine.reuse_prefixes():
         assert ask(first) == len(first)
@@ -175,6 +175,12 @@ def test_an_engine_reuses_prefixes_in_a_block_and_none_after_a_step(make_policy:
         assert ask(second) == len(second)
         assert ask(second + "!") == 1
     assert ask(second) == len(second)
+    with policy.engine.reuse_prefixes(dialogues=False):
+        assert (ask(first), ask(second)) == (len(first), len(second))
+    policy.engine.prefix_cache = 1.0
+    with policy.engine.reuse_prefixes(dialogues=False):
+        assert ask(first) == len(first)
+        assert ask(second) <= len(second) - len(first)
 
 
 def test_each_adapter_has_its_own_prefixes() -> None:
@@ -193,6 +199,8 @@ def test_each_adapter_has_its_own_prefixes() -> None:
         return [completion.tokens for group in groups for completion in group]
 
     expected = [ask((a, first)), ask((b, second)), ask((a, second), (b, first))]
+    with engine.reuse_prefixes():
+        ask((a, "x"), (b, "x"))  # the checks of a prefix
     with engine.reuse_prefixes(), computed(engine.model) as passes:
         assert [ask((a, first)), ask((b, second)), ask((a, second), (b, first))] == expected
     assert expected[1] != ask((a, second))

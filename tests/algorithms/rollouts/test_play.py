@@ -60,8 +60,8 @@ def test_engines_reuse_prefixes_within_one_collection_alone(
             self.policy = policy
 
         @contextmanager
-        def reuse_prefixes(self) -> Iterator[None]:
-            events.append("begin")
+        def reuse_prefixes(self, dialogues: bool) -> Iterator[None]:
+            events.append("dialogues" if dialogues else "begin")
             yield
             events.append("end")
 
@@ -72,9 +72,10 @@ def test_engines_reuse_prefixes_within_one_collection_alone(
     policies = [make_policy(seed=seed) for seed in (1, 2)]
     for policy in policies:
         policy.engine = Engine(make_policy(seed=1))
+    policies[1].history = "chat"
     team = dict(zip("xy", policies, strict=True))
     play_episodes(make_env(2), team, STARTS[:3], at_a_time=2)
-    once = ["begin", "begin", "turn", "turn", "turn", "turn", "end", "end"]
+    once = ["begin", "dialogues", "turn", "turn", "turn", "turn", "end", "end"]
     assert events == once * 2
 
 
