@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from tools.performance.harness.trials import Measured, Measurement
-from tools.performance.models import learning, product_floors, sampling, update, workload
+from tools.performance.models import dialogue, learning, product_floors, sampling, update, workload
 
 
 def sized(model: str, group_size: int, new_tokens: int, **more: Any) -> dict[str, Any]:
@@ -90,6 +90,16 @@ def test_an_update_samples_is_rewarded_and_learns(tiny_model: str, weights: str)
     answer = last(update.ours(**sized(tiny_model, 2, 4, tasks=tasks, weights=weights)))
     assert set(answer["parts"]) == {"sampling", "reward", "learning"}
     assert 4 <= answer["units"] <= 16 and min(answer["parts"].values()) > 0
+
+
+def test_reuse_leaves_fewer_tokens_of_prompts_to_compute(tiny_model: str) -> None:
+    env = workload.environment()
+    case = sized(tiny_model, 2, 4, tasks=workload.task_ids(env, 2), turns=3, history="none")
+    whole, rest = (last(dialogue.play(**case, prefix_cache=size)) for size in (0.0, 1.0))
+    for answer in (whole, rest):
+        assert 2 * 2 * 3 <= answer["units"] <= 2 * 2 * 3 * 4
+    # Modes write the newest feedback first, so that even without a history some tokens are equal.
+    assert rest["figures"]["prompt tokens"] < whole["figures"]["prompt tokens"]
 
 
 def test_floor_of_an_update(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:

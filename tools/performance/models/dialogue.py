@@ -79,7 +79,8 @@ def play(
 ) -> Iterator[dict[str, Any]]:
     """Play a chain from each task, and count the tokens that pass through the model."""
     case = Case(**arguments)
-    env = workload.environment(turns)
+    # A dialogue has the earlier answers, which prompts repeat otherwise.
+    env = workload.environment(turns, previous_response=history == "none")
     spec = PolicySpec(
         name=case.model,
         max_new_tokens=case.new_tokens,

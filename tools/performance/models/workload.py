@@ -46,9 +46,9 @@ class Case:
         return load_policy(self.model, compute_dtype=dtype or self.dtype, device=self.device)
 
 
-def environment(turns: int = 1) -> Any:
+def environment(turns: int = 1, **options: Any) -> Any:
     """Return the environment of the trials, with two agents and bundled tasks."""
-    return llm_decpomdp.make(ENVIRONMENT, source="bundled", num_turns=turns)
+    return llm_decpomdp.make(ENVIRONMENT, source="bundled", num_turns=turns, **options)
 
 
 @contextmanager
