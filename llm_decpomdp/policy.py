@@ -147,8 +147,8 @@ def turns_after(prompt: str, answer: Completion) -> tuple[DialogueTurn, ...]:
     """Return the history after an answer. A skipped prompt is left out, as its policy did not see it."""
     if answer.skipped:
         return turns_before(prompt)
-    kept = Completion(answer.text, answer.tokens, finish_reason=answer.finish_reason)
-    return (*turns_before(prompt), DialogueTurn(str(prompt), kept))
+    memory = Completion(answer.text, answer.tokens, finish_reason=answer.finish_reason)
+    return (*turns_before(prompt), DialogueTurn(str(prompt), memory))
 
 
 def to_messages(prompt: str) -> list[dict[str, str]]:

@@ -52,16 +52,18 @@ def check_dialogues(render: Render, system: Sequence[Message], name: str) -> Non
         raise ValueError(_refusal(name, f"takes no dialogue: {error}")) from error
     if None in pieces:
         raise ValueError(_refusal(name, "leaves out messages of a dialogue"))
-    one, two, three = ([piece.strip() for piece in text] for text in pieces if text is not None)
+    turn_1, turns_2, turns_3 = (
+        [piece.strip() for piece in text] for text in pieces if text is not None
+    )
     # The pieces of three turns: before a prompt and behind it, in turns.
-    head, behind, between, *_ = three
-    if [one[0], two[0]] != [head] * 2:
+    head, behind, between, *_ = turns_3
+    if [turn_1[0], turns_2[0]] != [head] * 2:
         reason = (
             "writes another beginning when a dialogue goes on, as where the system message moves"
         )
-    elif [one[1], two[1], two[3], three[3], three[5]] != [behind] * 5:
+    elif [turn_1[1], turns_2[1], turns_2[3], turns_3[3], turns_3[5]] != [behind] * 5:
         reason = "writes another text behind earlier prompts than behind the newest, as some for reasoning"
-    elif [two[2], three[4]] != [between] * 2:
+    elif [turns_2[2], turns_3[4]] != [between] * 2:
         reason = "writes another text between turns when a dialogue goes on"
     else:
         return
@@ -72,8 +74,8 @@ def _split(text: str, probes: Sequence[str]) -> list[str] | None:
     """Return the pieces of a text around the probes; `None` if one of them is missing."""
     pieces = []
     for probe in probes:
-        piece, found, text = text.partition(probe)
-        if not found:
+        piece, separator, text = text.partition(probe)
+        if not separator:
             return None
         pieces.append(piece)
     return [*pieces, text]

@@ -41,6 +41,9 @@ SYSTEM, USER = "system_message_of_a_probe", "user_message_of_a_probe"
 QUESTION, ANSWER, NEXT = "question_of_a_probe", "answer_of_a_probe", "next_question_of_a_probe"
 """Texts that show where a chat template writes messages."""
 
+MAX_PROMPTS = 512
+"""Prompts of dialogues whose tokens an encoder keeps."""
+
 LENGTH_DEPENDENT = ("dynamic", "longrope")
 """Kinds of rotary positions that change with the length of the whole sequence."""
 
@@ -79,6 +82,9 @@ class PromptEncoder:
         """The text that completions begin with."""
         self._variables = prompting.chat_template_kwargs or {}
         self._patterns: dict[str | None, re.Pattern[str]] = {}
+        # A dialogue repeats the prompts of earlier turns, and of the other answers in its group.
+        self._first_tokens = lru_cache(MAX_PROMPTS)(self.tokenize)
+        self._tokens_between = lru_cache(MAX_PROMPTS)(self._encode_between)
         self._check_variables()
         if tokenizer.chat_template:
             self._check_messages()
@@ -147,11 +153,12 @@ class PromptEncoder:
         turns = self._turns(prompt)
         prompts = [*(turn.prompt for turn in turns), str(prompt)]
         further = [
-            [*self._encode_answer(turn.answer), *self._encode_between(following)]
+            [*self._encode_answer(turn.answer), *self._tokens_between(following)]
             for turn, following in zip(turns, prompts[1:], strict=True)
         ]
         for first, text in enumerate(prompts):
-            yield [*self.tokenize(text), *chain(*further[first:])]
+            tokenize = self._first_tokens if turns else self.tokenize
+            yield [*tokenize(text), *chain(*further[first:])]
 
     def _encode_answer(self, answer: Completion) -> Sequence[int]:
         """Return the tokens of an earlier answer, without its end; of a text alone, those of the text."""

@@ -160,8 +160,8 @@ def _history(
         group = groups[parent.group]
         if agent in group.prompts:  # else it waited
             position = list(group.completions).index(agent)
-            played = group.joint[parent.sample][position]
-            return turns_after(group.prompts[agent], group.completions[agent][played])
+            index = group.joint[parent.sample][position]
+            return turns_after(group.prompts[agent], group.completions[agent][index])
         parent = group.parent
     return ()
 

@@ -134,6 +134,17 @@ def test_tokens_of_answers_are_kept_where_their_text_has_others() -> None:
     assert ids[place : place + 2] == [one, two]
 
 
+def test_prompts_of_earlier_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, calls = chat(), []
+    render = policy.encoder._render
+    monkeypatch.setattr(policy.encoder, "_render", lambda m: (calls.append(1), render(m))[1])
+    two, three = (after(policy, *TEXTS[:size]) for size in (3, 5))
+    for dialogue, new in ((two, 2), (two, 0), (three, 1), (three, 0)):
+        calls.clear()
+        policy.encode(dialogue)
+        assert len(calls) == new
+
+
 @pytest.mark.parametrize("end", ["<|im_end|>", "<|endoftext|>", ""])
 def test_an_answer_ends_once_with_the_end_of_a_turn(end: str) -> None:
     policy = chat()
