@@ -14,6 +14,8 @@ from llm_decpomdp.benchmarks.cli.console import REPEATS_PROGRESS
 from llm_decpomdp.benchmarks.cli.main import spread
 from llm_decpomdp.benchmarks.config.inputs import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
+from llm_decpomdp.envs.building.word import WordGame
+from llm_decpomdp.envs.worlds.strategies import Strategy, say
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.registry import make, registered_ids
 from tests.support.commands import call
@@ -81,6 +83,23 @@ def test_an_environment_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "probe-turns-v0 keeps the contract of environments\n"
     assert call("check", "env", "bugfix-v0", "--env-option", "source=nowhere.jsonl") == 2
     assert "nowhere.jsonl" in capsys.readouterr().err
+
+
+def test_known_numbers_of_an_environment_are_played(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["check", "rewards", "build-word-v0", "--tasks", "3", "--env-option", "length=1"]
+    assert call(*words) == 0
+    shown = capsys.readouterr().out
+    assert "build-word-v0, 3 tasks" in shown and "0.667" in shown and "empty answer" in shown
+    wrong = {"optimum": Strategy(say(""), exact=lambda task: 0.1)}
+    monkeypatch.setattr(WordGame, "strategies", wrong)
+    assert call(*words) == 1
+    assert "the exact value is" in capsys.readouterr().out
+    assert call("check", "rewards", "build-words-v0") == 2
+    assert "did you mean 'build-word-v0'" in capsys.readouterr().err
+    assert call("check", "rewards", "no-such-folder", "--tasks", "3") == 2
+    assert "--tasks are for environments" in capsys.readouterr().err
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
