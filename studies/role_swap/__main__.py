@@ -1,15 +1,17 @@
-"""Train callers and planners on paths of 3x3 cells, and swap their roles: `python -m studies.role_swap FOLDER`.
+"""Train callers and planners on paths of 3x3 cells, and swap their roles.
 
-Each agent has its own tiny model. It imitates references, then the team learns with MAGRPO. The folder gets the
-role swaps before and after reinforcement.
+`python -m studies.role_swap FOLDER 0` trains the team of seed 0, and `python -m studies.role_swap FOLDER` compares
+all teams of the folder. Each agent has its own tiny model. It imitates references, then the team learns with MAGRPO.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,34 +22,33 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.sft_data import reference_demonstrations
-from llm_decpomdp.benchmarks.analysis.role_swap import RoleSwap, swap_roles
+from llm_decpomdp.benchmarks.analysis.role_swap import swap_roles
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.seeding import stream
 
-SEEDS = 3
-
-STEPS, LESSONS, UPDATES = 1200, 64, 40
+STEPS, LESSONS, UPDATES = 400, 32, 15
 """Steps of imitation, references of a step, and updates of reinforcement."""
+
+RATE = 3e-3
+"""Peak learning rate of the imitation."""
+
+MOMENTS = ("imitation", "reinforcement")
 
 Pair = Mapping[str, CausalLM]
 
 
 def paths(split: str) -> DecPOMDPEnv:
     """Return the environment: a hint and an answer on a map of 3x3 cells, without rules in the prompts."""
-    options = {"size": 3, "max_moves": 6, "num_turns": 2, "wording": "bare"}
+    options: dict[str, Any] = {"size": 3, "max_moves": 6, "num_turns": 2, "wording": "bare"}
     return make("path-v1", split=split, **options)
 
 
 def new_pair(env: DecPOMDPEnv, seed: int) -> Pair:
     """Return a caller and a planner with models of their own."""
+    sampling = Sampling(max_new_tokens=8)
     return {
         agent: tiny_causal_lm(
-            "UDLR#.WG?+\n ",
-            Sampling(max_new_tokens=8),
-            width=64,
-            layers=3,
-            context=64,
-            seed=2 * seed + place,
+            "UDLR#.WG?+\n ", sampling, width=48, layers=2, context=64, seed=2 * seed + place
         )
         for place, agent in enumerate(env.possible_agents)
     }
@@ -59,35 +60,36 @@ def imitate(env: DecPOMDPEnv, team: Pair, seed: int) -> None:
     lessons = reference_demonstrations(env, starts, env.possible_agents)
     for place, (agent, policy) in enumerate(team.items()):
         texts = [(lesson[place].prompt, str(lesson[place].completion)) for lesson in lessons]
-        _fit(policy, texts, stream(seed, "imitation", agent))
+        loss = fit(policy, texts, stream(seed, "imitation", agent))
+        print(f"seed {seed}, {agent}: last loss {loss:.3f}", flush=True)
 
 
-def _fit(policy: CausalLM, texts: list[tuple[str, str]], rng: np.random.Generator) -> None:
-    """Fit a model to completions of prompts by cross-entropy on the completions and their ends."""
-    model, tokenizer = policy.engine.model, policy.engine.tokenizer
+def fit(policy: CausalLM, texts: Sequence[tuple[str, str]], rng: np.random.Generator) -> float:
+    """Fit a model to completions with their ends by cross-entropy, and return the last loss."""
+    model: Any = policy.engine.model
+    prompts = [policy.encoder.tokenize(prompt) for prompt, _ in texts]
     rows = [
-        (p := policy.encoder.tokenize(prompt), [*p, *policy.encoder.plain(text), 0])
-        for prompt, text in texts
+        [*prompt, *policy.encoder.plain(text), 0]
+        for prompt, (_, text) in zip(prompts, texts, strict=True)
     ]
-    longest = max(len(row) for _, row in rows)
-    tokens = torch.zeros(len(rows), longest, dtype=torch.long)
-    targets = torch.full((len(rows), longest), -100)
-    for place, (prompt, row) in enumerate(rows):
+    tokens = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
+    targets = torch.full_like(tokens, -100)
+    for place, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
         tokens[place, : len(row)] = torch.tensor(row)
         targets[place, len(prompt) : len(row)] = torch.tensor(row[len(prompt) :])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    loss = torch.zeros(())
     for step in range(STEPS):
-        for group in optimizer.param_groups:
-            group["lr"] = 2e-3 * (1 - step / STEPS)
+        optimizer.param_groups[0]["lr"] = RATE * (1 - step / STEPS)
         batch = torch.from_numpy(rng.permutation(len(rows))[:LESSONS])
-        logits = model(tokens[batch]).logits[:, :-1]
+        scores = model(tokens[batch]).logits[:, :-1]
         loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), targets[batch][:, 1:].flatten()
+            scores.flatten(0, 1), targets[batch][:, 1:].flatten()
         )
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
-    print(f"{tokenizer.__class__.__name__}: last loss {float(loss.detach()):.3f}", flush=True)
+    return float(loss.detach())
 
 
 def reinforce(env: DecPOMDPEnv, team: Pair, seed: int) -> None:
@@ -95,52 +97,51 @@ def reinforce(env: DecPOMDPEnv, team: Pair, seed: int) -> None:
     options = LearnerOptions(learning_rate=3e-4, max_grad_norm=1.0)
     learner = Learner(dict(team), ALGORITHMS["magrpo"], options)
     rng = stream(seed, "reinforcement")
-    for update in range(UPDATES):
+    for _ in range(UPDATES):
         tasks = rng.choice(len(env.tasks.tasks), size=8, replace=False)
         starts = [Start(task_id=env.tasks.tasks[int(number)].task_id) for number in tasks]
         rollouts = collect_rollouts(
             env, dict(team), starts, group_size=8, rng=rng, options=RolloutOptions(plan="episodes")
         )
-        metrics = learner.update(rollouts)
-        if update % 10 == 9:
-            print(
-                f"update {update + 1}: reward {metrics.get('reward_mean', float('nan')):.3f}",
-                flush=True,
-            )
+        learner.update(rollouts)
 
 
-def main(folder: Path) -> None:
-    """Train all seeds, swap the roles before and after reinforcement, and print the effects."""
-    torch.set_num_threads(1)
-    train, test = paths("train"), paths("test")
-    teams: dict[str, Pair] = {}
-    starts = [Start(task_id=task.task_id) for task in test.tasks.tasks]
-    for seed in range(SEEDS):
-        begin = time.process_time()
-        team = new_pair(train, seed)
-        imitate(train, team, seed)
-        report(
-            f"seed-{seed}, imitation",
-            swap_roles(
-                test,
-                {f"seed-{seed}": dict(team)},
-                starts,
-                folder=folder / f"imitation-{seed}",
-                samples=2,
-            ),
-        )
-        reinforce(train, team, seed)
-        teams[f"seed-{seed}"] = team
-        print(f"seed {seed}: {time.process_time() - begin:.0f} s of processor time", flush=True)
-    pairs = {name: dict(team) for name, team in teams.items()}
-    report("all seeds", swap_roles(test, pairs, starts, folder=folder / "reinforcement", samples=2))
-
-
-def report(title: str, found: RoleSwap) -> None:
-    """Print the effects of a role swap."""
+def swap(teams: Mapping[str, Pair], folder: Path) -> None:
+    """Play the test tasks with own and swapped roles, except for finished evaluations, and print the effects."""
+    env = paths("test")
+    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
+    found = swap_roles(
+        env, {name: dict(team) for name, team in teams.items()}, starts, folder=folder, samples=2
+    )
     for measure, effect in found.effects.items():
-        print(title, measure, effect.own, effect.swapped, effect.difference, flush=True)
+        print(folder.name, measure, effect.own, effect.swapped, effect.difference, flush=True)
+
+
+def train(folder: Path, seed: int) -> None:
+    """Train a team, and swap its roles after imitation and after reinforcement."""
+    begin, env = time.process_time(), paths("train")
+    team, name = new_pair(env, seed), f"seed-{seed}"
+    for moment, learn in zip(MOMENTS, (imitate, reinforce), strict=True):
+        learn(env, team, seed)
+        swap({name: team}, folder / f"{moment}-{seed}")
+    print(f"seed {seed}: {time.process_time() - begin:.0f} s of processor time", flush=True)
+
+
+def compare(folder: Path) -> None:
+    """Compare all teams that were trained, from their evaluations."""
+    for moment in MOMENTS:
+        seeds = sorted(int(path.name.split("-")[1]) for path in folder.glob(f"{moment}-*"))
+        together = folder / f"all-{moment}"
+        for seed in seeds:
+            cells = folder / f"{moment}-{seed}" / "cells"
+            shutil.copytree(cells, together / "cells", dirs_exist_ok=True)
+        # Finished evaluations are read, so that the weights do not matter.
+        swap({f"seed-{seed}": new_pair(paths("test"), seed) for seed in seeds}, together)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    torch.set_num_threads(1)
+    if len(sys.argv) > 2:
+        train(Path(sys.argv[1]), int(sys.argv[2]))
+    else:
+        compare(Path(sys.argv[1]))
