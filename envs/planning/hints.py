@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ World = Mapping[str, Any]
 class HintOptions(WorldOptions):
     """Options of the families with a caller and a planner."""
 
+    num_agents: int = option(2, ge=1, le=2)
+    """2, or 1 for `planner_0` alone, which acts on every turn without hints."""
     num_turns: int = option(10, ge=2)
     """Turns of an episode, at most. The caller and the planner act in turn, so each has half of them."""
     sight: str = option("split", choices=("split", "full"))
@@ -47,18 +49,30 @@ class HintOptions(WorldOptions):
 class HintGame(Game):
     """The turns, prompts and points that the families share; a family has the world and its rules."""
 
+    num_agents: int = 2
     sight: str = "split"
     hint_length: int = 200
     wording: str = "sentences"
 
     # Without annotations: they are no fields.
-    agents = (CALLER, PLANNER)
     turn_based = True
     readers = READERS
     components = COMPONENTS
     info_keys = ("score", "invalid", "refused")
 
+    @property
+    def agents(self) -> Sequence[str]:  # type: ignore[override]  # their number is an option
+        """The agents' ids."""
+        return (CALLER, PLANNER)[-self.num_agents :]
+
+    @property
+    def strategies(self) -> Mapping[str, Strategy]:  # type: ignore[override]  # none for one agent
+        """Scripted teams of a caller and a planner."""
+        return self.scripts if self.num_agents == len((CALLER, PLANNER)) else {}
+
     # What a family has
+
+    scripts: ClassVar[Mapping[str, Strategy]]
 
     def begin(self, task: Any) -> World:
         """Return the world before the first turn."""
@@ -91,14 +105,13 @@ class HintGame(Game):
 
     def prompts(self, task: Any, turns: Turns) -> Prompts:
         """Return the prompt of the caller, or that of the planner with the hint."""
-        agent, world = (PLANNER, CALLER)[len(turns) % 2 == 0], self.world(task, turns)
+        agent, world = self.agents[len(turns) % self.num_agents], self.world(task, turns)
         rows = "\n".join(self.view(task, world, agent))
-        hint = (
-            read_hint(turns[-1].completions[CALLER], self.hint_length) if agent == PLANNER else ""
-        )
+        is_told = agent == PLANNER and self.num_agents > 1
+        hint = read_hint(turns[-1].completions[CALLER], self.hint_length) if is_told else ""
         if self.wording == "bare":
-            return {agent: f"{hint}\n{rows}" if agent == PLANNER else rows}
-        told = f"\n\nThe caller's hint: {hint or '(none)'}" if agent == PLANNER else ""
+            return {agent: f"{hint}\n{rows}" if is_told else rows}
+        told = f"\n\nThe caller's hint: {hint or '(none)'}" if is_told else ""
         return {agent: f"{self.rules(task, world, agent)}\n\n{rows}{told}"}
 
     def world(self, task: Any, turns: Turns) -> World:

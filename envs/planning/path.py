@@ -46,7 +46,7 @@ class PathGame(WalkGame):
     story: ClassVar[str] = (
         "The walker must reach the goal. Walls and the edge of the map refuse moves."
     )
-    strategies = WALK_STRATEGIES
+    scripts = WALK_STRATEGIES
 
     def is_won(self, task: Any, state: State) -> bool:
         """Check whether the walker is at the goal."""

@@ -58,7 +58,7 @@ class SokobanGame(WalkGame):
         "the edge of the map, and boxes with a wall or a box behind them refuse moves."
     )
     legend: ClassVar[str] = ", B box, * box on a goal, + walker on a goal"
-    strategies = WALK_STRATEGIES
+    scripts = WALK_STRATEGIES
 
     def is_won(self, task: Any, state: State) -> bool:
         """Check whether every box is on a goal."""

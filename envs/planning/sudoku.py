@@ -165,9 +165,10 @@ class SudokuGame(HintGame):
         split = self.sight == "split"
         if agent == PLANNER:
             sees = "sees clues that you do not see" if split else "sees the same clues"
+            partner = f" Your partner, the caller, {sees}." if self.num_agents > 1 else ""
             example = "\n".join(" ".join(row) for row in EXAMPLE.split())
             return (
-                f"You are the planner: you fill the grid. Your partner, the caller, {sees}. {story}\n"
+                f"You are the planner: you fill the grid.{partner} {story}\n"
                 f"Answer with four lines of four digits, and {OPEN} for cells that you leave open, such as\n"
                 f"{example}\nA wrong digit costs a third of what a right one earns. A grid that contradicts a "
                 f"clue below is refused, and costs 0.01 points.{grid}\n{legend}"
@@ -253,7 +254,7 @@ def pad(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mappi
     return {agent: f"{EXAMPLE}\n{text}" for agent, text in guide(env, prompts, rng).items()}
 
 
-SudokuGame.strategies = {
+SudokuGame.scripts = {
     "optimum": Strategy(guide, exact=one),
     "alone": Strategy(guess),
     "silent": Strategy(guess),

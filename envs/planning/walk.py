@@ -267,7 +267,9 @@ class WalkGame(HintGame):
             f"such as {EXAMPLE}. A refused move costs {0.01:g} points."
         )
         if agent == PLANNER:
-            partner = "You are the planner: you move the walker. Your partner, the caller, sees the whole map."
+            partner = "You are the planner: you move the walker."
+            if self.num_agents > 1:
+                partner += " Your partner, the caller, sees the whole map."
             part = ", ? not seen yet" if self.sight == "split" else ""
             return (
                 f"{partner} {self.story}\n{answer}\nMoves left: {left}. The map ({legend}{part}):"

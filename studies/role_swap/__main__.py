@@ -1,7 +1,8 @@
 """Train callers and planners on paths of 3x3 cells, and swap their roles.
 
 `python -m studies.role_swap FOLDER 0` trains the team of seed 0, and `python -m studies.role_swap FOLDER` compares
-all teams of the folder. Each agent has its own tiny model. It imitates references, then the team learns with MAGRPO.
+all teams of the folder. Each agent has its own tiny model. It imitates references, then the team learns with
+MAGRPO.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from llm_decpomdp import make
+from llm_decpomdp import check_env, make
 from llm_decpomdp.envs.planning.hints import CALLER, PLANNER, read_hint
 from llm_decpomdp.envs.planning.path import PathGame
 from llm_decpomdp.envs.planning.sokoban import SokobanGame, least_pushes, pushes_to
@@ -341,6 +341,24 @@ def test_agents_act_in_turn_and_only_the_planner_reads(family):
     prompts, *_ = env.step({PLANNER: "nothing qqq"})
     assert "qqq" not in prompts[CALLER] and prompts[PLANNER] == ""
     assert env.readers == {CALLER: [PLANNER]}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_planner_alone_acts_on_every_turn_without_hints(family):
+    env = make(family, num_agents=1, split="test[:1]")
+    prompts, _ = env.reset(seed=0)
+    assert env.possible_agents == [PLANNER] and "caller" not in prompts[PLANNER]
+    env.step({PLANNER: "nothing"})
+    assert env.acting == (PLANNER,)
+    _, rewards, *_ = env.step({PLANNER: answers(env).references[PLANNER]})
+    assert rewards[PLANNER] == pytest.approx(1.0) and not env.agents
+    assert not env.reward.strategies
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_keep_the_contract(family):
+    for num_agents in (1, 2):
+        check_env(family, num_agents=num_agents)
 
 
 def test_the_planner_sees_only_what_is_next_to_its_way():
