@@ -68,6 +68,9 @@ class BaselineCritic(Critic):
                     for index, (group, values) in enumerate(
                         zip(rollout.groups, of_turns, strict=True)
                     ):
+                        if agent not in group.completions:  # it waits, so nothing is compared
+                            advantages.append(values)
+                            continue
                         key = (name, group.turn)
                         baseline: float | Array
                         if key in self._heads:

@@ -144,7 +144,7 @@ class CounterfactualCritic(Critic):
                         options.critic_input or DEFAULT_INPUT,
                         group.view,
                         past,
-                        list(group.prompts),
+                        None,
                         options.critic_part_length,
                         {
                             name: completions[h if name == agent else g].text

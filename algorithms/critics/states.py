@@ -7,6 +7,7 @@ would drop the part of the last agent without notice.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor
@@ -21,6 +22,10 @@ Features = Callable[[Sequence[str]], Tensor]
 # Shorter texts may occur in the state by chance.
 REPEATED = 80
 """Prompts and answers of at least this many characters are left out if the state contains them word for word."""
+
+
+WAITS = ("waits", "-")
+"""Part of the text of an agent's own critic while the agent waits, which may have seen nothing so far."""
 
 
 class Exchange(NamedTuple):
@@ -71,7 +76,7 @@ def critic_text(
     kind: str,
     view: View,
     past: Collection[Exchange],
-    agents: Collection[str],
+    agents: Collection[str] | None,
     limit: int,
     answers: Mapping[str, str] | None = None,
 ) -> Text:
@@ -81,22 +86,25 @@ def critic_text(
         kind: One of `INPUTS` (`options.py`).
         view: The state.
         past: The turns before.
-        agents: The agents whose prompts and answers the text contains.
+        agents: The agents whose prompts and answers the text contains; `None` for all. Agents that wait in a turn
+            have none in it.
         limit: Maximum number of characters of a part, of which beginning and end are kept. The input `state` may
             have as many characters as all parts of `history+state`.
         answers: The answer of each agent in this state, for a critic of answers.
     """
-    parts = []
+    parts: list[tuple[str, str]] = []
+    own = partial(_of_agents, agents)
     if "history" in kind:
         for turn, (prompts, played_answers) in enumerate(past, 1):
-            parts += [(f"{agent} saw in turn {turn}", prompts[agent]) for agent in agents]
+            parts += [(f"{agent} saw in turn {turn}", text) for agent, text in own(prompts)]
             parts += [
-                (f"{agent} answered in turn {turn}", played_answers[agent]) for agent in agents
+                (f"{agent} answered in turn {turn}", text) for agent, text in own(played_answers)
             ]
     if kind == "state":
-        limit *= 1 + 2 * len(agents) * len(past) + len(agents)
+        number = len(own(view.prompts))
+        limit *= 1 + 2 * number * len(past) + number
     else:
-        parts += [(f"{agent} sees", view.prompts[agent]) for agent in agents]
+        parts += [(f"{agent} sees", text) for agent, text in own(view.prompts)] or [WAITS]
     if "state" in kind:
         # The state of a coding task contains all earlier prompts and answers: reading them twice costs tokens.
         state = shorten(view.state, limit)
@@ -105,6 +113,10 @@ def critic_text(
     parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
     texts = (f"[{title}]\n{shorten(text, limit)}" for title, text in parts if text)
     return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
+
+
+def _of_agents(agents: Collection[str] | None, texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(agent, text) for agent, text in texts.items() if agents is None or agent in agents]
 
 
 def read_states(
@@ -131,7 +143,7 @@ def read_states(
             options.critic_input or DEFAULT_INPUT,
             view,
             history(rollouts[place.rollout], place.group, place.sample),
-            agents or list(view.prompts),
+            agents or None,
             options.critic_part_length,
         )
         texts[place] = text

@@ -87,11 +87,11 @@ def collect_rollouts(
         KeyError: If an agent has no policy.
         TypeError: If a prompt isn't a text.
         ValueError: If `rng` is needed and missing, the agents' rewards differ, there are not enough choices of
-            partners, or groups of a chain are sampled where agents take turns.
+            partners, or groups of a chain are sampled without views where agents take turns.
     """
     check_team(env, team, group_size)
     options = options or RolloutOptions()
-    options.check_turn_order(env, group_size)
+    options.check_turn_order(env, group_size, has_critic=views)
     timer = timer if timer is not None else Timer()
     collection = _make_collection(options, group_size, team, rng, act, views)
     rollouts = []

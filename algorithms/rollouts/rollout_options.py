@@ -54,11 +54,13 @@ class RolloutOptions(Options):
     into bundles of so many. Equal runs then sample the same, however many processes and workers share the bundles;
     their number may change when a run goes on. `None` takes all starts of an update, or of a process's share."""
 
-    def check_turn_order(self, env: Any, group_size: int) -> None:
-        """Raise a `ValueError` for groups of a chain in an environment whose agents take turns."""
-        # An agent that acts before others is paid in their turn, and a chain's returns end with its own turn.
-        if self.plan == "chain" and group_size > 1 and is_turn_based(env):
+    def check_turn_order(self, env: Any, group_size: int, *, has_critic: bool) -> None:
+        """Raise a `ValueError` for groups of a chain without a critic where agents take turns."""
+        # An agent that acts before others is paid in their turn, and a chain's returns end with its own turn. A
+        # critic adds the value of the state after it.
+        if self.plan == "chain" and group_size > 1 and not has_critic and is_turn_based(env):
             raise ValueError(
                 "a chain credits each answer with the reward of its own turn alone, which agents that act before "
-                "others earn later: set algorithm.rollout.mode to episodes or tree"
+                "others earn later: set algorithm.rollout.mode to episodes or tree, or take an algorithm with a "
+                "critic, such as maac"
             )

@@ -244,7 +244,9 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
             raise ValueError(
                 "pairs_source learns from stored pairs, of whatever problems: drop warm_start.disjoint"
             )
-        check_credit(rollouts, algorithm.complete_options(updates))
+        complete = algorithm.complete_options(updates)
+        check_credit(rollouts, complete)
+        rollouts.check_turn_order(env, size, has_critic=complete.has_critic)
         # Its error names trees that are too large to grow.
         start_cost(config)
         # Schedules need a number of updates, which is known once the data is read.

@@ -134,8 +134,7 @@ def resolve(
         read_partners(config, team)
     check_trainable(team.policies)
     try:
-        options = trainer_options(config)
-        options.check_turn_order(train_env, options.group_size)
+        trainer_options(config)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if config.output.trackers:
