@@ -23,7 +23,7 @@ from llm_decpomdp.interfaces import (
     TaskSet,
     Turn,
     Verdict,
-    acting_agents,
+    agents_to_act,
     check_prompts,
     describe_reward,
     evaluate_reward,
@@ -148,7 +148,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     @property
     def acting(self) -> tuple[str, ...]:
         """The live agents that act next, in the order of `possible_agents`; by default all."""
-        actors = acting_agents(self.mode, self.task, self.episode.turns, self.agents)
+        actors = agents_to_act(self.mode, self.task, self.episode.turns, self.agents)
         return tuple(agent for agent in self.agents if agent in actors)
 
     @property
@@ -238,7 +238,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             task = self.tasks.tasks[int(self.np_random.integers(len(self.tasks)))]
         prompts = self.mode.first(task)
         agents = present_agents(self.mode, task, (), self.possible_agents)
-        acting = acting_agents(self.mode, task, (), agents)
+        acting = agents_to_act(self.mode, task, (), agents)
         self._episode = Episode(task.task_id, (), self._observations(prompts, acting, task))
         self.agents = agents
         if self.render_mode == "human":
@@ -287,7 +287,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         observations, mode_infos = dict.fromkeys(self.possible_agents, ""), Info()
         if not over:
             agents = present_agents(self.mode, task, turns, self.possible_agents)
-            acting = acting_agents(self.mode, task, turns, agents)
+            acting = agents_to_act(self.mode, task, turns, agents)
             texts, mode_infos = next_prompts(self.mode, task, turn, turns)
             observations = self._observations(texts, acting, task)
         # The state changes only when reward and mode have succeeded: after an error the turn can be repeated.

@@ -405,7 +405,7 @@ def present_agents(
     return present
 
 
-def acting_agents(mode: Mode, task: Any, turns: Sequence[Turn], agents: Sequence[str]) -> list[str]:
+def agents_to_act(mode: Mode, task: Any, turns: Sequence[Turn], agents: Sequence[str]) -> list[str]:
     """Return the agents that act next: those that the mode names in `acting`, or else all live ones.
 
     Raises:
@@ -427,6 +427,14 @@ def _named(
             f"{names} on the task {task.task_id!r}"
         )
     return [agent for agent in agents if agent in names]
+
+
+def unpaid_infos(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the infos of a step that earns nothing: the newest ones, with 0 in place of all points."""
+    return {
+        agent: {k: 0.0 if k.startswith(("reward/", "own/")) else n for k, n in info.items()}
+        for agent, info in infos.items()
+    }
 
 
 def describe_reward(reward: Reward) -> dict[str, Any]:

@@ -293,8 +293,9 @@ class BaseLearner(ABC):
         for optimizer in self._optimizers.values():
             optimizer.clear()
 
-    def _grad_norms(self, rollouts: Sequence[Rollout]) -> Iterator[tuple[str, float]]:
-        """Add up the gradients of all processes, clip them, and yield their norms before clipping."""
+    def _sum_and_clip_gradients(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
+        """Add up the gradients of all processes, clip them, and return their norms before clipping."""
+        norms = {}
         for name, optimizer in self._optimizers.items():
             processes.sum_gradients(optimizer.parameters)
             norm = optimizer.clip(self.options.max_grad_norm)
@@ -303,7 +304,8 @@ class BaseLearner(ABC):
             if norm == 0:
                 # AdamW would step along its momentum and decay weights, although the batch taught nothing.
                 optimizer.clear()
-            yield name, norm
+            norms[name] = norm
+        return norms
 
     def _require_finite(self, value: float, what: str, starts: str) -> None:
         if not math.isfinite(value):

@@ -241,7 +241,7 @@ class Learner(BaseLearner):
                 for group, ratios in zip(active, log_ratios, strict=True):
                     size = joint_effective_sample_size(group.group, group.advantages, ratios)
                     token_metrics.add_joint(size)
-            norms = dict(self._grad_norms(rollouts))
+            norms = self._sum_and_clip_gradients(rollouts)
         return {
             **token_metrics.metrics(),
             **{f"grad_norm/{name}": norm for name, norm in norms.items()},

@@ -148,7 +148,7 @@ class PreferenceLearner(BaseLearner):
                 self._step()
             metrics = PairMetrics(self._agents, pairs, total)
             self._backward(pairs, answers, visits, metrics)
-            norms = dict(self._grad_norms(rollouts))
+            norms = self._sum_and_clip_gradients(rollouts)
         self._batch = rollouts
         silent = sum(not any(pair.weight for pair in of_group) for of_group in groups)
         return {

@@ -144,7 +144,7 @@ def make_training(
             from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker
 
             rollout_worker = make_rollout_worker(run, team)
-        workers = WeightSync(
+        synced_worker = WeightSync(
             rollout_worker or LocalRolloutWorker(WorkerState(env, run.eval_env, team)),
             learner.policies,
             # Steps of the warm start change weights, too, and versions may only grow.
@@ -162,7 +162,7 @@ def make_training(
         source = sources.make_source(
             env,
             team,
-            workers,
+            synced_worker,
             learner,
             options,
             run.batches,
@@ -174,7 +174,7 @@ def make_training(
         checkpoints, log = CheckpointManager(folder), RunLog(folder)
         # Checkpoints come first: the others continue from the state that these have loaded.
         callbacks = [checkpoints, log, *([phase] if phase else [])]
-        callbacks.append(PeriodicEvaluation(run.eval_env, workers, run.eval_starts))
+        callbacks.append(PeriodicEvaluation(run.eval_env, synced_worker, run.eval_starts))
         trainer = Trainer(env, team, learner, source, options, callbacks)
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error

@@ -36,7 +36,7 @@ from llm_decpomdp.benchmarks.runs.setup import (
 from llm_decpomdp.benchmarks.runs.train import (
     Result,
     check_machine,
-    finish,
+    complete_run,
     has_results,
 )
 from llm_decpomdp.options import fields_by_key
@@ -136,7 +136,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         logger.info("continuing after update %d of %d", done_before, len(run.batches))
         if processes.rank() == 0:
             _record_session(folder, run, record, updates, overrides)
-        return finish(run, training, folder)
+        return complete_run(run, training, folder)
 
 
 def _read_manifest(folder: RunFolder) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
                     "kl_reference": training.trainer.learner.references,
                 }
             )
-        return finish(run, training, folder)
+        return complete_run(run, training, folder)
 
 
 def check_machine(run: ResolvedRun) -> None:
@@ -114,7 +114,7 @@ def check_machine(run: ResolvedRun) -> None:
         check_interpreter(run.config)
 
 
-def finish(run: ResolvedRun, training: TrainingParts, folder: RunFolder) -> Result:
+def complete_run(run: ResolvedRun, training: TrainingParts, folder: RunFolder) -> Result:
     """Run the updates that are left, and save the team if the configuration wants it.
 
     Raises:

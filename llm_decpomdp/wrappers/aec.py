@@ -9,6 +9,7 @@ from gymnasium.spaces import Text
 from pettingzoo import AECEnv, ParallelEnv
 
 from llm_decpomdp.branching import acting_agents, branch
+from llm_decpomdp.interfaces import unpaid_infos
 
 TEAM_REWARDS = ("equal", "sum")
 
@@ -90,10 +91,7 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
         if remaining:
             self.agent_selection = remaining[0]
             # Nothing is earned until the environment steps, so the components of the last reward are over.
-            self.infos = {
-                a: {k: 0.0 if k.startswith(("reward/", "own/")) else n for k, n in info.items()}
-                for a, info in self.infos.items()
-            }
+            self.infos = unpaid_infos(self.infos)
         else:
             self._step_all()
         self._accumulate_rewards()

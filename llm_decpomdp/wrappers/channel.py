@@ -22,7 +22,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch
 from llm_decpomdp.env import read_actions
-from llm_decpomdp.interfaces import Episode
+from llm_decpomdp.interfaces import Episode, unpaid_infos
 from llm_decpomdp.options import names
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
@@ -178,18 +178,12 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         self._show()
         # 0.0 minus, as -0.0 would be printed as such.
         cost = 0.0 - self.options.price * sum(map(message_bytes, texts.values()))
-        silent = {
-            agent: {
-                key: 0.0 if key.startswith(("reward/", "own/")) else n for key, n in info.items()
-            }
-            for agent, info in self._infos.items()
-        }
         return (
             self._observations(texts),
             dict.fromkeys(texts, cost),
             dict.fromkeys(texts, False),
             dict.fromkeys(texts, False),
-            self._add_price(silent, cost),
+            self._add_price(unpaid_infos(self._infos), cost),
         )
 
     def _deliver(self, sender: str, text: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch, is_turn_based, message_turns
 from llm_decpomdp.env import read_actions
-from llm_decpomdp.interfaces import Episode
+from llm_decpomdp.interfaces import Episode, unpaid_infos
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.spaces import UnicodeText
@@ -189,19 +189,12 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         if len(texts) < len(self.order):
             self._texts = texts
             self._show()
-            silent = {
-                agent: {
-                    key: 0.0 if key.startswith(("reward/", "own/")) else n
-                    for key, n in info.items()
-                }
-                for agent, info in self._infos.items()
-            }
             return (
                 self._observations(agents),
                 dict.fromkeys(agents, 0.0),
                 dict.fromkeys(agents, False),
                 dict.fromkeys(agents, False),
-                self._flagged(silent),
+                self._flagged(unpaid_infos(self._infos)),
             )
         last = {agent: text for entry in texts for agent, text in entry.items()}
         joint = {agent: last[agent] for agent in agents}

@@ -10,13 +10,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from llm_decpomdp import make
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
-from tests.algorithms.conftest import EchoEnv
+from studies.hypotheses.training import HashedParts
+from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
 from tests.algorithms.runs import make_team
 
 BATCHES = [[Start(seed=8 * update + n) for n in range(8)] for update in range(4)]
@@ -102,6 +106,37 @@ class BrokenEnv(EchoEnv):
 
     def step(self, actions: dict[str, str]) -> Any:
         raise FloatingPointError("the task has a fault")
+
+
+TURN_GAMES: dict[str, dict[str, Any]] = {
+    "probe-turns-v0": {"order": ["player_0", "player_1"]},
+    "probe-relay-turns-v0": {},
+    "probe-early-exit-v0": {},
+    "probe-late-entry-v0": {},
+}
+"""Games whose agents act one after the other, leave early or join late, and the arguments of `make`."""
+
+
+class LetterPolicy(TinyPolicy):
+    """Reads the letters of its alphabet alone."""
+
+    features = HashedParts()
+
+    def keep_reference(self) -> None: ...
+
+    def reference_log_probs(self, *_: Any) -> Any: ...
+
+    def encode(self, text: str) -> torch.Tensor:
+        return super().encode("".join(letter for letter in text if letter in self.alphabet))
+
+
+def take_turns(game: str) -> WorkerState:
+    env = make(game, **TURN_GAMES[game])
+    team = {
+        agent: LetterPolicy(Recurrent(4, 8, seed=seed), "abc", 2)
+        for seed, agent in enumerate(env.possible_agents)
+    }
+    return WorkerState(env, make(game, **TURN_GAMES[game]), team)
 
 
 def echo() -> WorkerState:

@@ -1,0 +1,66 @@
+"""Runs in which agents take turns, leave early or join late: resumed, and with rollout workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
+from llm_decpomdp.algorithms.rollout_workers.ray_workers import RayRolloutWorkers
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from tests.algorithms.rollout_workers.test_process_workers import require_same
+from tests.algorithms.rollout_workers.worker_states import TURN_GAMES, take_turns
+from tests.algorithms.runs import BATCHES, EVAL_STARTS, Run, build, require_resumed
+
+GAMES = [*TURN_GAMES]
+OPTIONS: dict[str, Any] = {"plan": "episodes", "eval_starts": EVAL_STARTS[:4], "eval_every": 2}
+BUNDLES = {"starts_per_bundle": 1, "record_tokens": True}
+
+
+def run(folder: Path, game: str, batches: Sequence[Sequence[Start]] = BATCHES, **more: Any) -> Run:
+    state = take_turns(game)
+    return build(folder, batches, env=state.env, team=state.team, **{**OPTIONS, **more})
+
+
+def weights(trainer: Run) -> list[torch.Tensor]:
+    return [w.detach().clone() for p in trainer.team.values() for w in p.parameters()]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("more", [{}, {"plan": "tree"}, {"plan": "chain", "algorithm": "maac"}])
+def test_a_run_with_turns_resumes_exactly(tmp_path: Path, game: str, more: dict[str, Any]) -> None:
+    straight = run(tmp_path / "straight", game, **more)
+    before = weights(straight)
+    straight.run_updates()
+    assert not all(map(torch.equal, before, weights(straight)))
+    run(tmp_path / "parts", game, BATCHES[:2], checkpoint_every=2, **more).run_updates()
+    require_resumed(straight, run(tmp_path / "parts", game, **more), 2)
+
+
+@pytest.mark.parametrize(
+    "game", [GAMES[0], *(pytest.param(g, marks=pytest.mark.slow) for g in GAMES[1:])]
+)
+def test_two_workers_play_turns_as_one_process_does(tmp_path: Path, game: str) -> None:
+    local = run(tmp_path / "local", game, **BUNDLES)
+    local.run_updates()
+    workers = ProcessRolloutWorkers(partial(take_turns, game), 2)
+    spread = run(tmp_path / "workers", game, rollout_worker=workers, **BUNDLES)
+    spread.run_updates()
+    require_same(local, spread)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", GAMES)
+def test_ray_actors_play_turns_as_one_process_does(tmp_path: Path, game: str) -> None:
+    pytest.importorskip("ray")
+    local = run(tmp_path / "local", game, **BUNDLES)
+    local.run_updates()
+    workers = RayRolloutWorkers(partial(take_turns, game), 2)
+    spread = run(tmp_path / "workers", game, rollout_worker=workers, **BUNDLES)
+    spread.run_updates()
+    require_same(local, spread)
