@@ -9,18 +9,12 @@ import numpy as np
 
 from llm_decpomdp import make
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
-from llm_decpomdp.algorithms import (
-    ALGORITHMS,
-    LearnerOptions,
-    RolloutOptions,
-    Start,
-    collect_rollouts,
-)
-from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms import ALGORITHMS, LearnerOptions, RolloutOptions, Start
+from llm_decpomdp.algorithms import collect_rollouts as collect
 
 # Short prompts and answers. With `illegal="first"` silence would be the first action.
 VIEW = {"actions": "numbers", "brief": True, "illegal": "end"}
-SEED, UPDATES = int(sys.argv[1]) if len(sys.argv) > 1 else 0, 60
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 train, test = (make("openspiel:tiny_hanabi", split=split, **VIEW) for split in ("train", "test"))
 sampling, letters = Sampling(max_new_tokens=2), " 012:adp"  # of views such as `p1:d0 p0:a2`
@@ -29,12 +23,17 @@ learner = ALGORITHMS["marloo"].make_learner(
     team, LearnerOptions(learning_rate=4e-3, max_grad_norm=0.3), SEED
 )
 rng, plan = np.random.default_rng(SEED), RolloutOptions(plan="episodes")
-deals, tests = ([Start(task_id=t.task_id) for t in env.tasks.tasks] for env in (train, test))
+deals = [Start(task_id=task.task_id) for task in train.tasks.tasks]
 
-for update in range(1, UPDATES + 1):
+for _ in range(60):
     batch = [deals[int(number)] for number in rng.choice(len(deals), 8, replace=False)]
-    learner.update(collect_rollouts(train, team, batch, plan, group_size=16, rng=rng))
-    if update % 20 == 0:
-        episodes = play_episodes(test, team, tests)
-        points = [10 * sum(group.rewards[0] for group in episode.groups) for episode in episodes]
-        print(f"update {update:3}  mean points {np.mean(points):.2f}", flush=True)
+    learner.update(collect(train, team, batch, plan, group_size=16, rng=rng))
+
+points = 0.0
+for deal in test.tasks.tasks:
+    prompts, _ = test.reset(options={"task_id": deal.task_id})
+    while test.agents:
+        actions = {agent: team[agent].act(prompts[agent]) for agent in test.acting}
+        prompts, rewards, *_ = test.step(actions)
+        points += 10 * rewards["player_0"] / len(test.tasks)
+print(f"seed {SEED}: mean points on the test deals {points:.2f}")

@@ -28,9 +28,9 @@ def show_actions(state: Any, player: int, form: str, illegal: str) -> str:
     names = [state.action_to_string(player, action) for action in legal]
     if form == "numbers":
         names = [f"{action} {name}" for action, name in zip(legal, names, strict=True)]
-    what = "the number of one of them" if form == "numbers" else "one of them"
+    choice = "the number of one of them" if form == "numbers" else "one of them"
     listing = "\n".join(names)
-    return f"Your legal actions:\n{listing}\n\nEnd your answer with {what}. {FALLBACKS[illegal]}"
+    return f"Your legal actions:\n{listing}\n\nEnd your answer with {choice}. {FALLBACKS[illegal]}"
 
 
 def read_action(state: Any, player: int, text: str, form: str) -> int | None:

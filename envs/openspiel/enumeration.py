@@ -19,18 +19,18 @@ Policy = Mapping[View, int]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GameEnd:
     """An end of a game."""
 
     probability: float
     """Probability of its chance events."""
     choices: Policy
-    """What the players did on the way."""
+    """Actions of the players on the way."""
     points: float
     """Return of every player."""
 
 
-def outcomes(state: Any, known: Callable[[str], str] = str) -> list[Outcome]:
+def outcomes(state: Any, known: Callable[[str], str] = str) -> list[GameEnd]:
     """Return all ends of a game without simultaneous moves.
 
     Args:
@@ -42,9 +42,9 @@ def outcomes(state: Any, known: Callable[[str], str] = str) -> list[Outcome]:
 
 def _outcomes(
     state: Any, known: Callable[[str], str], probability: float, choices: dict[View, int]
-) -> Iterator[Outcome]:
+) -> Iterator[GameEnd]:
     if state.is_terminal():
-        yield Outcome(probability, choices, float(state.returns()[0]))
+        yield GameEnd(probability, choices, float(state.returns()[0]))
     elif state.is_chance_node():
         for action, share in state.chance_outcomes():
             yield from _outcomes(state.child(action), known, probability * share, choices)
@@ -60,7 +60,7 @@ def view_of(state: Any, known: Callable[[str], str] = str) -> View:
     return player, known(state.information_state_string(player))
 
 
-def best_policy(ends: list[Outcome], fixed: Policy | None = None) -> tuple[Policy, float]:
+def best_policy(ends: list[GameEnd], fixed: Policy | None = None) -> tuple[Policy, float]:
     """Return the best pure joint policy and its expected return.
 
     Mixed policies are no better, since all players have the same payoff.
@@ -88,7 +88,7 @@ def best_policy(ends: list[Outcome], fixed: Policy | None = None) -> tuple[Polic
     return best, value(ends, best)
 
 
-def value(ends: list[Outcome], policy: Policy) -> float:
+def value(ends: list[GameEnd], policy: Policy) -> float:
     """Return the expected return of a pure joint policy."""
     return sum(
         end.probability * end.points
@@ -97,7 +97,7 @@ def value(ends: list[Outcome], policy: Policy) -> float:
     )
 
 
-def random_value(ends: list[Outcome], count: Callable[[View], int]) -> float:
+def random_value(ends: list[GameEnd], count: Callable[[View], int]) -> float:
     """Return the expected return of players that draw each legal action with equal probability.
 
     Args:

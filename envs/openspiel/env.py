@@ -49,7 +49,7 @@ class OpenSpielOptions(Options):
     actions: str = option("names", choices=FORMS)
     """Form of actions in prompts and answers: `names`, or the game's `numbers`, which are shorter."""
     illegal: str = option("first", choices=tuple(FALLBACKS))
-    """What an answer without a legal action does: it plays the `first` legal action in the game's order, or it
+    """Effect of an answer without a legal action: it plays the `first` legal action in the game's order, or it
     lets the game `end` with the score 0. So no answer earns more than the rules of the game allow."""
     rules: str | None = None
     """Text above each view; by default our description of the game, where there is one."""
@@ -122,16 +122,16 @@ class SpielGame(Game):
     def judge(self, task: DealTask, completions: Completions, turns: Turns) -> Verdict:
         """Play the actions, and draw all chance events up to the next decision."""
         state = current_state(self.options.game, task.seed, turns)
-        played, invalid = [], 0
+        moves, invalid = [], 0
         for player in players_at_move(state):
             text = completions[self.agents[player]]
             action = read_action(state, player, text, self.options.actions)
             invalid += action is None
-            played.append(state.legal_actions(player)[0] if action is None else action)
+            moves.append(state.legal_actions(player)[0] if action is None else action)
         if invalid and self.options.illegal == "end":
             details = {"state": state.serialize(), "raw": 0.0, "invalid": invalid}
             return replace(score_verdict(0.0, turns, details, solved=False), over=True)
-        following = advance(state, played, task.seed)
+        following = advance(state, moves, task.seed)
         score, over = scaled_return(following), bool(following.is_terminal())
         details = {
             "state": following.serialize(),

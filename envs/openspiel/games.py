@@ -120,8 +120,8 @@ def draw_chance(state: Any, seed: int) -> None:
     Event k of a deal has its own random number. So different actions meet the same luck as far as they can.
     """
     while state.is_chance_node():
-        drawn = sum(entry.player == CHANCE for entry in state.full_history())
-        point = float(stream(seed, "chance", drawn).random())
+        count = sum(entry.player == CHANCE for entry in state.full_history())
+        point = float(stream(seed, "chance", count).random())
         actions, probabilities = zip(*state.chance_outcomes(), strict=True)
         place = int(np.searchsorted(np.cumsum(probabilities), point, side="right"))
         # The last outcome where the probabilities sum to less than 1 by rounding.

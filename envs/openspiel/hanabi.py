@@ -31,14 +31,14 @@ class HeldCard:
     card: Card | None
     """`None` in the player's own hand."""
     possible: frozenset[Card]
-    """What it can be, as far as its owner was told."""
+    """All cards that it can be, as its owner knows."""
     is_hinted: bool
-    """Whether its color or rank was revealed."""
+    """True if its color or rank was revealed."""
 
 
 @dataclass(frozen=True)
-class View:
-    """What a player sees."""
+class HanabiView:
+    """The view of a player."""
 
     hints: int
     """Information tokens."""
@@ -55,16 +55,16 @@ class View:
     def is_useless(self, card: Card) -> bool:
         """Check whether a card will never be playable."""
         color, rank = card
-        reached = self.fireworks[color]
-        lost = any(self.discards[color, low] == COPIES[low] for low in range(reached + 1, rank))
-        return rank <= reached or lost
+        height = self.fireworks[color]
+        below = range(height + 1, rank)
+        return rank <= height or any(self.discards[color, low] == COPIES[low] for low in below)
 
 
-def read_view(text: str) -> View | None:
+def read_view(text: str) -> HanabiView | None:
     """Read the view in a prompt; `None` if there is none."""
-    if not (found := re.search(r"^Life tokens: \d+$.*^Discards:[^\n]*", text, re.M | re.S)):
+    if not (match := re.search(r"^Life tokens: \d+$.*^Discards:[^\n]*", text, re.M | re.S)):
         return None
-    head, _, rest = found[0].partition("Hands:\n")
+    head, _, rest = match[0].partition("Hands:\n")
     hands_text, _, tail = rest.partition("Deck size:")
     _, hints = map(int, re.findall(r"tokens: (\d+)", head))
     fireworks = {color: int(rank) for color, rank in re.findall(r"([A-Z])(\d)", head)}
@@ -74,7 +74,7 @@ def read_view(text: str) -> View | None:
     ]
     # A player's own hand is the one below the mark; OpenSpiel lists it first.
     discards = Counter(_card(name) for name in tail.partition("Discards:")[2].split())
-    return View(hints, fireworks, hands, discards)
+    return HanabiView(hints, fireworks, hands, discards)
 
 
 def _card(name: str) -> Card:
@@ -99,75 +99,75 @@ def choose(prompt: str) -> str:
     return "" if view is None else next(_actions(view, unseen(view)))
 
 
-def unseen(view: View) -> Counter[Card]:
+def unseen(view: HanabiView) -> Counter[Card]:
     """Count the copies of each card that the player does not see."""
-    seen = Counter(view.discards)
-    seen.update(held.card for hand in view.hands for held in hand if held.card)
-    for color, reached in view.fireworks.items():
-        seen.update((color, rank) for rank in range(1, reached + 1))
+    visible = Counter(view.discards)
+    visible.update(slot.card for hand in view.hands for slot in hand if slot.card)
+    for color, height in view.fireworks.items():
+        visible.update((color, rank) for rank in range(1, height + 1))
     return Counter(
         {
-            (color, rank): count - seen[color, rank]
+            (color, rank): count - visible[color, rank]
             for color in view.fireworks
             for rank, count in COPIES.items()
         }
     )
 
 
-def share(held: HeldCard, left: Counter[Card], of_kind: Callable[[Card], bool]) -> float:
+def share(slot: HeldCard, left: Counter[Card], of_kind: Callable[[Card], bool]) -> float:
     """Return the probability that a card of the player's own hand is of a kind.
 
     Args:
-        held: The card.
+        slot: The card.
         left: Copies of each card that the player does not see.
         of_kind: The kind.
     """
-    weights = {card: left[card] for card in held.possible if left[card] > 0}
+    weights = {card: left[card] for card in slot.possible if left[card] > 0}
     return sum(n for card, n in weights.items() if of_kind(card)) / max(1, sum(weights.values()))
 
 
-def _actions(view: View, left: Counter[Card]) -> Iterator[str]:
+def _actions(view: HanabiView, left: Counter[Card]) -> Iterator[str]:
     """Yield the actions of the rules, the first that applies first; the last one always applies."""
-    own = view.hands[0]
-    chances = [share(held, left, view.is_playable) for held in own]
+    hand = view.hands[0]
+    chances = [share(slot, left, view.is_playable) for slot in hand]
     if max(chances) >= SURE:
         yield f"(Play {chances.index(max(chances))})"
     if view.hints > 0:
         yield from _useful_reveal(view)
     if view.hints < MAX_HINTS:
-        wastes = [share(held, left, view.is_useless) for held in own]
+        wastes = [share(slot, left, view.is_useless) for slot in hand]
         if max(wastes) >= SURE:
             yield f"(Discard {wastes.index(max(wastes))})"
-        unhinted = [place for place, held in enumerate(own) if not held.is_hinted]
+        unhinted = [place for place, slot in enumerate(hand) if not slot.is_hinted]
         yield f"(Discard {(unhinted or [0])[0]})"
-    yield f"(Reveal player +1 rank {max(held.card[1] for held in view.hands[1] if held.card)})"
+    yield f"(Reveal player +1 rank {max(slot.card[1] for slot in view.hands[1] if slot.card)})"
 
 
-def _useful_reveal(view: View) -> Iterator[str]:
+def _useful_reveal(view: HanabiView) -> Iterator[str]:
     """Yield the reveal that makes most playable cards known as playable, or else tells most about one."""
     best, action = 0, ""
     for offset, hand in enumerate(view.hands[1:], 1):
-        for color, rank in {
-            held.card for held in hand if held.card and view.is_playable(held.card)
-        }:
-            for name, kept in (
+        playable = {slot.card for slot in hand if slot.card and view.is_playable(slot.card)}
+        for color, rank in sorted(playable):
+            for name, matches in (
                 (f"color {color}", lambda card, color=color: card[0] == color),
                 (f"rank {rank}", lambda card, rank=rank: card[1] == rank),
             ):
-                gain = _gain(view, hand, kept)
+                gain = _gain(view, hand, matches)
                 if gain > best:
                     best, action = gain, f"(Reveal player +{offset} {name})"
     if action:
         yield action
 
 
-def _gain(view: View, hand: Sequence[HeldCard], kept: Callable[[Card], bool]) -> int:
+def _gain(view: HanabiView, hand: Sequence[HeldCard], matches: Callable[[Card], bool]) -> int:
     """Return what a reveal tells about the playable cards of a hand; cards that get known count most."""
     gain = 0
-    for held in hand:
-        if held.card and view.is_playable(held.card):
-            after = {card for card in held.possible if kept(card) == kept(held.card)}
-            known = [all(map(view.is_playable, cards)) for cards in (held.possible, after)]
-            if not known[0] and len(after) < len(held.possible):
-                gain += 100 if known[1] else len(held.possible) - len(after)
+    for slot in hand:
+        if slot.card and view.is_playable(slot.card):
+            after = {card for card in slot.possible if matches(card) == matches(slot.card)}
+            before = slot.possible
+            if len(after) < len(before) and not all(map(view.is_playable, before)):
+                is_sure = all(map(view.is_playable, after))
+                gain += 100 if is_sure else len(before) - len(after)
     return gain

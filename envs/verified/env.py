@@ -12,7 +12,7 @@ from typing import Any
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import parse_split
 from llm_decpomdp.envs.source_code.extraction import find_answer
-from llm_decpomdp.envs.verified.questions import LIBRARY, Questions, QuestionTask, find_questions
+from llm_decpomdp.envs.verified.questions import LIBRARY, QuestionSet, QuestionTask, find_questions
 from llm_decpomdp.envs.verified.strategies import STRATEGIES
 from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
 from llm_decpomdp.envs.worlds.tasks import SPLITS, WorldOptions
@@ -85,7 +85,7 @@ class VerifiedOptions(Options):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a verifier wrote."""
+    """The verdict of a verifier, as it was read."""
 
     verdict: str
     """One of `VERDICTS`; empty where there is none."""
@@ -112,10 +112,10 @@ def read_judgement(text: str, brief: bool = False) -> Judgement:
         else "|".join(rf"{word}\b" for word in VERDICTS)
     )
     pattern = rf"^[\W_]*({words})(?:[\s:*_]|-\s)*(.*)$"
-    found = re.findall(pattern, find_answer(text).text, re.IGNORECASE | re.MULTILINE)
-    if not found:
+    lines = re.findall(pattern, find_answer(text).text, re.IGNORECASE | re.MULTILINE)
+    if not lines:
         return Judgement("")
-    word, rest = found[-1]
+    word, rest = lines[-1]
     verdict = next(name for name in VERDICTS if name.startswith(word.lower()))
     if verdict != "correct":
         return Judgement(verdict)
@@ -128,7 +128,7 @@ class VerifiedGame(Game):
     """The rules: the solver answers, and the verifier accepts, rejects or corrects."""
 
     options: VerifiedOptions
-    questions: Questions
+    questions: QuestionSet
     agents: tuple[str, ...]
 
     # Without annotations: they are no fields.
@@ -173,8 +173,8 @@ class VerifiedGame(Game):
         right = self.questions.is_right(task, answer)
         details = {"answer": answer, "right": right, "invalid": int(not answer)}
         if len(self.agents) > 1:
-            own = {SOLVER: {"answer": float(right) / self.options.attempts}}
-            return score_verdict(0.0, turns, details, solved=False, own=own)
+            points = {SOLVER: {"answer": float(right) / self.options.attempts}}
+            return score_verdict(0.0, turns, details, solved=False, own=points)
         votes = [*(turn.verdict.details["answer"] for turn in turns), answer]
         over = len(votes) == self.options.votes
         score = float(over and self.questions.is_right(task, majority(votes)))
@@ -197,8 +197,8 @@ class VerifiedGame(Game):
             "rejected": int(not accepted and not corrected),
             "corrected": int(corrected),
         }
-        own = {VERIFIER: {"verdict": float(is_correct) / self.options.attempts}}
-        verdict = score_verdict(float(final_right), turns, details, own=own)
+        points = {VERIFIER: {"verdict": float(is_correct) / self.options.attempts}}
+        verdict = score_verdict(float(final_right), turns, details, own=points)
         return replace(verdict, over=accepted or corrected)
 
     def reference(self, task: QuestionTask, agent: str) -> str | None:

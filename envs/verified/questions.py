@@ -39,7 +39,7 @@ class QuestionTask(Task):
 
 
 @dataclass(frozen=True)
-class Questions:
+class QuestionSet:
     """A data set of questions and its checker.
 
     Attributes:
@@ -54,11 +54,13 @@ class Questions:
 
     def tasks(self, split: str, task_seed: int) -> TaskSet:
         """Return the tasks of a split. No question stands twice in the data, so none is in both splits."""
-        chosen = WorldOptions(split=split, task_seed=task_seed)
+        settings = WorldOptions(split=split, task_seed=task_seed)
         draw = draw_sum if self.source == "bundled" else draw_question
         kind = (self.options,) if self.source == "bundled" else (self.dataset, self.options)
         try:
-            tasks = generated_tasks(f"verified-{self.dataset}", chosen, draw, question_task, *kind)
+            tasks = generated_tasks(
+                f"verified-{self.dataset}", settings, draw, question_task, *kind
+            )
         except ValueError as error:
             raise ValueError(
                 f"dataset={self.dataset!r} has no tasks in split={split!r}: either none of its questions has an "
@@ -77,7 +79,7 @@ class Questions:
             return False
 
 
-def find_questions(dataset: str, options: Mapping[str, Any], source: str) -> Questions:
+def find_questions(dataset: str, options: Mapping[str, Any], source: str) -> QuestionSet:
     """Return the questions of a data set.
 
     Args:
@@ -91,7 +93,7 @@ def find_questions(dataset: str, options: Mapping[str, Any], source: str) -> Que
         ValueError: If its configuration has no such option, or our sums do not have it.
     """
     installed = find_spec("reasoning_gym") is not None
-    questions = Questions(dataset, json.dumps(dict(options), sort_keys=True), source)
+    questions = QuestionSet(dataset, json.dumps(dict(options), sort_keys=True), source)
     if source == "bundled" or (source == "auto" and not installed and dataset == OWN_DATA_SET):
         if dataset != OWN_DATA_SET:
             raise ValueError(

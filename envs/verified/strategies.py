@@ -40,8 +40,8 @@ def guess(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Map
 def draw(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
     """Say a random answer of other tasks, and a random verdict."""
     tasks, words = env.unwrapped.tasks.tasks, _words(env)
-    other = tasks[int(rng.integers(len(tasks)))].answer
-    texts = {"solver_0": other, "verifier_0": f"{rng.choice(words)} {other}"}
+    answer = tasks[int(rng.integers(len(tasks)))].answer
+    texts = {"solver_0": answer, "verifier_0": f"{rng.choice(words)} {answer}"}
     return {agent: texts[agent] for agent in prompts}
 
 
