@@ -19,7 +19,15 @@ from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_requ
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.oracle import answers as answers_of
-from llm_decpomdp.policy import Policy, Seedable, Team
+from llm_decpomdp.policy import (
+    Completion,
+    Dialogue,
+    DialogueTurn,
+    Policy,
+    Seedable,
+    Team,
+    turns_after,
+)
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.validation import unknown
 
@@ -91,14 +99,16 @@ def play_episode(
     viewer = None if show_all else person
     typed = {} if person is None else {person: _answers(person, files)}
     total = 0.0
+    histories: dict[str, tuple[DialogueTurn, ...]] = {}
     with raise_run_errors():
         print_turn(env, viewer)
         while env.agents:
-            actions = {
-                agent: _ask_policy(env, agent, policy, observations[agent])
-                for agent, policy in team.items()
-            }
-            actions |= {agent: next(answers) for agent, answers in typed.items()}
+            actions = {}
+            for agent in [agent for agent in team if agent in env.acting]:
+                prompt = Dialogue(observations[agent], histories.get(agent, ()))
+                answer = _ask_policy(env, agent, team[agent], prompt)
+                histories[agent], actions[agent] = turns_after(prompt, answer), answer.text
+            actions |= {a: next(answers) for a, answers in typed.items() if a in env.acting}
             observations, rewards, *_ = env.step(actions)
             total += next(iter(rewards.values()))
             print_turn(env, viewer)
@@ -125,7 +135,7 @@ def _reset(env: DecPOMDPEnv, task_id: str | None, seed: int | None) -> Mapping[s
         raise RunError(f"cannot load the data of {env}: {error}") from error
 
 
-def _ask_policy(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> str:
+def _ask_policy(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> Completion:
     """Return an agent's answer, with a line on stderr while a model works on it."""
     quick, begin = isinstance(policy, Scripted), time.perf_counter()
     if not quick:
@@ -135,7 +145,7 @@ def _ask_policy(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> st
     finally:  # an error has a line of its own
         if not quick:
             print(f" {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-    return completions[agent][0].text
+    return completions[agent][0]
 
 
 def _check_references(env: DecPOMDPEnv, agents: Sequence[str]) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from llm_decpomdp.benchmarks import runs as process
 from llm_decpomdp.benchmarks.cli import main as commands
+from llm_decpomdp.benchmarks.cli.episode import play_episode
 from llm_decpomdp.benchmarks.cli.train import outcome
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.oracle import answers
+from llm_decpomdp.policy import Completion, turns_before
 from llm_decpomdp.registry import make
 from tests.support.commands import call
 
@@ -127,6 +129,30 @@ def test_the_mistake_of_a_part_takes_one_line(
     assert call("play", "probe-halves-v0", "--policy", "gold") == 1
     (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
     assert line.startswith("error: the mode ") and "['player_0', 'player_1']" in line
+
+
+class Reader:
+    """Answers with a letter, and notes the answers of its history."""
+
+    history = "chat"
+
+    def __init__(self) -> None:
+        self.read: list[list[str]] = []
+
+    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
+        self.read += [[turn.answer.text for turn in turns_before(prompt)] for prompt in prompts]
+        return [[Completion("abc"[len(self.read) - 1])] * num_samples for _ in prompts]
+
+    def act(self, prompt: str) -> str:
+        return self.generate([prompt])[0][0].text
+
+
+def test_policies_are_asked_when_they_act_and_read_their_histories() -> None:
+    reader, first, second = Reader(), Reader(), Reader()
+    play_episode(make("probe-memory-v0"), {"player_0": reader}, None, seed=0)
+    assert reader.read == [[], ["a"], ["a", "b"]]
+    play_episode(make("probe-late-entry-v0"), {"player_0": first, "player_1": second}, None, seed=0)
+    assert (first.read, second.read) == ([[], ["a"]], [[]])
 
 
 pytest.importorskip("openai")
