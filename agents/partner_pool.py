@@ -11,7 +11,14 @@ from dataclasses import field
 from typing import Any
 
 from llm_decpomdp.options import Options, option
-from llm_decpomdp.policy import Completion, Policy, Seedable, policy_attribute
+from llm_decpomdp.policy import (
+    CHAT,
+    Completion,
+    Policy,
+    Seedable,
+    policy_attribute,
+    reads_history,
+)
 from llm_decpomdp.seeding import stream
 
 
@@ -101,6 +108,11 @@ class PartnerPool:
     def act(self, prompt: str) -> str:
         """Answer with the first partner."""
         return self.members[0].act(prompt)
+
+    @property
+    def history(self) -> str:
+        """`chat` if a partner reads histories; the others read the newest prompt of a dialogue."""
+        return CHAT if any(map(reads_history, self.members)) else "none"
 
     @property
     def on_long_prompt(self) -> str | None:

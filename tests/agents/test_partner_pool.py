@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.partner_pool import PartnerOptions, PartnerPool
 from llm_decpomdp.agents.scripted import Constant, RandomText
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.sampling import sample
-from llm_decpomdp.policy import Policy
+from llm_decpomdp.policy import Policy, reads_history
 
 NAMES = ("a", "b", "c")
 
@@ -113,3 +114,9 @@ def test_a_prompt_that_is_too_long_for_one_partner_is_reported():
 def test_options_without_effect_are_refused(options: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         PartnerOptions(**options)
+
+
+def test_a_pool_reads_histories_if_a_partner_does() -> None:
+    reader = tiny_causal_lm("ab", history="chat")
+    assert reads_history(PartnerPool([Constant(""), reader]))
+    assert not reads_history(PartnerPool([Constant(""), tiny_causal_lm("ab")]))
