@@ -124,7 +124,7 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
         """Return an independent environment in the same state; loaded tasks are shared as in forks."""
         twin = copy.copy(self)
         state = {name: copy.copy(value) for name, value in vars(self).items() if name != "env"}
-        vars(twin).update({**state, "env": branch(self.env)})
+        twin.__dict__.update({**state, "env": branch(self.env)})
         return twin
 
     def __str__(self) -> str:

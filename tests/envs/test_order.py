@@ -20,8 +20,9 @@ def ordered(env_id):
     """Build a family whose agents act one after the other."""
     if env_id.startswith("probe-"):
         return make(env_id, order=make(env_id).possible_agents)
-    agents = make_known(env_id, num_agents=2).possible_agents
-    return make_known(env_id, num_agents=2, order=agents)
+    size = max(2, len(make(env_id).possible_agents))
+    agents = make_known(env_id, num_agents=size).possible_agents
+    return make_known(env_id, num_agents=size, order=agents)
 
 
 FAMILIES = [env_id for env_id in registered_ids() if not make(env_id).turn_based]

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from llm_decpomdp import check_env, make
-from llm_decpomdp.envs.probes.topology import TOPOLOGY_PROBES
+from llm_decpomdp.agents.scripted import Constant
+from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.training.metrics import episode_row
+from llm_decpomdp.benchmarks.evaluation.play import read_rollout
+from llm_decpomdp.envs.probes.parts import probe_env
+from llm_decpomdp.envs.probes.topology import TOPOLOGY_PROBES, EarlyExit
+from llm_decpomdp.envs.worlds.game import GameMode, GameReward
 
 LETTERS = "abc"
 COPY = {letter: letter for letter in LETTERS}
@@ -109,3 +118,39 @@ def test_own_points_are_in_the_infos_of_their_agent_and_no_part_of_the_reward():
     twin = make("probe-verifier-v0")
     twin.restore(env.snapshot())
     assert twin.episode == env.episode and twin.episode.turns[-1].verdict.own
+
+
+class LeavingMode(GameMode):
+    """A mode that names who is there, and not who acts."""
+
+    def present(self, task, turns):
+        return self.game.members(task, turns)
+
+
+def test_agents_that_leave_do_not_need_turns():
+    game, probe = EarlyExit(), make("probe-early-exit-v0")
+
+    def build():
+        parts = probe.tasks.tasks, GameReward(game), LeavingMode(game)
+        return probe_env("leaving", *parts, 3, 1.0, None, stop_when_solved=False)
+
+    check_env(build)
+    env = build()
+    prompts, infos = env.reset(options={"task_id": "early-exit/b"})
+    assert not env.turn_based and "acting" not in infos["player_0"]
+    prompts, _, ends, *_ = env.step(prompts)
+    assert ends["player_0"] and env.acting == ("player_1",)
+    prompts, *_ = env.step({"player_1": ""})
+    assert prompts == {"player_1": "b"}
+    _, rewards, *_ = env.step({"player_1": "b"})
+    assert rewards == {"player_1": 1.0} and not env.agents
+
+
+def test_stored_episodes_keep_own_points():
+    env = make("probe-verifier-v0")
+    team = {agent: Constant("a") for agent in env.possible_agents}
+    (rollout,) = play_episodes(env, team, [Start(task_id="verifier/abab")])
+    row = json.loads(json.dumps(episode_row(rollout, 1, "eval")))
+    read = [group.own for group in read_rollout(row).groups]
+    assert read == [group.own for group in rollout.groups]
+    assert [own["player_1"] for own in read[1::2]] == [(0.25,), (0.0,)] * 2
