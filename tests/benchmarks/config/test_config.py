@@ -34,6 +34,7 @@ from llm_decpomdp.benchmarks.evaluation.request import EvalRequest
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export
 from llm_decpomdp.benchmarks.report.document import report
+from llm_decpomdp.branching import is_turn_based
 from llm_decpomdp.registry import accepts_argument, defaults, registered_ids
 
 LARGE_TREE = "algorithm.plan=tree & algorithm.joint_mode=cross & env.num_turns=3"
@@ -266,11 +267,12 @@ DATA = {"split": "", "source": ""}
 
 
 def named(env_id: str) -> list[str]:
-    """Overrides that say no more than the environment and, as they must, its splits."""
+    """Overrides that say no more than the environment and, as they must, its splits and its kind of rollouts."""
     split = defaults(env_id).get("split")
     splits = [f"dataset.{which}_split={split}" for which in ("train", "eval") if split]
     alone = defaults(env_id).get("num_agents") == 1
-    return [f"env.id={env_id}", *splits, *["algorithm.name=grpo"] * alone]
+    turns = ["algorithm.rollout.mode=episodes"] * is_turn_based(llm_decpomdp.make(env_id))
+    return [f"env.id={env_id}", *splits, *["algorithm.name=grpo"] * alone, *turns]
 
 
 @pytest.mark.parametrize("env_id", registered_ids())
