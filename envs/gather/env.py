@@ -190,8 +190,9 @@ class GatherGame(Game):
                 # What it has told already is left out, so that it need not remember it.
                 notes = [tuple(fact[2:]) for fact in state["told"] if fact[0] == i]
                 cells = [cell for _, cell in task.view(i) if cell not in notes]
-                cells += [tuple(fact[2:]) for fact in state["heard"] if fact[0] != i]
-                texts[agent] = self._letters([state["paths"][i][-1], *cells])
+                news = [fact[2:] for fact in state["heard"] if fact[0] != i]
+                here = self._letters([state["paths"][i][-1], *cells])
+                texts[agent] = f"{here}.{self._letters(news)}"
             else:
                 texts[agent] = self._prompt(task, i, state, len(turns) + 1)
         return texts

@@ -161,10 +161,10 @@ def test_references_that_depend_on_the_turns_are_imitated_in_all_turns() -> None
     (own,), (other,) = env.tasks.tasks[0].places
     letters = {cell: "abcdefghi"[3 * cell[1] + cell[0]] for cell in (own, other)}
     assert [(e.agent, e.prompt, e.completion) for e in lessons] == [
-        ("gatherer_0", "e" + letters[other], letters[other]),
-        ("gatherer_1", "e" + letters[own], letters[own]),
-        ("gatherer_0", "e" + letters[own], "." + letters[own]),
-        ("gatherer_1", "e" + letters[other], "." + letters[other]),
+        ("gatherer_0", f"e{letters[other]}.", letters[other]),
+        ("gatherer_1", f"e{letters[own]}.", letters[own]),
+        ("gatherer_0", f"e.{letters[own]}", "." + letters[own]),
+        ("gatherer_1", f"e.{letters[other]}", "." + letters[other]),
     ]
 
 

@@ -273,11 +273,11 @@ def test_letters_name_cells_in_the_bare_wording() -> None:
     (own,), (other,) = env.task.places
     letters = {cell: "abcdefghi"[3 * cell[1] + cell[0]] for cell in (own, other)}
     assert env.episode.prompts == {
-        "gatherer_0": "e" + letters[other],
-        "gatherer_1": "e" + letters[own],
+        "gatherer_0": f"e{letters[other]}.",
+        "gatherer_1": f"e{letters[own]}.",
     }
     prompts, *_ = act(env, letters[other] + "e", letters[own] + "e")
-    assert prompts["gatherer_0"] == "e" + letters[own]  # what it has told already is left out
+    assert prompts["gatherer_0"] == "e." + letters[own]  # what it has told already is left out
     *_, infos = act(env, "." + letters[own], "z" + letters[other])
     assert infos["gatherer_0"]["score"] == 1.0 and infos["gatherer_0"]["invalid"] == 2
 
