@@ -35,9 +35,9 @@ from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 
 MAP = {"size": 3, "amount": 1, "steps": 1, "num_turns": 2, "wording": "bare", "split": "all"}
-LESSONS, EPOCHS = 16, 24
+LESSONS, EPOCHS = 4, 20
 """Maps that are imitated, and how often."""
-UPDATES, MAPS, GROUP, EPISODES = 60, 8, 16, 10
+UPDATES, MAPS, GROUP, EPISODES = 100, 8, 16, 10
 """Updates of 8 maps with 16 episodes each; episodes of each map in an evaluation."""
 
 
@@ -75,14 +75,14 @@ def run(seed: int) -> None:
         )
 
     lessons = reference_demonstrations(env, starts[:LESSONS], env.possible_agents)
-    options = WarmStartOptions(source="gold", epochs=EPOCHS, learning_rate=4e-3)
+    options = WarmStartOptions(source="gold", epochs=EPOCHS, learning_rate=1e-2)
     warm_start = SupervisedTraining(team, lessons, options, max_grad_norm=1.0, seed=seed)
     while not warm_start.done:
         warm_start.accumulate()
         warm_start.step()
     show("after the warm start")
     settings = LearnerOptions(
-        learning_rate=2e-3, max_grad_norm=0.3, lr_schedule="linear", total_updates=UPDATES
+        learning_rate=4e-3, max_grad_norm=0.3, lr_schedule="linear", total_updates=UPDATES
     )
     learner = ALGORITHMS["marloo"].make_learner(team, settings, seed)
     plan, rng = RolloutOptions(plan="episodes"), stream(seed, "rollouts")
@@ -90,7 +90,7 @@ def run(seed: int) -> None:
         drawn = stream(seed, "starts", update).permutation(len(starts) - LESSONS)[:MAPS]
         batch = [starts[LESSONS + int(place)] for place in drawn]
         learner.update(collect_rollouts(env, team, batch, plan, group_size=GROUP, rng=rng))
-        if update % 20 == 19:
+        if update % 50 == 49:
             show(f"after {update + 1} updates")
     show("scrambled messages", scramble=True)
 
