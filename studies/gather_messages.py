@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,14 +35,21 @@ from llm_decpomdp.envs.worlds.strategies import exact_numbers
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 
-MAP = {"size": 3, "amount": 1, "steps": 1, "num_turns": 2, "wording": "bare", "split": "all"}
+MAP: dict[str, Any] = {
+    "size": 3,
+    "amount": 1,
+    "steps": 1,
+    "num_turns": 2,
+    "wording": "bare",
+    "split": "all",
+}
 LESSONS, EPOCHS = 4, 20
 """Maps that are imitated, and how often."""
 UPDATES, MAPS, GROUP, EPISODES = 100, 8, 16, 10
 """Updates of 8 maps with 16 episodes each; episodes of each map in an evaluation."""
 
 
-def measure(team: Team, starts: list[Start], **options: object) -> Estimate:
+def measure(team: Team, starts: list[Start], **options: Any) -> Estimate:
     """Return the value of communication over the maps."""
     env = make("gather-v0", **{**MAP, **options})
     rollouts = play_episodes(env, team, starts * EPISODES)
@@ -66,7 +74,7 @@ def run(seed: int) -> None:
     tasks = [env.tasks.tasks[int(i)] for i in stream(seed, "maps").permutation(len(env.tasks))]
     starts = [Start(task_id=task.task_id) for task in tasks]
 
-    def show(moment: str, **options: object) -> None:
+    def show(moment: str, **options: Any) -> None:
         value = measure(team, starts, **options)
         print(
             f"seed {seed}, {moment}: value of communication {value.value:.3f} ({value.low:.3f} to "

@@ -115,28 +115,28 @@ def test_the_search_enters_as_many_unknown_cells_as_there_are_steps(options) -> 
             assert all(walk(a, b, 9) == [b] for a, b in pairwise(cells))
 
 
-@pytest.mark.parametrize("options", KINDS_OF_TASKS, ids=str)
+@pytest.mark.parametrize("options", [{}, EASY, HARD, TINY], ids=str)
 def test_the_silent_team_earns_its_exact_value(options) -> None:
     options = {"split": "all", **options}
-    found = np.array(scores("silent", **options))
+    found = np.array(scores("silent", 200, **options))
     exact = make(**options).reward.strategies["silent"].exact(None)
     assert abs(found.mean() - exact) < 4 * found.std() / len(found) ** 0.5
-    alone = np.array(scores("alone", **options))
+    alone = np.array(scores("alone", 200, **options))
     agents = len(make(**options).possible_agents)
     assert abs(alone.mean() - exact / agents) < 4 * alone.std() / len(alone) ** 0.5
 
 
-@pytest.mark.parametrize("options", KINDS_OF_TASKS, ids=str)
+@pytest.mark.parametrize("options", [{}, EASY, HARD, TINY], ids=str)
 def test_no_exploit_beats_its_bound(options) -> None:
     env = make(**options)
     strategies = env.reward.strategies
     for name in list(strategies)[4:]:
         bound = strategies[strategies[name].bound or "alone"].exact(None)
-        found = np.array(scores(name, 100, **options))
+        found = np.array(scores(name, 40, **options))
         assert found.mean() - 2 * found.std() / len(found) ** 0.5 <= bound, name
     if "wording" not in options:
         for name in ("empty answer", "repeated prompt", "copied example"):
-            assert set(scores(name, 20, **options)) == {0.0}
+            assert set(scores(name, 5, **options)) == {0.0}
 
 
 def test_one_agent_with_full_knowledge_earns_its_share_alone() -> None:
