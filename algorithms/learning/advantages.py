@@ -405,59 +405,6 @@ def _sum_of_parts(
     return total
 
 
-class RoleDeviation:
-    """Running root mean square of each agent's advantages, for `normalize_advantages: role`.
-
-    With the baseline `mean` that is the standard deviation of the agent's returns within their groups. The
-    deviation of an update is that of the updates before, so it does not depend on the completions that it scales;
-    only the first update that has a signal takes its own.
-    """
-
-    DECAY = 0.9
-    """Weight of the updates before in the running mean square: that of about ten updates."""
-
-    def __init__(self) -> None:
-        self.squares: dict[str, float] = {}
-
-    def summarize(self, groups: Sequence[GroupAdvantages]) -> list[dict[str, tuple[float, int]]]:
-        """Return for each agent the sum of its squared advantages, and their number."""
-        sums: dict[str, tuple[float, int]] = {}
-        for group in groups:
-            for agent, values in group.advantages.items():
-                total, number = sums.get(agent, (0.0, 0))
-                sums[agent] = total + float((values**2).sum()), number + len(values)
-        return [sums]
-
-    def deviations(self, summaries: Sequence[Mapping[str, tuple[float, int]]]) -> dict[str, float]:
-        """Return the deviation of each agent before this batch; of agents without one, that of this batch."""
-        before = {agent: square for agent, square in self.squares.items() if square}
-        return {a: math.sqrt(square) for a, square in {**_means(summaries), **before}.items()}
-
-    def update(self, summaries: Sequence[Mapping[str, tuple[float, int]]]) -> None:
-        """Add a batch to the averages."""
-        for agent, square in _means(summaries).items():
-            before = self.squares.get(agent) or square
-            self.squares[agent] = self.DECAY * before + (1 - self.DECAY) * square
-
-
-def _means(summaries: Sequence[Mapping[str, tuple[float, int]]]) -> dict[str, float]:
-    """Return the mean square of each agent over the summaries of all processes."""
-    agents = {agent: 0 for sums in summaries for agent in sums}
-    parts = {agent: [sums[agent] for sums in summaries if agent in sums] for agent in agents}
-    return {
-        a: sum(total for total, _ in p) / sum(number for _, number in p) for a, p in parts.items()
-    }
-
-
-def scale_advantages(group: GroupAdvantages, deviations: Mapping[str, float]) -> GroupAdvantages:
-    """Return a group whose advantages are divided by the deviation of their agent, where that is not 0."""
-    scaled = {
-        agent: values / deviation if (deviation := deviations[agent]) > SMALLEST_SPREAD else values
-        for agent, values in group.advantages.items()
-    }
-    return replace(group, advantages=scaled)
-
-
 def compare(
     groups: Sequence[GroupValues], baseline: Baseline, options: LearnerOptions
 ) -> list[dict[str, Returns]]:

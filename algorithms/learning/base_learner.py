@@ -7,19 +7,22 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import get_protocol_members
 
 from llm_decpomdp.agents.models.weights import cut_as, has_shards, is_shard, whole
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator, RoleDeviation
+from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.policy import ReferencedPolicy, Team, TrainablePolicy, policy_attribute
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
 
 
 def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | None) -> float:

@@ -19,11 +19,9 @@ from llm_decpomdp.agents.models.weights import has_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import (
     GroupAdvantages,
-    RoleDeviation,
     ValueTargets,
     group_advantages,
     progress,
-    scale_advantages,
 )
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
@@ -192,6 +190,8 @@ class Learner(BaseLearner):
         self.critic = self.algorithm.make_critic(options, self._agents, features, processes.gather)
         self._summaries: list[Any] = []
         if options.normalize_advantages == "role":
+            from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
+
             self.role_deviation = RoleDeviation()
         self._role_sums: list[dict[str, tuple[float, int]]] = []
 
@@ -219,7 +219,7 @@ class Learner(BaseLearner):
             self._role_sums = processes.gather(self.role_deviation.summarize(groups))
             deviations = self.role_deviation.deviations(self._role_sums)
             role_metrics = {f"role_deviation/{agent}": value for agent, value in deviations.items()}
-            groups = [scale_advantages(group, deviations) for group in groups]
+            groups = [self.role_deviation.scale(group, deviations) for group in groups]
         # The divisor counts all starts, with or without a signal and whatever turns they reached: a divisor that
         # depended on the samples would bias the gradient.
         starts = processes.total(len(rollouts))
