@@ -33,7 +33,12 @@ EPISODES = 32
 
 def learn(seed: int, own_weight: float, updates: int, warm_updates: int) -> None:
     """Train a team, and print every tenth update what it has learned."""
-    options = {"source": "bundled", "brief": True, "dataset_options": SUMS, "split": "train[:4]"}
+    options: dict[str, Any] = {
+        "source": "bundled",
+        "brief": True,
+        "dataset_options": SUMS,
+        "split": "train[:4]",
+    }
     env = llm_decpomdp.make("verified-v0", **options)
     alone = llm_decpomdp.make("verified-v0", num_agents=1, **options)
     team = {

@@ -137,11 +137,11 @@ def _speedup(team: EvaluationResult, single: EvaluationResult) -> Estimate | Non
         return None
     of_team, of_single = team.means(SEQUENTIAL), single.means(SEQUENTIAL)
     tasks = [task for task in of_single if task in of_team]
-    counts = [[of[task] for task in tasks] for of in (of_team, of_single)]
-    if not all(map(min, counts)):  # an empty answer has no logarithm
+    first, second = ([of[task] for task in tasks] for of in (of_team, of_single))
+    if not min(first + second):  # an empty answer has no logarithm
         return None
     # The difference of the logarithms of two means is the logarithm of their ratio.
-    logs = paired_difference(*counts, statistic=lambda values: np.log(values.mean(-1)))
+    logs = paired_difference(first, second, lambda values: np.log(values.mean(-1)))
     low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
     return Estimate(math.exp(logs.value), low, high, logs.units)
 

@@ -124,7 +124,9 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
         """Return an independent environment in the same state; loaded tasks are shared as in forks."""
         twin = copy.copy(self)
         state = {name: copy.copy(value) for name, value in vars(self).items() if name != "env"}
-        twin.__dict__.update({**state, "env": branch(self.env)})
+        for name, value in state.items():
+            setattr(twin, name, value)
+        twin.env = branch(self.env)
         return twin
 
     def __str__(self) -> str:
