@@ -32,25 +32,25 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
 
-from llm_decpomdp.algorithms.rollouts.environment import reset_branch, step
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch, step
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.sampling import sample
 from llm_decpomdp.benchmarks.evaluation.folder import estimate_text
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.evaluation.statistics import paired_difference, share
 from llm_decpomdp.benchmarks.evaluation.teams import load_teams
-from llm_decpomdp.policy import Completion, Seedable
-from llm_decpomdp.seeding import stream
+from llm_decpomdp.policy import Completion
 
 AUX, MAIN = "aux_0", "main_0"
 NAMES = re.compile(r"\b(alpha|beta|gamma)\b")
 
-Answers = Mapping[str, Mapping[str, list[list[Completion]]]]
-"""For each team and agent its completions of each task."""
+Answers = Mapping[str, Sequence[tuple[Completion, ...]]]
+"""For each `TEAM/AGENT` its completions of each task."""
 
 Scores = npt.NDArray[np.float64]
 """Share of solved samples, (seeds, tasks)."""
@@ -78,24 +78,26 @@ def pool_overrides(folder: Path, seeds: Sequence[int], seed: int) -> list[str]:
     ]
 
 
-def play(folder: Path, names: Sequence[str], samples: int) -> tuple[Answers, list[Start], object]:
-    """Sample the answers of all teams to the held-out tasks.
+def play(folder: Path, names: Sequence[str], samples: int) -> tuple[Answers, list[Start], TextEnv]:
+    """Sample the answers of all teams to the held-out tasks, in batches of several teams.
 
     Agents answer once and without messages, so each answer of one agent can be judged with any of the other.
     """
     setting = resolve_request(EvalRequest(team=folder / names[0]))
     teams = load_teams({name: folder / name / "final_model" for name in names}, setting)
-    starts = list(setting.starts(None))
+    # The partner of a `pool-N` is one of the pairs.
+    players = {
+        f"{name}/{agent}": team[agent]
+        for name, team in teams.items()
+        for agent in team
+        if agent == MAIN or not name.startswith("pool-")
+    }
+    seed_policies(players, 0, "partner pools", index=0)
+    starts = setting.starts()
     prompts = [reset_branch(setting.env, start)[1] for start in starts]
-    answers: dict[str, dict[str, list[list[Completion]]]] = {}
-    for name, team in teams.items():
-        answers[name] = {}
-        for agent in (AUX, MAIN):
-            policy = team[agent]
-            if isinstance(policy, Seedable):
-                policy.seed(int(stream(0, "partner pools", name, agent).integers(2**32)))
-            answers[name][agent] = policy.generate([texts[agent] for texts in prompts], samples)
-    return answers, starts, setting.env
+    texts = [{name: of[name.partition("/")[2]] for name in players} for of in prompts]
+    groups = sample(players, [setting.env] * len(starts), texts, samples)
+    return {name: [group[name] for group in groups] for name in players}, starts, setting.env
 
 
 class Judge:
@@ -107,7 +109,7 @@ class Judge:
         env: The environment.
     """
 
-    def __init__(self, answers: Answers, starts: Sequence[Start], env: object) -> None:
+    def __init__(self, answers: Answers, starts: Sequence[Start], env: TextEnv) -> None:
         self.answers, self.starts, self.env = answers, starts, env
         self._known: dict[tuple[str, str], list[float]] = {}
 
@@ -119,33 +121,35 @@ class Judge:
 
     def _task(self, aux: str, main: str, task: int) -> float:
         groups = {
-            AUX: tuple(self.answers[aux][AUX][task]),
-            MAIN: tuple(self.answers[main][MAIN][task]),
+            agent: self.answers[f"{name}/{agent}"][task]
+            for agent, name in ((AUX, aux), (MAIN, main))
         }
-        joint = tuple((sample, sample) for sample in range(len(groups[AUX])))
-        branch, _ = reset_branch(self.env, self.starts[task])  # type: ignore[arg-type]
+        pairs = zip(*(map(name_of, groups[agent]) for agent in (AUX, MAIN)), strict=True)
+        # Other pairs of names solve nothing, and need not be run.
+        joint = tuple((place, place) for place, pair in enumerate(pairs) if len({*pair}) == 1)
+        if not joint:
+            return 0.0
+        branch, _ = reset_branch(self.env, self.starts[task])
         (outcomes,) = step([branch], [groups], [joint])
-        return fmean(outcome.info["solved"] for outcome in outcomes)
+        return sum(outcome.info["solved"] for outcome in outcomes) / len(groups[AUX])
 
     def rows(self, cells: Sequence[Sequence[tuple[str, str]]]) -> Scores:
         """Return a row for each list of cells: the mean of these cells, (seeds, tasks)."""
         return np.array([np.mean([self.solved(*cell) for cell in row], axis=0) for row in cells])
 
 
-def names_of(answers: Sequence[Sequence[Completion]]) -> Counter[str]:
-    """Count the names that completions use; `-` for none or several."""
-    found = [{*NAMES.findall(c.text)} for group in answers for c in group]
-    return Counter(names.pop() if len(names) == 1 else "-" for names in found)
+def name_of(completion: Completion) -> str:
+    """Return the name that a completion uses; `-` for none or several."""
+    names = {*NAMES.findall(completion.text)}
+    return names.pop() if len(names) == 1 else "-"
 
 
 def report(judge: Judge, seeds: Sequence[int], other_play: bool) -> None:
     """Print names, shares of solved tasks, and the hypotheses."""
-    answers = judge.answers
-    for name, agents in answers.items():
-        counts = {agent: names_of(of) for agent, of in agents.items()}
-        # The partner of `pool-N` is the first one of its pool.
-        shown = (MAIN,) if name.startswith("pool-") else (AUX, MAIN)
-        print(name, "; ".join(f"{agent}: {dict(counts[agent])}" for agent in shown))
+    for player, groups in judge.answers.items():
+        print(
+            player, dict(Counter(name_of(completion) for group in groups for completion in group))
+        )
 
     def others(seed: int) -> list[int]:
         return [other for other in seeds if other != seed]
@@ -181,7 +185,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m studies.partner_pools", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--samples", type=int, default=4, help="answers of each agent to a task")
+    parser.add_argument("--samples", type=int, default=2, help="answers of each agent to a task")
     parser.add_argument(
         "--other-play", action="store_true", help="also train pairs with other-play"
     )
