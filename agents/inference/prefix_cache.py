@@ -111,8 +111,8 @@ class PrefixCache:
         columns = max(lengths) - unknown
         if columns == 0:
             return 0
-        known = next(match.segments[0] for match in matches if match.segments)
-        for index, layer in enumerate(known.layers):
+        pattern = next(match.segments[0] for match in matches if match.segments)
+        for index, layer in enumerate(pattern.layers):
             states = [
                 part.new_zeros(len(prompts), part.shape[0], columns, part.shape[2])
                 for part in layer
@@ -129,20 +129,22 @@ class PrefixCache:
 
     def _find(self, prompt: Prompt) -> Match:
         """Return the longest known beginning of a prompt."""
-        ids, best, used = np.array(prompt.ids, np.int64), Match(), None
+        ids, best, source = np.array(prompt.ids, np.int64), Match(), None
         for entry in self._entries:
             if entry.adapter != prompt.adapter:
                 continue
             length = entry.prompt.common(ids)
-            found = [Match(length, (entry.prompt,))] if length else []
+            options = [Match(length, (entry.prompt,))] if length else []
             if length == len(entry.prompt.ids):
                 rest = ids[length:]
-                found += [Match(length + a.common(rest), (entry.prompt, a)) for a in entry.answers]
-            longest = max(found, key=lambda match: match.length, default=best)
+                options += [
+                    Match(length + a.common(rest), (entry.prompt, a)) for a in entry.answers
+                ]
+            longest = max(options, key=lambda match: match.length, default=best)
             if longest.length > best.length:
-                best, used = longest, entry
-        if used is not None:
-            self._entries[used] = self._entries.pop(used)
+                best, source = longest, entry
+        if source is not None:
+            self._entries[source] = self._entries.pop(source)
         return best
 
     def add_prompts(self, cache: Any, prompts: Sequence[Prompt]) -> list[Entry]:

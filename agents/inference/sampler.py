@@ -133,10 +133,10 @@ def sample(
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
     set_adapters([prompt.adapter for prompt in prompts])
     forward = partial(model, **{cache_argument(model): cache}, use_cache=True, logits_to_keep=1)
-    known = 0 if prefixes is None else prefixes.fill(cache, prompts)
+    start = 0 if prefixes is None else prefixes.fill(cache, prompts)
     with whole_head(model):
         out = forward(
-            input_ids=ids[:, known:], attention_mask=mask, position_ids=positions[:, known:]
+            input_ids=ids[:, start:], attention_mask=mask, position_ids=positions[:, start:]
         )
     logits = out.logits[:, -1]
     entries = [] if prefixes is None else prefixes.add_prompts(cache, prompts)

@@ -159,15 +159,15 @@ def scores_by_measure(
     evaluations: Mapping[tuple[str, str], EvaluationResult],
 ) -> dict[str, Scores]:
     """Return the means by cell, then task, of the measures that all tasks of all cells have."""
-    found: dict[str, Scores] = {}
+    tables: dict[str, Scores] = {}
     for measure in MEASURES:
         if measure == "return" and all(SCORE in cell.values for cell in evaluations.values()):
-            found[measure] = {key: cell.returns() for key, cell in evaluations.items()}
+            tables[measure] = {key: cell.returns() for key, cell in evaluations.items()}
         elif measure == "pass@1":
-            found[measure] = {key: cell.pass_at_k(1) for key, cell in evaluations.items()}
+            tables[measure] = {key: cell.pass_at_k(1) for key, cell in evaluations.items()}
         elif all(len(c.values.get(measure, ())) == len(c.tasks) for c in evaluations.values()):
-            found[measure] = {key: cell.means(measure) for key, cell in evaluations.items()}
-    return found
+            tables[measure] = {key: cell.means(measure) for key, cell in evaluations.items()}
+    return tables
 
 
 def matrix(teams: Sequence[str], scores: Scores, of_shares: bool = False) -> Matrix:

@@ -178,7 +178,7 @@ def _check_strategies(env_id: str, options: Sequence[str], tasks: int | None, se
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
     from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
 
-    found = check_strategies(env_id, env_arguments(options), tasks, seed)
+    entries = check_strategies(env_id, env_arguments(options), tasks, seed)
     table = Table(
         "strategy",
         "score",
@@ -186,9 +186,9 @@ def _check_strategies(env_id: str, options: Sequence[str], tasks: int | None, se
         "exact",
         "bound",
         "",
-        title=f"{env_id}, {found[0].score.units} tasks",
+        title=f"{env_id}, {entries[0].score.units} tasks",
     )
-    for entry in found:
+    for entry in entries:
         low, high = entry.score.low, entry.score.high
         table.add_row(
             entry.name,
@@ -200,7 +200,7 @@ def _check_strategies(env_id: str, options: Sequence[str], tasks: int | None, se
             style="red" if entry.problem else "",
         )
     Console().print(table)
-    raise SystemExit(1 if any(entry.problem for entry in found) else 0)
+    raise SystemExit(1 if any(entry.problem for entry in entries) else 0)
 
 
 def show_audit(result: Audit) -> None:

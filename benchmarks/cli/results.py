@@ -193,8 +193,8 @@ def crossplay(
             cells = exchanges.cross_play(setting.env, teams, starts, **options)
             tables = [exchanges.table(cells, measure) for measure in cells.matrices]
     console = Console(highlight=False)
-    for one in tables:
-        console.print(one)
+    for part in tables:
+        console.print(part)
     console.print(f"{'role swap' if swap_roles else 'cross-play'}: {folder}", soft_wrap=True)
 
 

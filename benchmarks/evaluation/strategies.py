@@ -45,7 +45,7 @@ def check_strategies(
     """
     try:
         env = make(env_id, **arguments)
-        chosen = [task.task_id for task in env.unwrapped.tasks.tasks[:tasks]]
+        task_ids = [task.task_id for task in env.unwrapped.tasks.tasks[:tasks]]
     except (ValueError, TypeError, KeyError, ImportError) as error:
         raise ConfigError(str(error.args[0])) from None
     strategies: Mapping[str, Strategy] = getattr(env.unwrapped.reward, "strategies", {})
@@ -56,16 +56,16 @@ def check_strategies(
         )
     played: dict[str, list[float]] = {}
     for name, strategy in strategies.items():
-        own = make(env_id, **{**arguments, **strategy.changes})
-        played[name] = [play(own, task_id, strategy, seed) for task_id in chosen]
-    exact = {name: _exact_scores(env, strategy, chosen) for name, strategy in strategies.items()}
+        changed_env = make(env_id, **{**arguments, **strategy.changes})
+        played[name] = [play(changed_env, task_id, strategy, seed) for task_id in task_ids]
+    exact = {name: _exact_scores(env, strategy, task_ids) for name, strategy in strategies.items()}
     return [_compare(name, strategy, played, exact) for name, strategy in strategies.items()]
 
 
-def _exact_scores(env: Any, strategy: Strategy, chosen: Sequence[str]) -> list[float] | None:
+def _exact_scores(env: Any, strategy: Strategy, task_ids: Sequence[str]) -> list[float] | None:
     if strategy.exact is None:
         return None
-    return [strategy.exact(env.unwrapped.tasks.find(task_id)) for task_id in chosen]
+    return [strategy.exact(env.unwrapped.tasks.find(task_id)) for task_id in task_ids]
 
 
 def _compare(
@@ -75,17 +75,21 @@ def _compare(
     exact: Mapping[str, Sequence[float] | None],
 ) -> StrategyScore:
     """Compare a strategy with its exact scores and with its bound."""
-    scores, own = played[name], exact[name]
+    scores, exact_scores = played[name], exact[name]
     default = "" if name == "optimum" else "optimum" if name in NUMBERS else "alone"
     bound = strategy.bound or (default if default in played else "optimum")
     problem = ""
     # Differences by task: tasks may differ much more than a wrong score differs from its exact value.
-    if own is not None and not _is_zero(_differences(scores, own)):
-        problem = f"the exact value is {_mean(own):.4f}"
+    if exact_scores is not None and not _is_zero(_differences(scores, exact_scores)):
+        problem = f"the exact value is {_mean(exact_scores):.4f}"
     if bound and name != bound and _beats(scores, played[bound], exact[bound]):
         problem = f"beats {bound}, which earns {_mean(exact[bound] or played[bound]):.4f}"
     return StrategyScore(
-        name, bootstrap(scores), None if own is None else _mean(own), bound, problem
+        name,
+        bootstrap(scores),
+        None if exact_scores is None else _mean(exact_scores),
+        bound,
+        problem,
     )
 
 
@@ -103,9 +107,9 @@ def _differences(scores: Sequence[float], others: Sequence[float]) -> list[float
 
 def _is_zero(differences: Sequence[float]) -> bool:
     """Check whether the mean of differences is 0, up to chance and rounding."""
-    found = bootstrap(differences)
-    low = found.value if found.low is None else found.low
-    high = found.value if found.high is None else found.high
+    estimate = bootstrap(differences)
+    low = estimate.value if estimate.low is None else estimate.low
+    high = estimate.value if estimate.high is None else estimate.high
     return low <= TOLERANCE and high >= -TOLERANCE
 
 

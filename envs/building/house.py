@@ -120,7 +120,7 @@ class HouseGame(Game):
     def judge(self, task: HouseTask, completions: Completions, turns: Turns) -> Verdict:
         """Change the world, and score it."""
         before = world_after(turns)
-        after, written = dict(before), Counter[Cell]()
+        after, writes = dict(before), Counter[Cell]()
         counts = Counter({"invalid": 0, "refused": 0})
         for i, agent in enumerate(self.agents):
             # Each agent works in the world before the turn, so that their order makes no difference.
@@ -128,9 +128,9 @@ class HouseGame(Game):
             for cell in before.keys() - own.keys():
                 after.pop(cell, None)
             new = {cell: block for cell, block in own.items() if before.get(cell) != block}
-            written.update(new.keys())
+            writes.update(new.keys())
             after |= new
-        conflicts = sorted(cell for cell, times in written.items() if times > 1)
+        conflicts = sorted(cell for cell, times in writes.items() if times > 1)
         for cell in conflicts:
             del after[cell]
         details = {
@@ -224,8 +224,8 @@ def iou(task: HouseTask, world: World) -> float:
 
 def remaining(task: HouseTask, agent: int, num_agents: int, world: World) -> dict[str, int]:
     """Return the blocks that an agent still holds."""
-    used = Counter(name for name, owner in world.values() if owner == agent)
-    return {name: count - used[name] for name, count in task.stock(num_agents).items()}
+    usage = Counter(name for name, owner in world.values() if owner == agent)
+    return {name: count - usage[name] for name, count in task.stock(num_agents).items()}
 
 
 def _list_boxes(plan: Mapping[Cell, str]) -> str:

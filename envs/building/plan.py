@@ -133,25 +133,25 @@ def cells_of(first: Sequence[int], second: Sequence[int]) -> list[Cell]:
 
 def cover(plan: Mapping[Cell, str]) -> list[tuple[Box, str]]:
     """Return disjoint boxes of one material that have all cells of a plan, each as large as it can grow."""
-    left, boxes = dict(plan), []
-    while left:
-        grown = (_grow(left, min(left), order) for order in ((0, 2, 1), (2, 1, 0), (1, 0, 2)))
+    rest, boxes = dict(plan), []
+    while rest:
+        grown = (_grow(rest, min(rest), order) for order in ((0, 2, 1), (2, 1, 0), (1, 0, 2)))
         box = max(grown, key=lambda b: len(cells_of(*b)))
-        boxes.append((box, left[box[0]]))
+        boxes.append((box, rest[box[0]]))
         for cell in cells_of(*box):
-            del left[cell]
+            del rest[cell]
     return boxes
 
 
-def _grow(left: Mapping[Cell, str], start: Cell, order: Sequence[int]) -> Box:
+def _grow(rest: Mapping[Cell, str], start: Cell, order: Sequence[int]) -> Box:
     """Grow a box from a cell along one axis after the other, as long as its material goes on."""
-    name, end = left[start], list(start)
+    name, end = rest[start], list(start)
     for axis in order:
         while True:
             low, high = list(start), list(end)
             low[axis] = high[axis] = end[axis] + 1
             # A face of the box is enough, since its other cells fit already.
-            if any(left.get(cell) != name for cell in cells_of(low, high)):
+            if any(rest.get(cell) != name for cell in cells_of(low, high)):
                 break
             end[axis] += 1
     return start, (end[0], end[1], end[2])

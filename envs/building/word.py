@@ -208,13 +208,13 @@ class WordGame(Game):
             text = completions[agent]
             text = _in_sentences(task, i, text) if self.bare else text
             found = read_commands(text, FORMS, task.limit)
-            own, wrong = _edits(task, i, found.accepted, blocks)
-            edits.append(own)
+            edit, wrong = _edits(task, i, found.accepted, blocks)
+            edits.append(edit)
             invalid, refused = invalid + found.invalid, refused + wrong
-        written = [cell for own in edits for cell, put in own.items() if put]
-        conflicts = sorted({cell for cell in written if written.count(cell) > 1})
-        for i, own in enumerate(edits):
-            for cell, put in own.items():
+        writes = [cell for edit in edits for cell, put in edit.items() if put]
+        conflicts = sorted({cell for cell in writes if writes.count(cell) > 1})
+        for i, edit in enumerate(edits):
+            for cell, put in edit.items():
                 blocks.pop(cell, None)
                 if put and cell not in conflicts:
                     blocks[cell] = i

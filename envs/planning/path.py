@@ -54,8 +54,8 @@ class PathGame(WalkGame):
 
     def progress(self, task: Any, state: State) -> float:
         """Return (d0 - d) / d0 with the distances d to the goal, along the shortest way."""
-        found = distances(task.goals[0], partial(is_floor, task.rows))
-        return 1 - found[state[0]] / found[task.start]
+        steps = distances(task.goals[0], partial(is_floor, task.rows))
+        return 1 - steps[state[0]] / steps[task.start]
 
 
 def draw_path(rng: np.random.Generator, size: int, walls: float, max_moves: int) -> Row | None:

@@ -86,14 +86,14 @@ def least_pushes(rows: Sequence[str], boxes: Sequence[Cell], goals: Sequence[Cel
 @lru_cache(maxsize=1024)
 def pushes_to(rows: tuple[str, ...], goal: Cell) -> dict[Cell, int]:
     """Return the number of pushes that a lone box needs from each cell to a goal, by pulling it back."""
-    found, queue = {goal: 0}, [goal]
+    lengths, queue = {goal: 0}, [goal]
     for x, y in queue:  # grows while it is read
         for dx, dy in STEPS.values():
             box, walker = (x - dx, y - dy), (x - 2 * dx, y - 2 * dy)
-            if box not in found and is_floor(rows, box) and is_floor(rows, walker):
-                found[box] = found[x, y] + 1
+            if box not in lengths and is_floor(rows, box) and is_floor(rows, walker):
+                lengths[box] = lengths[x, y] + 1
                 queue.append(box)
-    return found
+    return lengths
 
 
 def draw_sokoban(rng: np.random.Generator, size: int, boxes: int, max_moves: int) -> Row | None:

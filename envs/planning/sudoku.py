@@ -69,13 +69,13 @@ class SudokuTask(Task):
 def solutions() -> tuple[str, ...]:
     """Return the 288 grids in which every row, column and block has each digit once."""
     rows = ["".join(digits) for digits in permutations(DIGITS)]
-    found = []
+    grids = []
     for lines in product(rows, repeat=SIDE):
         if all(len(set(column)) == SIDE for column in zip(*lines, strict=True)):
             blocks = [lines[y][x : x + 2] + lines[y + 1][x : x + 2] for y in (0, 2) for x in (0, 2)]
             if all(len(set(block)) == SIDE for block in blocks):
-                found.append("".join(lines))
-    return tuple(found)
+                grids.append("".join(lines))
+    return tuple(grids)
 
 
 def fits(grid: str, clues: str) -> bool:
@@ -94,11 +94,11 @@ def grids_by_digit() -> Mapping[tuple[int, str], frozenset[int]]:
 
 def candidates(clues: str) -> list[str]:
     """Return the solved grids that fit clues."""
-    found = frozenset(range(len(solutions())))
+    numbers = frozenset(range(len(solutions())))
     for cell, clue in enumerate(clues):
         if clue != OPEN:
-            found &= grids_by_digit()[cell, clue]
-    return [solutions()[n] for n in sorted(found)]
+            numbers &= grids_by_digit()[cell, clue]
+    return [solutions()[n] for n in sorted(numbers)]
 
 
 def relabeled(grid: str) -> str:
@@ -235,9 +235,9 @@ def guess(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Map
     if CALLER in prompts:
         return {CALLER: ""}
     task, turns, _ = state_of(env)
-    tried, left = len(turns) // 2, candidates(game_of(env).shown(task))[len(turns) // 2 :]
-    last = (tried + 1) * 2 >= env.unwrapped.num_turns
-    grids = (left or candidates(game_of(env).shown(task)))[: None if last else 1]
+    guesses, rest = len(turns) // 2, candidates(game_of(env).shown(task))[len(turns) // 2 :]
+    last = (guesses + 1) * 2 >= env.unwrapped.num_turns
+    grids = (rest or candidates(game_of(env).shown(task)))[: None if last else 1]
     likeliest = (Counter(cells).most_common(1)[0][0] for cells in zip(*grids, strict=True))
     return {PLANNER: "\n".join(lines_of("".join(likeliest)))}
 

@@ -347,8 +347,8 @@ def explore(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> M
     if plan is None:
         answers = (env.unwrapped.num_turns - len(turns) + 1) // 2
         moves = -(-(game.max_moves - world["moves"]) // answers)
-        known = (state[0], tuple(box for box in state[1] if box in seen))
-        plan = _look_around(rows, known, seen, everything)[:moves]
+        visible = (state[0], tuple(box for box in state[1] if box in seen))
+        plan = _look_around(rows, visible, seen, everything)[:moves]
     return {PLANNER: plan}
 
 

@@ -64,8 +64,8 @@ def draw_text(drawn: Picture) -> str:
     for y in range(height):
         cells = [p["rows"][y].replace(GROUND, ".") if y < len(p["rows"]) else "" for p in panels]
         lines.append("   ".join(row.ljust(w) for row, w in zip(cells, widths, strict=True)))
-    used = {character for entry in panels for row in entry["rows"] for character in row}
-    labels = [f"{c} {label}" for c, (_, label) in drawn["key"].items() if c in used]
+    characters = {character for entry in panels for row in entry["rows"] for character in row}
+    labels = [f"{c} {label}" for c, (_, label) in drawn["key"].items() if c in characters]
     return "\n".join(line.rstrip() for line in [*lines, ", ".join(labels)] if line.strip())
 
 
@@ -87,8 +87,10 @@ def draw_svg(drawn: Picture) -> str:
         width = max(width, x + across)
         x += across + GAP
     y += height
-    used = {character for entry in drawn["panels"] for row in entry["rows"] for character in row}
-    for character in [character for character in key if character in used]:
+    characters = {
+        character for entry in drawn["panels"] for row in entry["rows"] for character in row
+    }
+    for character in [character for character in key if character in characters]:
         color, label = key[character]
         y += LINE
         parts.append(_rect(0, y - 11, 11, color) + _text(16, y - 1, label))

@@ -87,9 +87,9 @@ def score_verdict(
         own: Points of single agents.
     """
     before = turns[-1].verdict.details["score"] if turns else start
-    found = {"score": score, "invalid": 0, **(details or {})}
-    done = score >= FULL if solved is None else solved
-    return Verdict({"score": score - before}, done, found, own=own or {})
+    state = {"score": score, "invalid": 0, **(details or {})}
+    is_over = score >= FULL if solved is None else solved
+    return Verdict({"score": score - before}, is_over, state, own=own or {})
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ class GameReward:
         optimum = self.strategies["optimum"]
         for task in env.tasks.tasks:
             score = play(env, task.task_id, optimum)
-            expected = optimum.exact(task) if optimum.exact else self.maximum
-            if abs(score - expected) > 1e-6:
-                text = f"the optimum earns {score:.4f}, not {expected:.4f}"
+            value = optimum.exact(task) if optimum.exact else self.maximum
+            if abs(score - value) > 1e-6:
+                text = f"the optimum earns {score:.4f}, not {value:.4f}"
                 yield Remark("reference", task.task_id, "optimum", text, fault=True)
 
 

@@ -24,16 +24,16 @@ def distances(
         is_free: Whether a cell is in the grid and can be entered.
         steps: Possible steps.
     """
-    found = {start: 0}
+    steps = {start: 0}
     queue = deque([start])
     while queue:
         x, y = cell = queue.popleft()
         for dx, dy in steps:
             neighbor = (x + dx, y + dy)
-            if neighbor not in found and is_free(neighbor):
-                found[neighbor] = found[cell] + 1
+            if neighbor not in steps and is_free(neighbor):
+                steps[neighbor] = steps[cell] + 1
                 queue.append(neighbor)
-    return found
+    return steps
 
 
 def show(rows: Sequence[str]) -> str:

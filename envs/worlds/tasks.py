@@ -95,7 +95,7 @@ def generated_rows(name: str, task_seed: int, draw: Draw, *kind: Hashable) -> li
     The key of a row alone decides its split, so that no key is in both.
     """
     rows: list[Row] = []
-    drawn: set[str] = set()
+    contents: set[str] = set()
     complete: set[str] = set()
     for index in range(SIZE):
         split = "test" if index % TEST_EVERY == TEST_EVERY - 1 else "train"
@@ -106,9 +106,9 @@ def generated_rows(name: str, task_seed: int, draw: Draw, *kind: Hashable) -> li
             if row is None or split_of(row["key"]) != split:
                 continue
             content = str(row.get("content", row))
-            if content in drawn:
+            if content in contents:
                 continue
-            drawn.add(content)
+            contents.add(content)
             rows.append({**row, "index": index, "split": split})
             break
         else:
