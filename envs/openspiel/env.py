@@ -22,6 +22,7 @@ from llm_decpomdp.envs.openspiel.games import (
     players_at_move,
     scaled_return,
 )
+from llm_decpomdp.envs.openspiel.hanabi import draw_fireworks
 from llm_decpomdp.envs.openspiel.legends import legend
 from llm_decpomdp.envs.openspiel.strategies import strategies
 from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
@@ -138,6 +139,8 @@ class SpielGame(Game):
             "raw": float(following.returns()[0]),
             "invalid": invalid,
         }
+        if self.options.game.partition("(")[0] == "hanabi":
+            details["picture"] = draw_fireworks(str(following))
         verdict = score_verdict(score, turns, details, solved=over and score >= 1.0 - 1e-9)
         return replace(verdict, over=over)
 

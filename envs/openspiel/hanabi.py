@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from llm_decpomdp.envs.worlds.drawing import Picture, panel, picture
+
 COPIES = {1: 3, 2: 2, 3: 2, 4: 2, 5: 1}
 """Copies of each card, by rank."""
 
@@ -19,6 +21,15 @@ SURE = 1.0 - 1e-9
 
 MAX_HINTS = 8
 """Information tokens of the team at most."""
+
+COLORS = {
+    "R": ("#d64545", "red"),
+    "Y": ("#e6c229", "yellow"),
+    "G": ("#4caf50", "green"),
+    "W": ("#e8e8e8", "white"),
+    "B": ("#4285f4", "blue"),
+}
+"""Color of CSS and name of each color, as pictures show them."""
 
 Card = tuple[str, int]
 """Color and rank."""
@@ -75,6 +86,17 @@ def read_view(text: str) -> HanabiView | None:
     # A player's own hand is the one below the mark; OpenSpiel lists it first.
     discards = Counter(_card(name) for name in tail.partition("Discards:")[2].split())
     return HanabiView(hints, fireworks, hands, discards)
+
+
+def draw_fireworks(text: str) -> Picture:
+    """Return a picture of the fireworks of a view: a column for each color, with rank 1 at the bottom."""
+    line = text.partition("Fireworks:")[2].partition("\n")[0]
+    heights = {color: int(rank) for color, rank in re.findall(r"([A-Z])(\d)", line)}
+    rows = [
+        "".join(color if height >= rank else " " for color, height in heights.items())
+        for rank in sorted(COPIES, reverse=True)
+    ]
+    return picture([panel("Fireworks", rows)], COLORS)
 
 
 def _card(name: str) -> Card:

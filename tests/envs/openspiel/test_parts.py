@@ -189,6 +189,12 @@ def view(own=(UNKNOWN, UNKNOWN), partner=OTHERS, hints=5, discards=""):
     return VIEW.format(hints=hints, own="\n".join(own), partner=partner, discards=discards)
 
 
+def test_the_picture_has_a_column_for_each_firework():
+    drawn = hanabi.draw_fireworks(view().replace("R1 Y0 G0 W0 B0", "R1 Y0 G3 W5 B0"))
+    assert drawn["panels"][0]["rows"] == ["   W ", "   W ", "  GW ", "  GW ", "R GW "]
+    assert drawn["key"]["G"] == ["#4caf50", "green"]
+
+
 @pytest.mark.parametrize(
     ("seen", "action"),
     [
