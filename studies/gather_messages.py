@@ -1,4 +1,4 @@
-"""Two tiny models learn to tell each other where to go: `python -m studies.gather_messages SEED`.
+"""Two tiny models learn to tell each other where to go: `python -m studies.gather_messages SEED [LESSONS UPDATES]`.
 
 The map of `gather-v0` has nine cells, and each agent sees the cell that the other one needs. Both first imitate
 the reference on a few maps, and then learn from the team's reward alone on all others. The value of communication
@@ -43,10 +43,8 @@ MAP: dict[str, Any] = {
     "wording": "bare",
     "split": "all",
 }
-LESSONS, EPOCHS = 4, 20
-"""Maps that are imitated, and how often."""
-UPDATES, MAPS, GROUP, EPISODES = 100, 8, 16, 10
-"""Updates of 8 maps with 16 episodes each; episodes of each map in an evaluation."""
+EPOCHS, MAPS, GROUP, EPISODES = 20, 8, 16, 10
+"""Imitations of each map; maps of an update and episodes of each; episodes of each map in an evaluation."""
 
 
 def measure(team: Team, starts: list[Start], **options: Any) -> Estimate:
@@ -60,8 +58,8 @@ def measure(team: Team, starts: list[Start], **options: Any) -> Estimate:
     return value
 
 
-def run(seed: int) -> None:
-    """Train a team, and print its value of communication."""
+def run(seed: int, lessons: int = 4, updates: int = 100) -> None:
+    """Imitate `lessons` maps, learn from rewards for some updates, and print the values of communication."""
     env, began = make("gather-v0", **MAP), time.process_time()
     team = {
         agent: tiny_causal_lm(
@@ -82,27 +80,26 @@ def run(seed: int) -> None:
             flush=True,
         )
 
-    lessons = reference_demonstrations(env, starts[:LESSONS], env.possible_agents)
+    examples = reference_demonstrations(env, starts[:lessons], env.possible_agents)
     options = WarmStartOptions(source="gold", epochs=EPOCHS, learning_rate=1e-2)
-    warm_start = SupervisedTraining(team, lessons, options, max_grad_norm=1.0, seed=seed)
+    warm_start = SupervisedTraining(team, examples, options, max_grad_norm=1.0, seed=seed)
     while not warm_start.done:
         warm_start.accumulate()
         warm_start.step()
     show("after the warm start")
     settings = LearnerOptions(
-        learning_rate=4e-3, max_grad_norm=0.3, lr_schedule="linear", total_updates=UPDATES
+        learning_rate=4e-3, max_grad_norm=0.3, lr_schedule="linear", total_updates=updates
     )
     learner = ALGORITHMS["marloo"].make_learner(team, settings, seed)
     plan, rng = RolloutOptions(plan="episodes"), stream(seed, "rollouts")
-    for update in range(UPDATES):
-        drawn = stream(seed, "starts", update).permutation(len(starts) - LESSONS)[:MAPS]
-        batch = [starts[LESSONS + int(place)] for place in drawn]
+    for update in range(updates):
+        drawn = stream(seed, "starts", update).permutation(len(starts) - lessons)[:MAPS]
+        batch = [starts[lessons + int(place)] for place in drawn]
         learner.update(collect_rollouts(env, team, batch, plan, group_size=GROUP, rng=rng))
-        if update % 50 == 49:
-            show(f"after {update + 1} updates")
+    show(f"after {updates} updates")
     show("scrambled messages", scramble=True)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    run(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    run(*map(int, sys.argv[1:] or ["0"]))
