@@ -1,4 +1,4 @@
-"""Two tiny models learn to tell each other where to go: `python -m studies.gather_messages SEED [LESSONS UPDATES]`.
+"""Two tiny models tell each other where to go: `python -m studies.gather_messages [SEED LESSONS UPDATES]`.
 
 The map of `gather-v0` has nine cells, and each agent sees the cell that the other one needs. Both first imitate
 the reference on a few maps, and then learn from the team's reward alone on all others. The value of communication
