@@ -24,16 +24,16 @@ def distances(
         is_free: Whether a cell is in the grid and can be entered.
         steps: Possible steps.
     """
-    steps = {start: 0}
+    lengths = {start: 0}
     queue = deque([start])
     while queue:
         x, y = cell = queue.popleft()
         for dx, dy in steps:
             neighbor = (x + dx, y + dy)
-            if neighbor not in steps and is_free(neighbor):
-                steps[neighbor] = steps[cell] + 1
+            if neighbor not in lengths and is_free(neighbor):
+                lengths[neighbor] = lengths[cell] + 1
                 queue.append(neighbor)
-    return steps
+    return lengths
 
 
 def show(rows: Sequence[str]) -> str:
