@@ -60,7 +60,7 @@ def test_ray_actors_play_turns_as_one_process_does(tmp_path: Path, game: str) ->
     pytest.importorskip("ray")
     local = run(tmp_path / "local", game, **BUNDLES)
     local.run_updates()
-    workers = RayRolloutWorkers(partial(take_turns, game), 2)
+    workers = RayRolloutWorkers(partial(take_turns, game), 2, trusted_network=True)
     spread = run(tmp_path / "workers", game, rollout_worker=workers, **BUNDLES)
     spread.run_updates()
     require_same(local, spread)
