@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from typing import Any
@@ -164,11 +164,12 @@ class GrowingLayer(CacheLayerMixin):
         self.keys = self.keys[:, :, : self._length].repeat_interleave(repeats, 0)
         self.values = self.values[:, :, : self._length].repeat_interleave(repeats, 0)
 
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep the rows `indices`, in this order; only those whose place changes are copied."""
-        rows = (indices != torch.arange(len(indices), device=indices.device)).nonzero()[:, 0]
-        for store in (self.keys, self.values):
-            store[rows, :, : self._length] = store[indices[rows], :, : self._length]
+    def batch_select_indices(self, indices: Sequence[int]) -> None:
+        """Keep the rows `indices`, in this order; only those whose place changes are copied, from behind them."""
+        for row, source in enumerate(indices):
+            if row != source:
+                for store in (self.keys, self.values):
+                    store[row, :, : self._length] = store[source, :, : self._length]
         self.keys, self.values = self.keys[: len(indices)], self.values[: len(indices)]
 
 

@@ -158,10 +158,12 @@ class PrefixCache:
             self._grow(entry.size)
         return entries
 
-    def add_answer(self, entry: Entry, cache: Any, line: int, tokens: Sequence[int]) -> None:
-        """Keep the tokens of an answer that a pass has read: the last ones in a line of the batch."""
+    def add_answer(
+        self, entry: Entry, cache: Any, line: int, tokens: Sequence[int], end: int
+    ) -> None:
+        """Keep the tokens of an answer that a pass has read, before the column `end` of a line."""
         if entry in self._entries and tokens:
-            entry.answers.append(Segment.copy(cache, line, tokens, cache.get_seq_length()))
+            entry.answers.append(Segment.copy(cache, line, tokens, end))
             self._grow(entry.answers[-1].size)
 
     def _grow(self, size: int) -> None:

@@ -141,6 +141,7 @@ def sample(
     logits = out.logits[:, -1]
     entries = [] if prefixes is None else prefixes.add_prompts(cache, prompts)
     weights = product_size(unwrap_peft(model))
+    padded = len({len(prompt.ids) for prompt in prompts}) > 1
     # The samples of a prompt share its pass, which would otherwise be computed S times.
     cache.batch_repeat_interleave(num_samples)
     logits, mask, positions = (
@@ -149,22 +150,28 @@ def sample(
     while True:
         tokens = rows.draw(logits)  # (N,)
         lines, going = rows.lines, rows.drop_ended()
-        if prefixes is not None and len(going) < len(lines):
-            for line in sorted({*range(len(lines))} - {*going.tolist()}):
-                row = int(lines[line])
-                prefixes.add_answer(entries[row // num_samples], cache, line, rows.ids(row)[:-1])
-        if not len(going):
+        if prefixes is not None:
+            for line in sorted({*range(len(lines))} - {*going}):
+                row, answer = lines[line], rows.ids(lines[line])[:-1]
+                end = ids.shape[1] + len(answer)
+                prefixes.add_answer(entries[row // num_samples], cache, line, answer, end)
+        if not going:
             return rows.finish()
         # Rows that end leave the batch, so that a few long completions do not cost passes of all rows.
         if len(going) < len(tokens):
             cache.batch_select_indices(going)
-            tokens, mask, positions = tokens[going], mask[going], positions[going]
+            tokens, mask, positions = (part[going] for part in (tokens, mask, positions))
         mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
         positions = positions + 1
         set_adapters(rows.adapters())
         tokens = tokens.unsqueeze(1)
         with limit_threads(len(tokens) * weights, model.device):
-            out = forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
+            # transformers looks for padding in every mask, which waits for a GPU.
+            out = forward(
+                input_ids=tokens,
+                attention_mask=mask if padded else None,
+                position_ids=positions,
+            )
         logits = out.logits[:, -1]
 
 
@@ -174,6 +181,12 @@ def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Te
     ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
     mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def block_size(device: torch.device) -> int:
+    """Return the number of tokens between two checks for rows that ended."""
+    # A check waits for a GPU, which computes ahead of Python. On a CPU it costs nothing, and saves passes of rows.
+    return 1 if device.type == "cpu" else 8
 
 
 class SampledRows:
@@ -199,8 +212,11 @@ class SampledRows:
         numbers = [self._numbers(prompt, num_samples) for prompt in prompts]
         self._uniform = torch.cat(numbers).to(device)  # (N, T)
         self._length = 0
-        self.lines = self.all()
+        self._block = block_size(device)
+        self._ends = {*limits}
+        self.lines = list(range(len(every)))
         """The row of each line of the batch."""
+        self._alive = self.all()  # the same on the device
         self._tokens = torch.zeros(len(every), self.limit, dtype=torch.long, device=device)
         self._log_probs = torch.zeros(len(every), self.limit, device=device)
         self._lengths = torch.zeros(len(every), dtype=torch.long, device=device)
@@ -218,45 +234,54 @@ class SampledRows:
         return torch.arange(len(self._names), device=self.end_ids.device)
 
     def ids(self, row: int) -> list[int]:
-        """Return the tokens of a row of the batch so far."""
-        ids: list[int] = self._tokens[row, : self._length].tolist()
+        """Return the tokens of a row, up to its end."""
+        ids: list[int] = self._tokens[row, : self._lengths[row]].tolist()
         return ids
 
     def adapters(self) -> list[str | None]:
         """Return the adapter of each live row."""
-        return [self._names[row] for row in self.lines.tolist()]
+        return [self._names[row] for row in self.lines]
 
     def draw(self, logits: Tensor) -> Tensor:
-        """Draw and record one token of each live row; return the tokens."""
-        alive = self.lines
+        """Draw and record one token of each line; return the tokens."""
+        alive = self._alive
         tokens, log_probs = draw(logits, self._options, self._uniform[alive, self._length])
         self._tokens[alive, self._length] = tokens
         self._log_probs[alive, self._length] = log_probs
         self._length += 1
-        self._lengths[alive] = self._length
-        self._stopped[alive] = torch.isin(tokens, self.end_ids)
-        if self._decode is not None:
-            for row in filter(self._stops.__getitem__, alive.tolist()):
-                text = self._decode(self.ids(row))
-                if first_stop(text, self._stops[row]):
-                    self._stopped[row] = True
+        # A row that ended in this block draws tokens that do not count.
+        self._lengths[alive] += ~self._stopped[alive]
+        self._stopped[alive] |= torch.isin(tokens, self.end_ids)
         return tokens
 
-    def drop_ended(self) -> Tensor:
-        """Drop the rows that ended.
+    def drop_ended(self) -> list[int]:
+        """Drop the rows that ended, at the end of a block.
 
         Returns:
-            The former indices of the rows that go on. The last ones fill the gaps.
+            The former lines of the rows that go on. The last ones fill the gaps.
         """
-        alive = self.lines
-        goes_on = ~self._stopped[alive] & (self._limits[alive] > self._length)
-        count = int(goes_on.sum())
-        going = torch.arange(count, device=alive.device)
+        going = list(range(len(self.lines)))
+        if self._length % self._block and self._length not in self._ends:
+            return going
+        self._search_stops()
+        alive = self._alive
+        goes_on = (~self._stopped[alive] & (self._limits[alive] > self._length)).tolist()
+        count = sum(goes_on)
         # Only rows at the end move: each move copies the keys and values of a row.
-        going[~goes_on[:count]] = goes_on[count:].nonzero()[:, 0] + count
+        last = (line for line in going[count:] if goes_on[line])
+        going = [line if goes_on[line] else next(last) for line in going[:count]]
         if count < len(alive):
-            self.lines, self._options = alive[going], self._options.select(going)
+            self.lines = [self.lines[line] for line in going]
+            self._alive, self._options = alive[going], self._options.select(going)
         return going
+
+    def _search_stops(self) -> None:
+        """End rows at their first stop string."""
+        if self._decode is not None:
+            for row in filter(self._stops.__getitem__, self.lines):
+                length = stop_length(self.ids(row), self._stops[row], self._decode)
+                if length is not None:
+                    self._lengths[row], self._stopped[row] = length, True
 
     def finish(self) -> list[SampledRow]:
         """Return all rows, each up to its end.
@@ -284,13 +309,15 @@ class RowOptions:
     """The sampling options of each row, as tensors on the device of the logits."""
 
     divisor: Tensor  # (N, 1)
-    greedy: Tensor  # (N,)
+    greedy: Tensor  # (N, 1)
     top_p: Tensor  # (N, 1), infinite where nothing is cut
     top_k: Tensor  # (N, 1), V or more where nothing is cut
     most: int
     """The largest `top_k`; 0 if a row has none."""
     cuts: bool
     """True if any row has a `top_p` or `top_k`."""
+    takes_most_likely: bool
+    """True if any row is greedy."""
 
     @classmethod
     def from_samplings(cls, samplings: Sequence[Sampling], device: torch.device) -> RowOptions:
@@ -304,14 +331,15 @@ class RowOptions:
         divisor, top_p, largest = (torch.tensor(c, device=device).unsqueeze(1) for c in columns)
         return cls(
             divisor=divisor,
-            greedy=torch.tensor([s.temperature == 0 for s in samplings], device=device),
+            greedy=torch.tensor([[s.temperature == 0] for s in samplings], device=device),
             top_p=top_p,
             top_k=largest,
             most=int(max(top_k)) if math.isfinite(max(top_k)) else 0,
             cuts=any(s.top_p < 1 or s.top_k for s in samplings),
+            takes_most_likely=any(s.temperature == 0 for s in samplings),
         )
 
-    def select(self, rows: Tensor) -> RowOptions:
+    def select(self, rows: Sequence[int]) -> RowOptions:
         """Return the options of the rows with these indices."""
         columns = {
             name: getattr(self, name)[rows] for name in ("divisor", "greedy", "top_p", "top_k")
@@ -342,10 +370,9 @@ def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, 
     tokens = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
     # A parallel sum may decrease slightly, so the search can end at an entry that was cut off.
     excluded = weights.gather(1, tokens).isinf()
-    if excluded.any():
-        tokens = torch.where(excluded, weights.argmax(-1, keepdim=True), tokens)
-    if options.greedy.any():
-        tokens = torch.where(options.greedy.unsqueeze(1), logits.argmax(-1, keepdim=True), tokens)
+    tokens = torch.where(excluded, weights.argmax(-1, keepdim=True), tokens)
+    if options.takes_most_likely:
+        tokens = torch.where(options.greedy, logits.argmax(-1, keepdim=True), tokens)
     return tokens.squeeze(1), token_log_probs(logits, tokens.squeeze(1), options.divisor)
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import MistralConfig, MistralForCausalLM
 
+from llm_decpomdp.agents.inference import sampler
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
@@ -79,6 +80,15 @@ def test_a_dialogue_is_sampled_equally_and_only_new_tokens_are_computed() -> Non
     # The last token of the answer, which no pass has read, and two new ones.
     assert rest[1:] == [(2, 3)] * 3
     assert all(columns > 10 for _, columns in whole[1:])
+
+
+def test_answers_that_end_within_a_block_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(0).eval()
+    expected = play(model, None)
+    monkeypatch.setattr(sampler, "block_size", lambda _: 8)
+    with computed(model) as passes:
+        assert_equal(play(model, PrefixCache(math.inf)), expected)
+    assert passes == [(2, 7)] + [(2, 3)] * 3
 
 
 def test_padding_lies_left_of_known_tokens_so_windows_do_not_change() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch.overrides import TorchFunctionMode
 from transformers import (
     LlamaForCausalLM,
     MambaConfig,
@@ -142,6 +143,60 @@ def test_generate_of_transformers_samples_the_same(
     assert caplog.text.count("generate() of transformers") == 1
 
 
+def test_checks_in_blocks_leave_all_rows_equal(
+    model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask() -> list[SampledRow]:
+        prompts = [
+            prompt(5, 6, 7, sampling=Sampling(max_new_tokens=21)),
+            prompt(8, 9, seed=4, sampling=Sampling(top_p=0.9, max_new_tokens=30, stop=["7", "13"])),
+            prompt(8, 9, seed=5, sampling=Sampling(0.0, max_new_tokens=30)),
+        ]
+        return sample(model, prompts, 6, [END, 3], decode=lambda ids: " ".join(map(str, ids)))
+
+    expected = ask()
+    monkeypatch.setattr(sampler, "block_size", lambda _: 8)
+    found = ask()
+    assert [row.tokens for row in found] == [row.tokens for row in expected]
+    assert [row.stopped for row in found] == [row.stopped for row in expected]
+    assert {True, False} == {row.stopped for row in found}
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-4)
+
+
+class Reads(TorchFunctionMode):
+    """Counts the calls that read a value of a tensor, for which Python waits on a GPU."""
+
+    NAMES = ("tolist", "item", "nonzero", "__bool__", "__int__", "__float__", "__index__")
+    count = 0
+
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = function.__name__
+        index = args[1] if name in ("__getitem__", "__setitem__") else None
+        parts = index if isinstance(index, tuple) else (index,)
+        by_mask = any(getattr(part, "dtype", None) == torch.bool for part in parts)
+        self.count += name in self.NAMES or by_mask
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_device_is_read_once_in_eight_tokens(
+    model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "block_size", lambda _: 8)
+
+    def reads(tokens: int) -> int:
+        options = [
+            Sampling(1.0, top_p=0.9, max_new_tokens=tokens),
+            Sampling(0.0, max_new_tokens=tokens),
+        ]
+        prompts = [prompt(5, 6, 7 + k, sampling=one) for k, one in enumerate(options)]
+        with Reads() as mode:
+            sample(model, prompts, 3, [-1])
+        return mode.count
+
+    assert reads(64) - reads(32) == 4
+
+
 def test_a_recurrent_model_falls_back_to_generate_and_says_so_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -179,7 +234,7 @@ def test_a_growing_layer_keeps_what_it_is_given() -> None:
     layer.batch_repeat_interleave(2)
     kept = kept.repeat_interleave(2, 0)
     for rows in ([0, 5, 2, 4], [3, 1], [1]):
-        layer.batch_select_indices(torch.tensor(rows))
+        layer.batch_select_indices(rows)
         states = torch.randn(len(rows), 2, 1, 4)
         kept = torch.cat([kept[rows], states], 2)
         assert torch.equal(layer.update(states, -states)[0], kept)
