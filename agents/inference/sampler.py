@@ -126,7 +126,7 @@ def sample(
     """
     rows = SampledRows(prompts, num_samples, end_ids, model.device, decode)
     ids, mask = pad_left([prompt.ids for prompt in prompts], model.device)  # (B, P)
-    cache = growing_cache(model)
+    cache: Any = growing_cache(model)
     if cache is None:
         set_adapters(rows.adapters())
         return _sample_by_generate(model, ids, mask, num_samples, rows)
