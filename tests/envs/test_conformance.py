@@ -43,8 +43,12 @@ CODING = [
     for env_id in registered_ids()
     if accepts_argument(env_id, "external_mode") and env_id not in WRITING
 ]
-WORLDS = [env_id for env_id in registered_ids() if env_id.startswith(("build-", "gather-"))]
-"""Generated worlds, which have no modes."""
+WORLDS = {
+    env_id: 3 if env_id.startswith("pooled-") else 2
+    for env_id in registered_ids()
+    if env_id.startswith(("build-", "gather-", "pooled-"))
+}
+"""Generated worlds, which have no modes, and a number of agents that each allows."""
 
 LONG = {"num_turns": 3, "stop_when_solved": False}
 ALL_TESTS = {"original_prompt": True, "sandbox_slice": -1}
@@ -64,9 +68,11 @@ SETUPS += [
     for size in SIZES
     for mode in CODE_MODES[:-1]
 ]
-SETUPS += [(env_id, 2, None, settings) for env_id in WORLDS for settings in ({}, LONG)]
+SETUPS += [(*world, None, {}) for world in WORLDS.items()]
+# The default map of gather-v0 needs four turns.
+SETUPS += [(*w, None, {**LONG, "size": 5} if "gather" in w[0] else LONG) for w in WORLDS.items()]
 FORMS = [(e, size, CODE_MODES[i % 5], {}) for i, e in enumerate(CODING) for size in SIZES]
-FORMS += [(env_id, 2, None, {}) for env_id in (*WRITING, *WORLDS)]
+FORMS += [*((env_id, 2, None, {}) for env_id in WRITING), *((*w, None, {}) for w in WORLDS.items())]
 """Every environment, alone and as a team, for rules that do not depend on the mode."""
 
 
@@ -123,7 +129,7 @@ def test_every_render_mode_gives_what_it_promises(build):
     render_test(partial(aec, build))
 
 
-@each([form for form in FORMS if not form[0].endswith(("tldr-v0", "arxiv-v0"))])
+@each([form for form in FORMS if not form[0].endswith(("tldr-v0", "arxiv-v0", "gather-v0"))])
 @pytest.mark.parametrize("num_turns", [1, 4])
 def test_the_horizon_is_the_argument_and_a_foreign_attribute_cannot_move_it(build, num_turns):
     env = build(num_turns=num_turns)

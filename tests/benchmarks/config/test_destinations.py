@@ -149,7 +149,8 @@ def test_arguments_of_an_environment_arrive(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_order_arrives_and_multiplies_the_horizon() -> None:
     order = [["aux_0", "main_0"], "main_0"]
-    config = load_config(None, ["dataset.source=bundled", f"env.order={order}", "env.num_turns=2"])
+    overrides = [f"env.order={order}", "env.num_turns=2", "algorithm.rollout.mode=episodes"]
+    config = load_config(None, ["dataset.source=bundled", *overrides])
     env = config.make_train_env()
     assert env.num_turns == config.horizon == 4
     assert env.spec_kwargs["order"] == order
