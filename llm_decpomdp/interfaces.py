@@ -235,7 +235,10 @@ class Reward(Protocol):
     Attributes that a reward may have: `maximum`, the most that a turn can earn; `info_keys`, the names of the
     numbers in `Verdict.details` that the infos repeat; `notes`, a function of `Verdict.details` that returns lines
     for the transcript; `own_components`, the names of the points in `Verdict.own`; `history`, true if the reward
-    also takes the earlier turns of the episode: `reward(task, completions, turns=turns)`.
+    also takes the earlier turns of the episode: `reward(task, completions, turns=turns)`; `strategies`, the
+    scripted teams that `check rewards` plays; `known_scores`, a function of the environment that returns exact
+    mean scores by name, of which evaluations use `optimum` and `silent`. The picture of a turn is
+    `Verdict.details["picture"]` (`llm_decpomdp.picture`).
     """
 
     @property

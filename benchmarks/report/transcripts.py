@@ -16,7 +16,7 @@ from typing import Any
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import render
 from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task_name
-from llm_decpomdp.envs.worlds.drawing import draw_svg, find_picture
+from llm_decpomdp.picture import draw_svg, find_picture
 
 
 def transcripts(experiments: Sequence[Experiment]) -> str:

@@ -18,7 +18,6 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
-from llm_decpomdp.envs.worlds.strategies import exact_numbers
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.extras import installed
 from llm_decpomdp.utils.storage import RunFolder
@@ -172,7 +171,9 @@ def describe_partners(run: ResolvedRun) -> list[dict[str, str]]:
 
 def describe_env(env: DecPOMDPEnv) -> dict[str, Any]:
     """Describe an environment for readers of a report: the work of the agents, their reward, and known scores."""
-    metadata, numbers = env.metadata, exact_numbers(env)
+    metadata, reward = env.metadata, getattr(env.unwrapped, "reward", None)
+    known_scores = getattr(reward, "known_scores", None)
+    numbers = known_scores(env) if known_scores else {}
     return {
         "environment": metadata["description"],
         "reward": metadata["reward"],

@@ -29,12 +29,12 @@ from llm_decpomdp.envs.building.plan import (
     team_fills,
 )
 from llm_decpomdp.envs.worlds.commands import read_commands
-from llm_decpomdp.envs.worlds.drawing import panel, picture
 from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
 from llm_decpomdp.envs.worlds.strategies import Strategy, each, only, repeat_prompt, say
 from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks
 from llm_decpomdp.interfaces import Verdict
 from llm_decpomdp.options import as_arguments, option
+from llm_decpomdp.picture import panel, picture
 
 INK = {"w": "#ddaa77", "b": "#cc6655", "g": "#88ccee", "s": "#556677", "x": "#cc77ff"}
 

@@ -14,13 +14,13 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.building.font import GLYPHS, SIZE
 from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.worlds.commands import read_commands
-from llm_decpomdp.envs.worlds.drawing import panel, picture
 from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
 from llm_decpomdp.envs.worlds.grid import Cell, show
 from llm_decpomdp.envs.worlds.strategies import Strategy, each, only, repeat_prompt, say
 from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks, task_fields
 from llm_decpomdp.interfaces import Task, Verdict
 from llm_decpomdp.options import as_arguments, option
+from llm_decpomdp.picture import panel, picture
 
 COLORS = ("red", "blue", "green", "yellow", "white", "black", "orange", "purple")
 

@@ -24,13 +24,13 @@ from llm_decpomdp.envs.gather.maps import (
     walk,
 )
 from llm_decpomdp.envs.worlds.commands import Commands, read_commands
-from llm_decpomdp.envs.worlds.drawing import panel, picture
 from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
 from llm_decpomdp.envs.worlds.grid import Cell
 from llm_decpomdp.envs.worlds.strategies import Act, Strategy, only, repeat_prompt, say
 from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks
 from llm_decpomdp.interfaces import Component, Verdict
 from llm_decpomdp.options import as_arguments, option
+from llm_decpomdp.picture import panel, picture
 from llm_decpomdp.seeding import stream
 
 GRAMMAR = {"go": (int, int), "tell": (str, int, int)}

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.worlds.drawing import Picture, panel, picture
+from llm_decpomdp.picture import Picture, panel, picture
 
 COPIES = {1: 3, 2: 2, 3: 2, 4: 2, 5: 1}
 """Copies of each card, by rank."""

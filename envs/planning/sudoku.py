@@ -27,12 +27,12 @@ from llm_decpomdp.envs.planning.hints import (
     state_of,
 )
 from llm_decpomdp.envs.source_code.extraction import find_answer
-from llm_decpomdp.envs.worlds.drawing import GROUND, panel, picture
 from llm_decpomdp.envs.worlds.game import game_env
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
 from llm_decpomdp.envs.worlds.tasks import generated_tasks, task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.options import as_arguments, option, pick
+from llm_decpomdp.picture import GROUND, panel, picture
 
 SIDE, CELLS = 4, 16
 

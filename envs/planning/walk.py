@@ -25,11 +25,11 @@ from llm_decpomdp.envs.planning.hints import (
 )
 from llm_decpomdp.envs.source_code.extraction import find_answer
 from llm_decpomdp.envs.worlds.commands import FENCE, MARKS
-from llm_decpomdp.envs.worlds.drawing import GROUND, panel, picture
 from llm_decpomdp.envs.worlds.grid import Cell
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
 from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
+from llm_decpomdp.picture import GROUND, panel, picture
 
 STEPS: Mapping[str, Cell] = {"U": (0, -1), "R": (1, 0), "D": (0, 1), "L": (-1, 0)}
 

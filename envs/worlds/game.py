@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import Remark
-from llm_decpomdp.envs.worlds.drawing import draw_text, find_picture
-from llm_decpomdp.envs.worlds.strategies import Strategy, play
+from llm_decpomdp.envs.worlds.strategies import Strategy, exact_numbers, play
 from llm_decpomdp.interfaces import Component, Info, TaskLoader, TaskSet, Turn, Verdict
+from llm_decpomdp.picture import draw_text, find_picture
 
 Turns = tuple[Turn, ...]
 Completions = Mapping[str, str]
@@ -81,7 +81,7 @@ def score_verdict(
         score: Score after the turn, at most 1.
         turns: The turns before, each with its score in the details.
         details: State of the world, for the next turn: JSON-able, with lists and keys of text. `invalid` is the
-            number of invalid commands, and `picture` a picture of `llm_decpomdp.envs.worlds.drawing`.
+            number of invalid commands, and `picture` a picture of `llm_decpomdp.picture`.
         start: Score before the first turn, which nobody is paid for.
         solved: Whether the task is solved; by default at full marks.
         own: Points of single agents.
@@ -140,6 +140,10 @@ class GameReward:
     def __call__(self, task: Any, completions: Completions, turns: Turns = ()) -> Verdict:
         """Judge a joint completion."""
         return self.game.judge(task, completions, turns)
+
+    def known_scores(self, env: DecPOMDPEnv) -> dict[str, float]:
+        """Return the exact known scores, means over the tasks of an environment."""
+        return exact_numbers(env)
 
     def notes(self, details: Mapping[str, Any]) -> list[str]:
         """Return the lines of the picture, if there is one."""

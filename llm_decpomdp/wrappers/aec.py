@@ -123,10 +123,8 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
     def __deepcopy__(self, memo: dict[int, Any]) -> TurnView:
         """Return an independent environment in the same state; loaded tasks are shared as in forks."""
         twin = copy.copy(self)
-        state = {name: copy.copy(value) for name, value in vars(self).items() if name != "env"}
-        for name, value in state.items():
-            setattr(twin, name, value)
-        twin.env = branch(self.env)
+        for name, value in vars(self).items():
+            setattr(twin, name, branch(value) if name == "env" else copy.copy(value))
         return twin
 
     def __str__(self) -> str:

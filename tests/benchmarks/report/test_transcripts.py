@@ -11,7 +11,7 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.report.transcripts import Pack
-from llm_decpomdp.envs.worlds.drawing import panel, picture
+from llm_decpomdp.picture import panel, picture
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import HOSTILE, chain, evaluate, finished, tree, write
 

@@ -30,10 +30,10 @@ from llm_decpomdp.envs.planning.walk import (
     is_floor,
     read_moves,
 )
-from llm_decpomdp.envs.worlds.drawing import draw_svg, draw_text
 from llm_decpomdp.envs.worlds.grid import distances
 from llm_decpomdp.envs.worlds.strategies import NUMBERS, play
 from llm_decpomdp.oracle import answers
+from llm_decpomdp.picture import draw_svg, draw_text
 
 FAMILIES = ("path-v1", "sokoban-v1", "sudoku-v1")
 
