@@ -1,6 +1,7 @@
 """Train pairs, then agents with a pool of the other pairs' partners, and let them play with strangers.
 
     python -m studies.partner_pools runs/partner_pools
+    python -m studies.partner_pools runs/partner_pools_in_order --order --seeds 200 201 202 203 204
 
 The game is `compose-v0` with `convention: name`, as in the configuration `cooperation_demo`. `aux_0` gives a
 function one of three names, and `main_0` has to call it by that name without any message. `pair-N` is a pair of
@@ -21,6 +22,20 @@ and agreeing pairs solve about 0.6. So 0.2 to 0.3 is the most to expect for P1, 
 can choose one of three names loses more than 0.1 with four partners that use several. Neither bound holds for
 conventions that do not depend on names, which other-play asks for (`--other-play` trains and measures `op-N`
 too).
+
+With `--order`, `main_0` reads what `aux_0` wrote before it answers (`env.order: [aux_0, main_0]`), in all runs of
+the folder. Pairs and agents from pools are both trained with whole episodes, 16 in each update. Hypotheses,
+declared on 2026-11-26 before one of these runs was started, for `--seeds 200 201 202 203 204`:
+
+- P3: as P1, with the order. The mean over seeds and tasks reaches the goal at 0.30, and P3 is confirmed if its
+  whole 95 % interval does.
+- P4: as P2, with the order: at most 0.1 lower than the pair's own agent, which was trained with the order too.
+
+Power: one undeclared seed solved 0.34 with a stranger, one sample of each of 32 tasks. `main_0` copied the name
+in every transcript that was read, and failures were wrong steps of `aux_0` or of `main_0`. With a deviation of 0.1
+between seeds, the interval of five seeds reaches 0.12 to both sides. So a true 0.34 reaches the goal in 4 of 5
+such studies and is confirmed in few, and a true 0.45 is confirmed in 3 of 4. A true cost of 0 misses P4 in 1 of
+80 studies if its deviation is 0.1.
 """
 
 from __future__ import annotations
@@ -31,12 +46,15 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
+from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch, step
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import sample
@@ -47,6 +65,12 @@ from llm_decpomdp.benchmarks.evaluation.teams import load_teams
 from llm_decpomdp.policy import Completion
 
 AUX, MAIN = "aux_0", "main_0"
+ORDER = [
+    f"env.order=[{AUX},{MAIN}]",
+    "algorithm.rollout.mode=episodes",
+    "algorithm.rollout.joint_mode=aligned",
+    "algorithm.rollout.num_partners=1",
+]
 NAMES = re.compile(r"\b(alpha|beta|gamma)\b")
 
 Answers = Mapping[str, Sequence[tuple[Completion, ...]]]
@@ -100,8 +124,15 @@ def play(folder: Path, names: Sequence[str], samples: int) -> tuple[Answers, lis
     return {name: [group[name] for group in groups] for name in players}, starts, setting.env
 
 
-class Judge:
-    """Judges the answers of any two agents together.
+class Judge(Protocol):
+    """Tells what an agent of one team solves with the partner of another."""
+
+    def solved(self, aux: str, main: str) -> Sequence[float]:
+        """Return the share of samples of each task that the partner of one team and the agent of another solve."""
+
+
+class AnswerJudge:
+    """Judges the answers of any two agents together, which were sampled apart.
 
     Args:
         answers: The answers of all teams.
@@ -133,9 +164,40 @@ class Judge:
         (outcomes,) = step([branch], [groups], [joint])
         return sum(outcome.info["solved"] for outcome in outcomes) / len(groups[AUX])
 
-    def rows(self, cells: Sequence[Sequence[tuple[str, str]]]) -> Scores:
-        """Return a row for each list of cells: the mean of these cells, (seeds, tasks)."""
-        return np.array([np.mean([self.solved(*cell) for cell in row], axis=0) for row in cells])
+
+class EpisodeJudge:
+    """Plays an episode of any two agents for each sample, as one reads what the other wrote.
+
+    Args:
+        folder: The folder of the study.
+        names: The names of its runs.
+        samples: Episodes of each task.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], samples: int) -> None:
+        self.setting = resolve_request(EvalRequest(team=folder / names[0]))
+        self.samples = samples
+        self.teams = load_teams(
+            {name: folder / name / "final_model" for name in names}, self.setting
+        )
+        self._known: dict[tuple[str, str], list[float]] = {}
+
+    def solved(self, aux: str, main: str) -> list[float]:
+        """Return the share of solved episodes of each task."""
+        if (aux, main) not in self._known:
+            team = {AUX: self.teams[aux][AUX], MAIN: self.teams[main][MAIN]}
+            seed_policies(team, 0, "partner pools", index=0)
+            starts = self.setting.starts()
+            repeated = [start for start in starts for _ in range(self.samples)]
+            rollouts = play_episodes(self.setting.env, team, repeated)
+            solved = [rollout.groups[-1].infos[0]["solved"] for rollout in rollouts]
+            self._known[aux, main] = np.reshape(solved, (len(starts), -1)).mean(axis=1).tolist()
+        return self._known[aux, main]
+
+
+def rows(judge: Judge, cells: Sequence[Sequence[tuple[str, str]]]) -> Scores:
+    """Return a row for each list of cells: the mean of these cells, (seeds, tasks)."""
+    return np.array([np.mean([judge.solved(*cell) for cell in row], axis=0) for row in cells])
 
 
 def name_of(completion: Completion) -> str:
@@ -144,12 +206,14 @@ def name_of(completion: Completion) -> str:
     return names.pop() if len(names) == 1 else "-"
 
 
+def print_names(answers: Answers) -> None:
+    """Print how often each agent uses each name."""
+    for player, groups in answers.items():
+        print(player, dict(Counter(map(name_of, chain.from_iterable(groups)))))
+
+
 def report(judge: Judge, seeds: Sequence[int], other_play: bool) -> None:
-    """Print names, shares of solved tasks, and the hypotheses."""
-    for player, groups in judge.answers.items():
-        print(
-            player, dict(Counter(name_of(completion) for group in groups for completion in group))
-        )
+    """Print shares of solved tasks, and the hypotheses."""
 
     def others(seed: int) -> list[int]:
         return [other for other in seeds if other != seed]
@@ -157,7 +221,7 @@ def report(judge: Judge, seeds: Sequence[int], other_play: bool) -> None:
     cases = {
         "pairs, own partner": [[(f"pair-{s}", f"pair-{s}")] for s in seeds],
         "pairs, stranger": [[(f"pair-{s}", f"pair-{o}") for o in others(s)] for s in seeds],
-        "pool, stranger (P1)": [[(f"pair-{s}", f"pool-{s}")] for s in seeds],
+        "pool, stranger (P1, P3)": [[(f"pair-{s}", f"pool-{s}")] for s in seeds],
         "pool, partners of the pool": [
             [(f"pair-{o}", f"pool-{s}") for o in others(s)] for s in seeds
         ],
@@ -168,14 +232,14 @@ def report(judge: Judge, seeds: Sequence[int], other_play: bool) -> None:
     if other_play:
         cases["other-play, own partner"] = [[(f"op-{s}", f"op-{s}")] for s in seeds]
         cases["other-play, stranger"] = [[(f"op-{s}", f"op-{o}") for o in others(s)] for s in seeds]
-    scores = {title: judge.rows(cells) for title, cells in cases.items()}
+    scores = {title: rows(judge, cells) for title, cells in cases.items()}
     for title, table in scores.items():
         by_seed = ", ".join(f"{value:.2f}" for value in table.mean(axis=1))
         print(f"{title:<28} {estimate_text(share(table))}   by seed: {by_seed}")
     titles = list(cases)
     for words, less, more in (
         ("pool minus pairs, stranger", titles[1], titles[2]),
-        ("cost in self-play (P2)", titles[3], titles[4]),
+        ("cost in self-play (P2, P4)", titles[3], titles[4]),
     ):
         print(f"{words:<28} {estimate_text(paired_difference(scores[less], scores[more]))}")
 
@@ -189,6 +253,7 @@ def main() -> None:
     parser.add_argument(
         "--other-play", action="store_true", help="also train pairs with other-play"
     )
+    parser.add_argument("--order", action="store_true", help="main_0 reads what aux_0 wrote")
     parser.add_argument("--only", help="train the run of this name alone, such as pool-3")
     options = parser.parse_args()
     folder, seeds = options.folder.resolve(), options.seeds
@@ -198,9 +263,16 @@ def main() -> None:
         runs |= {f"op-{s}": [f"seed={s}", "partners.other_play=true"] for s in seeds}
     for name, overrides in runs.items():
         if options.only in (None, name):
-            train(folder, name, *overrides)
-    if options.only is None:
-        report(Judge(*play(folder, list(runs), options.samples)), seeds, options.other_play)
+            train(folder, name, *overrides, *(ORDER if options.order else []))
+    if options.only is not None:
+        return
+    judge: Judge
+    if options.order:
+        judge = EpisodeJudge(folder, list(runs), options.samples)
+    else:
+        judge = AnswerJudge(*play(folder, list(runs), options.samples))
+        print_names(judge.answers)
+    report(judge, seeds, options.other_play)
 
 
 if __name__ == "__main__":
