@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -18,16 +17,16 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.metrics import BEFORE, episode_row
 from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.training_warnings import (
+    PATIENCE,
+    cut_off,
+    find_warnings,
+    lacks_signal,
+)
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
 from llm_decpomdp.utils.text import duration
 
 logger = logging.getLogger(__name__)
-
-PATIENCE = 5
-"""Updates without signal in a row that are worth a warning."""
-
-MOSTLY = 0.5
-"""Share of completions at the token limit from which on that is likely why."""
 
 Row = Mapping[str, Any]
 """A row of `metrics.jsonl`."""
@@ -45,7 +44,7 @@ class RunLog(TrainerCallback):
         self.folder = folder
         self._lock = ExitStack()
         self._bar = _progress_bar(progress if processes.rank() == 0 else False)
-        self._signal = SignalMonitor()
+        self._monitor = WarningMonitor()
         self._begin, self._made = time.perf_counter(), 0  # of the updates of this session
         self._resumed = False
 
@@ -99,8 +98,8 @@ class RunLog(TrainerCallback):
             # The pace is measured from here: the first evaluation belongs to no update.
             self._begin = time.perf_counter()
         logger.info("update %d, %s: %s", update, kind, ", ".join(notes))
-        if kind == "train":
-            self._signal.observe(row)
+        if kind in ("train", "eval"):
+            self._monitor.observe(row)
 
     def _time_left(self, updates: int) -> list[str]:
         """Estimate the time of the remaining updates at the pace so far, with the evaluations between them."""
@@ -123,6 +122,7 @@ class RunLog(TrainerCallback):
                 ),
             )
             keep_json_lines(self.folder.episodes, lambda row: _precedes(row, row["phase"], update))
+            self._monitor.recall(read_json_lines(self.folder.metrics))
 
     def summary(self) -> dict[str, Any]:
         """Return the first and the last row of each kind: `first_train`, `last_train`, `first_eval`, `last_eval`.
@@ -175,41 +175,26 @@ def _precedes(row: Mapping[str, Any], kind: str, update: int) -> bool:
     return bool(row["update"] < update or (row["update"] == update and kind == "train"))
 
 
-class SignalMonitor:
-    """Warns, once, of several updates in a row in which no group had a signal."""
+class WarningMonitor:
+    """Logs each warning of `find_warnings` once in a session."""
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._updates: list[Row] = []
+        self._evaluations: list[Row] = []
+        self._given: set[str] = set()
+
+    def recall(self, rows: Iterable[Row]) -> None:
+        """Take rows of updates and evaluations into account."""
+        for row in rows:
+            kept = {"train": self._updates, "eval": self._evaluations}.get(row["kind"], [])
+            kept.append(row)
+            # The first and the last rows are enough, and a run may have a million of them.
+            del kept[PATIENCE:-PATIENCE]
 
     def observe(self, row: Row) -> None:
-        """Take the row of the next update into account."""
-        if len(self._rows) == PATIENCE:  # the warning was given
-            return
-        self._rows = [*self._rows, row] if lacks_signal(row) else []
-        if len(self._rows) == PATIENCE:
-            logger.warning("%d updates in a row taught nothing: %s", PATIENCE, reason(self._rows))
-
-
-def lacks_signal(row: Row) -> bool:
-    """Check whether no group of an update had a signal: all advantages are zero."""
-    return bool(row["groups_without_signal"] == row["groups"])
-
-
-def cut_off(rows: Sequence[Row]) -> float:
-    """Compute the share of completions at the token limit: the mean over agents and updates."""
-    shares = (value for row in rows for key, value in row.items() if key.startswith("truncated/"))
-    return float(np.mean(list(shares)))
-
-
-def reason(rows: Sequence[Row]) -> str:
-    """Explain updates that taught nothing, and name the remedies."""
-    share = cut_off(rows)
-    limit = (
-        f" {share:.0%} of the completions are cut off at the token limit: raise max_new_tokens."
-        if share >= MOSTLY
-        else ""
-    )
-    return (
-        f"all completions of a group were worth the same.{limit} For more variety raise temperature or "
-        "num_generations (group_size); for rewards that differ take other tasks, easier ones if none is solved"
-    )
+        """Take the row of the next update or evaluation into account, and warn."""
+        self.recall([row])
+        for warning in find_warnings(self._updates, self._evaluations):
+            if warning.name not in self._given:
+                self._given.add(warning.name)
+                logger.warning("%s: %s", warning.name, warning.text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,24 +104,62 @@ def component_charts(experiments: Sequence[Experiment]) -> Chart:
     """Return small multiples on one scale, one for each component of the reward."""
     names, _ = component_lists(experiments)
 
+    def draw(axes: Axes, index: int, palette: Palette) -> None:
+        _draw_curves(axes, experiments, f"reward/{names[index]}", palette, large=False)
+
+    label = "Reward components over the updates"
+    return _small_multiples("components", label, list(map(plain, names)), draw, one_scale=True)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a small multiple: a number of the training rows, of one or several runs."""
+
+    series: Series
+    color: int | None
+    """Number of its color, from 0 on; `None` for that of the text."""
+
+
+def line_charts(name: str, label: str, panels: Mapping[str, Sequence[Line]]) -> Chart:
+    """Return small multiples, each with its own scale, by their titles."""
+    lines = list(panels.values())
+
+    def draw(axes: Axes, index: int, palette: Palette) -> None:
+        for line in lines[index]:
+            color = palette.ink if line.color is None else palette.series[line.color % COLORS]
+            _draw_training(axes, line.series, color, dots=False, single=len(lines[index]) == 1)
+        _style_axes(axes, palette, large=False)
+
+    return _small_multiples(name, label, list(panels), draw, one_scale=False)
+
+
+def _small_multiples(
+    name: str,
+    label: str,
+    titles: Sequence[str],
+    draw_one: Callable[[Axes, int, Palette], None],
+    *,
+    one_scale: bool,
+) -> Chart:
+    """Return a grid of small axes, each drawn by its number."""
+
     def shape(width: float) -> tuple[int, int]:
-        columns = min(len(names), 4 if width > 5 else 2)
-        return -(-len(names) // columns), columns
+        columns = min(len(titles), 4 if width > 5 else 2)
+        return -(-len(titles) // columns), columns
 
     def draw(figure: Figure, width: float, palette: Palette) -> None:
         rows, columns = shape(width)
-        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
-        for axes, name in zip(grid, names, strict=False):
-            _draw_curves(axes, experiments, f"reward/{name}", palette, large=False)
-            axes.set_title(plain(name), loc="left", fontsize=10.5)
-        for unused in grid[len(names) :]:
+        grid = figure.subplots(rows, columns, sharex=True, sharey=one_scale, squeeze=False).ravel()
+        for index, (axes, title) in enumerate(zip(grid, titles, strict=False)):
+            draw_one(axes, index, palette)
+            axes.set_title(title, loc="left", fontsize=10.5)
+        for unused in grid[len(titles) :]:
             unused.set_axis_off()
         # Shared axes label only the last row, which may be incomplete.
-        for lowest in grid[max(0, len(names) - columns) : len(names)]:
+        for lowest in grid[max(0, len(titles) - columns) : len(titles)]:
             lowest.tick_params(labelbottom=True)
 
-    label = "Reward components over the updates"
-    return Chart("components", label, draw, lambda width: max(1.6 * shape(width)[0], 1.9))
+    return Chart(name, label, draw, lambda width: max(1.6 * shape(width)[0], 1.9))
 
 
 def component_lists(experiments: Sequence[Experiment]) -> tuple[list[str], list[str]]:
@@ -164,8 +202,6 @@ def colors(experiments: Sequence[Experiment]) -> Iterator[tuple[int, int]]:
 def _draw_curves(
     axes: Axes, experiments: Sequence[Experiment], key: str, palette: Palette, *, large: bool
 ) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     several = len(experiments) > 1
     for experiment, (train, evaluation) in zip(experiments, colors(experiments), strict=True):
         series = experiment.series("train", key)
@@ -188,6 +224,12 @@ def _draw_curves(
                 clip_on=False,
                 zorder=3,
             )
+    _style_axes(axes, palette, large=large)
+
+
+def _style_axes(axes: Axes, palette: Palette, *, large: bool) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, min_n_ticks=1))
     axes.yaxis.set_major_locator(MaxNLocator(5 if large else 3))
     axes.margins(y=0.08)

@@ -21,6 +21,7 @@ from llm_decpomdp.benchmarks.report.charts import (
     save,
     task_map,
 )
+from llm_decpomdp.benchmarks.report.diagnostics import diagnostics, warnings_of
 from llm_decpomdp.benchmarks.report.page import (
     definitions,
     details_block,
@@ -73,6 +74,7 @@ PANELS = (
     Panel("summary", "Summary", "Summary", summary),
     Panel("learning", "Learning curve", "Learning", learning),
     Panel("components", "Components of the reward", "Reward", components),
+    Panel("diagnostics", "Training diagnostics", "Diagnostics", diagnostics),
     Panel("tasks", "Reward by task", "Tasks", tasks, "left"),
     Panel("cooperation", "Cooperation", "Cooperation", cooperation, "right"),
     Panel("costs", "Time and tokens", "Cost", costs, "right"),
@@ -197,6 +199,10 @@ def opening(experiments: Sequence[Experiment]) -> Iterator[str]:
             "compare with published results."
         )
         yield tag("p", text, "banner")
+    if names := list(dict.fromkeys(warning.name for _, warning in warnings_of(experiments))):
+        link = Markup('<a href="#diagnostics">Training diagnostics</a>')
+        text = Markup("Doubts about the training: {}. The reasons are under {}.")
+        yield tag("p", text.format(", ".join(names), link), "banner")
 
 
 def _provenance(experiments: Sequence[Experiment]) -> Iterator[str]:

@@ -33,7 +33,7 @@ from llm_decpomdp.benchmarks.suites.leaderboard import (
 )
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
-OF_TRAININGS = ("learning", "components", "costs")
+OF_TRAININGS = ("learning", "components", "diagnostics", "costs")
 """Panels that show trainings, if there are any; the others show the evaluations after them."""
 
 

@@ -36,6 +36,8 @@ class Score:
     """Mean reward of each turn."""
     characters: Mapping[str, float]
     """Mean length of each agent's completions."""
+    outcomes: tuple[bool, ...] = ()
+    """The tests of the last turn, True for passed; empty where the environment has none."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,15 @@ def _make_score(row: Row) -> Score:
         earned={name: mean_info(f"reward/{name}", bool) for name in names},
         turns=tuple(map(fmean, rewards)),
         characters={agent: fmean(map(len, texts)) for agent, texts in _completions(groups).items()},
+        outcomes=_last_tests(row),
     )
+
+
+def _last_tests(row: Row) -> tuple[bool, ...]:
+    """Return which tests of the last turn pass."""
+    turns = (row["final"] or {}).get("turns") or [{}]
+    details = turns[-1].get("verdict", {}).get("details", {})
+    return tuple(bool(test["passed"]) for test in details.get("tests", ()))
 
 
 def _completions(groups: Sequence[Row]) -> dict[str, list[str]]:

@@ -13,7 +13,8 @@ import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.training.metrics import evaluation_metrics, reward_metrics
-from llm_decpomdp.algorithms.training.run_log import PATIENCE, SignalMonitor
+from llm_decpomdp.algorithms.training.run_log import WarningMonitor
+from llm_decpomdp.algorithms.training.training_warnings import PATIENCE
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
@@ -153,11 +154,12 @@ EIGHT = [[Start(seed=number)] for number in range(8)]
 
 
 def row(silent: int = 1, cut: float = 0.0) -> dict[str, Any]:
-    return {"groups": 1, "groups_without_signal": silent, "truncated/x": cut, "truncated/y": cut}
+    cuts = {"truncated/x": cut, "truncated/y": cut}
+    return {"kind": "train", "groups": 1, "groups_without_signal": silent, **cuts}
 
 
 def test_five_silent_updates_in_a_row_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    monitor = SignalMonitor()
+    monitor = WarningMonitor()
     for silent in (1, 1, 1, 1, 0, 1, 1, 1, 1):
         monitor.observe(row(silent))
     assert not caplog.records
@@ -171,7 +173,7 @@ def test_five_silent_updates_in_a_row_are_warned_of_once(caplog: pytest.LogCaptu
 
 
 def test_where_completions_are_cut_off_the_limit_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    monitor = SignalMonitor()
+    monitor = WarningMonitor()
     for _ in range(PATIENCE):
         monitor.observe(row(cut=0.875))
     assert "88% of the completions are cut off" in caplog.text

@@ -82,7 +82,7 @@ class Tags(HTMLParser):
 
 def test_the_page_is_well_formed_and_its_ids_are_unique(folder: RunFolder) -> None:
     tags = Tags(html(folder))
-    assert tags.count("svg") == 4  # two charts, each for wide and narrow screens
+    assert tags.count("svg") == 6  # three charts, each for wide and narrow screens
     ids = tags.values("id")
     assert len(ids) == len(set(ids))
 
