@@ -18,7 +18,7 @@ Features use further attributes of policies that have them (`policy_attribute`):
 - `history: str`: `chat` for a policy that reads the `history` of a `Dialogue`, and is then given one.
 - `max_new_tokens: int`: the maximum number of tokens of a completion, including the end-of-sequence token.
 - `cuts: bool`: whether sampling leaves out tokens that `Completion.log_probs` counts (`top_p`, `top_k`, greedy).
-- `encode_completion(text)`: a text as a completion, truncated at the token limit, for supervised training.
+- `encode_completion(text, prompt)`: a text as a completion, truncated at the token limit, for supervised training.
 - `vocabulary: Mapping[str, int]`: token ids by token. Policies with equal ones read each other's tokens.
 - `base_model: Mapping[str, str]`: `name`, `weights` (a digest) and `revision` of the frozen model; may be empty.
 - `reference_name: str`: the model that `keep_reference` makes the reference, for messages.

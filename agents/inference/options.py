@@ -79,6 +79,9 @@ class Prompting(Options):
     prefill: str | None = None
     """Text at the beginning of every completion, as in `"def aux(x):\\n    return"`: the model continues it. Its
     tokens are not sampled and not learned; the environment reads the whole text."""
+    prefill_after: str | None = None
+    """Text in prompts behind which the prefill of that prompt stands, up to an empty line or the end, as in
+    `"Your answer begins with:\\n"`. The last place counts; prompts without it have `prefill`."""
 
 
 COMPUTE_DTYPES = ("auto", "float32", "bfloat16")

@@ -141,7 +141,7 @@ class CausalLM:
         long = self.overflow(prompt) is not None
         if long and self.on_long_prompt == "skip":
             return None
-        ids, prefill = self.encode(prompt), self.encoder.prefill
+        ids, prefill = self.encode(prompt), self.encoder.prefill(prompt)
         return Prompt(ids, self.sampling, self._generator, self.adapter, long, prefill)
 
     def overflow(self, prompt: str) -> tuple[int, int] | None:
@@ -152,8 +152,8 @@ class CausalLM:
         """Return the token ids of `prompt` as the model sees it; errors as in `PromptEncoder.encode`."""
         return self.encoder.encode(prompt, self.sampling.max_new_tokens)
 
-    def encode_completion(self, text: str) -> Completion:
-        """Return a text as a completion that ends itself, or is cut at `max_new_tokens`.
+    def encode_completion(self, text: str, prompt: str = "") -> Completion:
+        """Return a text as a completion of a prompt that ends itself, or is cut at `max_new_tokens`.
 
         It ends with the token that ends a turn of the chat template. The prefill is no part of its tokens. A stop
         string ends it if nothing but blanks follows.
@@ -162,7 +162,7 @@ class CausalLM:
             ValueError: If the policy cannot write the text: it does not begin with the prefill, or goes on after a
                 stop string.
         """
-        prefill, stops = self.encoder.prefill, self.sampling.stop or ()
+        prefill, stops = self.encoder.prefill(prompt), self.sampling.stop or ()
         if not text.startswith(prefill):
             raise ValueError(
                 f"a text must begin with the prefill {prefill!r} of the model {self.name!r} to be one of its "

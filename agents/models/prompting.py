@@ -8,8 +8,8 @@ The first prompt is encoded as it is alone. Answers are the sampled tokens. What
 next one is encoded as the template writes it there. So the tokens of a prompt with its answer begin the tokens of
 the next prompt, and nothing that a model has written is encoded again.
 
-Control tokens that texts spell become letters (`control_tokens.py`). The prefill may contain control tokens,
-because it is the user's own text.
+Control tokens that texts spell become letters (`control_tokens.py`). `Prompting.prefill` may contain control
+tokens, because it is the user's own text.
 """
 
 from __future__ import annotations
@@ -78,8 +78,6 @@ class PromptEncoder:
         self.name = name
         self.context = context
         self.end_ids = end_ids
-        self.prefill = prompting.prefill or ""
-        """The text that completions begin with."""
         self._variables = prompting.chat_template_kwargs or {}
         self._patterns: dict[str | None, re.Pattern[str]] = {}
         # A dialogue repeats the prompts of earlier turns, and of the other answers in its group.
@@ -137,6 +135,24 @@ class PromptEncoder:
             prompt,
         )
 
+    def prefill(self, prompt: str) -> str:
+        """Return the text that the completions of a prompt begin with; see `Prompting`."""
+        own = self._own_prefill(prompt)
+        return self.prompting.prefill or "" if own is None else own
+
+    def _own_prefill(self, prompt: str) -> str | None:
+        """Return the prefill that a prompt itself has, `None` without one."""
+        marker = self.prompting.prefill_after
+        _, found, text = prompt.rpartition(marker) if marker else ("", "", "")
+        return text.partition("\n\n")[0] if found else None
+
+    def _begin(self, prompt: str) -> str:
+        """Return the prefill as it is encoded: control tokens that a prompt spells become letters."""
+        if self._own_prefill(prompt) is None:
+            return self.prefill(prompt)
+        pattern = self._pattern(self.tokenizer.chat_template)
+        return break_control_tokens(self.prefill(prompt), pattern)
+
     def overflow(self, prompt: str, new_tokens: int) -> tuple[int, int] | None:
         """Return the number of tokens of a prompt that is too long, and of those that fit; `None` if it fits."""
         limit = self._limit(new_tokens)
@@ -153,17 +169,20 @@ class PromptEncoder:
         turns = self._turns(prompt)
         prompts = [*(turn.prompt for turn in turns), str(prompt)]
         further = [
-            [*self._encode_answer(turn.answer), *self._tokens_between(following)]
+            [
+                *self._encode_answer(turn.answer, self.prefill(turn.prompt)),
+                *self._tokens_between(following),
+            ]
             for turn, following in zip(turns, prompts[1:], strict=True)
         ]
         for first, text in enumerate(prompts):
             tokenize = self._first_tokens if turns else self.tokenize
             yield [*tokenize(text), *chain(*further[first:])]
 
-    def _encode_answer(self, answer: Completion) -> Sequence[int]:
+    def _encode_answer(self, answer: Completion, prefill: str) -> Sequence[int]:
         """Return the tokens of an earlier answer, without its end; of a text alone, those of the text."""
         if not answer.tokens:
-            return self.plain(answer.text.removeprefix(self.prefill))
+            return self.plain(answer.text.removeprefix(prefill))
         # The template writes the end that it has, which is mostly the one that was sampled.
         return answer.tokens[:-1] if answer.tokens[-1] in self.end_ids else answer.tokens
 
@@ -173,7 +192,8 @@ class PromptEncoder:
         # Some templates write blanks before the token that ends an answer, which no model has sampled there.
         if self._pattern(self.tokenizer.chat_template).match(text.lstrip()):
             text = text.lstrip()
-        return encode_broken(self.tokenizer, BREAK + text + self.prefill)  # in the middle of a text
+        # In the middle of a text.
+        return encode_broken(self.tokenizer, BREAK + text + self._begin(prompt))
 
     def _limit(self, new_tokens: int) -> int | None:
         room = None if self.context is None else self.context - new_tokens
@@ -188,8 +208,8 @@ class PromptEncoder:
         """
         if self.tokenizer.chat_template:
             messages = [*self._system, {"role": "user", "content": prompt}]
-            return encode_broken(self.tokenizer, self._render(messages) + self.prefill)
-        text = break_control_tokens(prompt, self._pattern(None)) + self.prefill
+            return encode_broken(self.tokenizer, self._render(messages) + self._begin(prompt))
+        text = break_control_tokens(prompt, self._pattern(None)) + self._begin(prompt)
         ids, specials = encode_broken(self.tokenizer, text), list(self.tokenizer("").input_ids)
         if not specials:
             return ids
@@ -238,7 +258,12 @@ class PromptEncoder:
 
     def describe(self) -> str:
         """Describe the messages that are sent, for a log line."""
-        prefill = [f"completions begin with {self.prefill!r}"] if self.prefill else []
+        options = self.prompting
+        prefill = [f"completions begin with {options.prefill!r}"] if options.prefill else []
+        if options.prefill_after:
+            prefill.append(
+                f"completions begin with what prompts say behind {options.prefill_after!r}"
+            )
         if not self.tokenizer.chat_template:
             words = "prompts are sent as they are, for the model has no chat template"
             return ", ".join([words, *prefill])

@@ -135,7 +135,8 @@ class OpponentSource(SourceWrapper):
         first, *later = rollout.groups
         completions = {
             agent: tuple(
-                c if c.skipped else tokenize(c, policy, agent) for c in first.completions[agent]
+                c if c.skipped else tokenize(c, first.prompts[agent], policy, agent)
+                for c in first.completions[agent]
             )
             for agent, policy in self._tokenizers.items()
         }

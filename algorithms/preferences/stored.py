@@ -172,7 +172,10 @@ def add_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
             without = [c for c in answers if not c.tokens and not c.skipped]
             if without and isinstance(policy := team[agent], TrainablePolicy):
                 number += len(without)
-                answers = tuple(tokenize(c, policy, agent) if c in without else c for c in answers)
+                prompt = group.prompts[agent]
+                answers = tuple(
+                    tokenize(c, prompt, policy, agent) if c in without else c for c in answers
+                )
             completions[agent] = answers
         result.append(replace(pair, groups=(replace(group, completions=completions),)))
     if number:
@@ -194,8 +197,10 @@ def _require_no_history(group: Group, team: Team) -> None:
             )
 
 
-def tokenize(completion: Completion, policy: TrainablePolicy, agent: str) -> Completion:
-    """Return a completion with the tokens of its text by a policy, and its end unless it was cut off.
+def tokenize(
+    completion: Completion, prompt: str, policy: TrainablePolicy, agent: str
+) -> Completion:
+    """Return a completion of a prompt with the tokens of its text by a policy, and its end unless it was cut off.
 
     Raises:
         TypeError: If the policy has no `encode_completion`.
@@ -206,7 +211,7 @@ def tokenize(completion: Completion, policy: TrainablePolicy, agent: str) -> Com
             f"the completions of {agent!r} have no tokens, and a {type(policy).__name__} cannot tokenize texts: "
             "it has no encode_completion()"
         )
-    whole: Completion = encode_completion(completion.text)
+    whole: Completion = encode_completion(completion.text, prompt)
     if not completion.truncated or whole.truncated:
         return whole
     return replace(whole, tokens=whole.tokens[:-1], finish_reason="length")

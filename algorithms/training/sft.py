@@ -293,5 +293,6 @@ def _encode_completion(example: SFTExample, policy: TrainablePolicy) -> Completi
                 f"a prompt of {example.agent!r} in the warm start has {over[0]} tokens, and {over[1]} fit: "
                 "leave it out, or set on_long_prompt to skip or truncate_left"
             )
-    encoded: Completion = encode_completion(getattr(completion, "text", completion))
+    text = getattr(completion, "text", completion)
+    encoded: Completion = encode_completion(text, example.prompt)
     return None if encoded.truncated else encoded

@@ -96,10 +96,11 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
     except (KeyError, ValueError) as error:
         raise ConfigError(f"policies: {error.args[0]}") from None
     for name in agents.values():
-        if config.env.channel and specs[name].prefill:
+        prefill = specs[name].prefill or specs[name].prefill_after
+        if config.env.channel and prefill:
             raise ConfigError(
-                f"the prefill {specs[name].prefill!r} of {name!r} would begin every message of the channel, too: "
-                "drop prefill, or env.channel"
+                f"the prefill {prefill!r} of {name!r} would begin every message of the channel, too: drop prefill "
+                "and prefill_after, or env.channel"
             )
     return specs
 

@@ -23,6 +23,9 @@ class ClassOptions(CodeOptions):
     by: str = "balanced"
     """Rule by which the methods are divided: `balanced` (equal work), `parameters` (upstream's rule) or
     `dependency` (methods that call each other stay together); see `llm_decpomdp.envs.classeval.roles`."""
+    answer_begins: bool = False
+    """End each first prompt with the header of the agent's first method, behind "Your answer begins with:" on a
+    line of its own. Models with `prefill_after: "Your answer begins with:\\n"` begin their answers with it."""
     external_mode: str = "code_feedback"
     exclude_known_issues: bool = False
     """Leaves out the classes of the split that are known to be wrong. Classes that need a package which is not
@@ -75,7 +78,7 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
     """
     split, source = options.split, options.source
     parse_split(split, CLASSEVAL.available_splits(source))
-    team = class_team(options.num_agents, options.by)
+    team = class_team(options.num_agents, options.by, options.answer_begins)
     reward = ClassReward(team, Sandbox(isolation=options.isolation), options.allow_forgeable)
     refuse = None if options.allow_forgeable else reward.forgeable
     hides_tests = options.external_mode == "code_feedback"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, takewhile
 
 from llm_decpomdp.envs.datasets.classeval import ClassTask
 from llm_decpomdp.envs.feedback.code_mode import Writer
@@ -143,6 +143,9 @@ Skeleton:
 
 BEGIN, END = "### START OF SKELETON", "### END OF SKELETON"
 
+ANSWER_BEGINS = "Your answer begins with:\n"
+"""Line of a prompt before the header of the agent's first method, for `prefill_after` of a policy."""
+
 
 @dataclass(frozen=True)
 class ClassRole(Writer):
@@ -153,6 +156,8 @@ class ClassRole(Writer):
     num_agents: int
     by: str
     """Rule of the division of methods; see `llm_decpomdp.envs.classeval.roles`."""
+    begins: bool = False
+    """Whether the first prompt ends with the beginning of the answer."""
 
     @property
     def agent(self) -> str:
@@ -182,10 +187,37 @@ class ClassRole(Writer):
         reading = read_class(_drop_known_imports(task), task.outline)
         part = self._contribution(task, reading)
         # Helper functions and methods of the class go to one agent, or they would overlap.
-        if self.place == 0:
-            return part.code
-        methods = tuple(piece for piece in part.own if piece.name in task.outline.names)
-        return replace(part, functions=(), own=methods).code
+        if self.place != 0:
+            methods = tuple(piece for piece in part.own if piece.name in task.outline.names)
+            part = replace(part, functions=(), own=methods)
+        return self._begin(task, part) if self.begins and part.assigned else part.code
+
+    def opening(self, task: ClassTask) -> str:
+        """Return decorators and header of the agent's first method, as the skeleton has them."""
+        (unit,) = [unit for unit in task.outline.units if unit.name == self.methods(task)[0]]
+        # Not `unit.decorators`, which is empty for a property with a setter.
+        lines = map(str.strip, task.outline.code.split("\n")[unit.stubs[0][0] - 1 :])
+        return "\n".join([*takewhile(lambda line: line.startswith("@"), lines), unit.header])
+
+    def _begin(self, task: ClassTask, part: Contribution) -> str | None:
+        """Return the code of a part that begins with the opening; imports and functions come last.
+
+        `None` if the solution's first method has other parameters than the skeleton's.
+        """
+        first, *others = sorted(part.own, key=lambda piece: piece.name != part.assigned[0])
+        node, shown = (
+            ast.parse(code).body[0] for code in (first.code, f"{self.opening(task)} pass")
+        )
+        assert isinstance(node, FunctionNode) and isinstance(shown, FunctionNode)
+        if [arg.arg for arg in node.args.args] != [arg.arg for arg in shown.args.args]:
+            return None
+        body = "\n".join(first.code.split("\n")[node.body[0].lineno - 1 :])
+        if node.body[0].lineno == node.lineno:
+            body = f"    {ast.unparse(node.body)}"
+        codes = [piece.code for piece in (*others, *part.functions)]
+        return "\n\n".join(
+            [f"{self.opening(task)}\n{body}", *codes, "\n".join(part.imports)]
+        ).rstrip()
 
     def instructions(self, task: ClassTask) -> str:
         """Return the skeleton, and the names of the methods to write."""
@@ -199,7 +231,7 @@ class ClassRole(Writer):
             mates=mates,
             methods="\n".join(f"- `{name}`" for name in methods),
             skeleton=skeleton_block(task),
-        )
+        ) + (f"\n\n{ANSWER_BEGINS}{self.opening(task)}" if self.begins else "")
 
     def _contribution(self, task: ClassTask, reading: ClassReading) -> Contribution:
         assigned = self.methods(task)
@@ -216,10 +248,10 @@ class ClassRole(Writer):
         )
 
 
-def class_team(num_agents: int, by: str) -> tuple[ClassRole, ...]:
+def class_team(num_agents: int, by: str, begins: bool = False) -> tuple[ClassRole, ...]:
     """Return the roles of a team; see `divide` for arguments and errors."""
     check_division(by, num_agents)
-    return tuple(ClassRole(place, num_agents, by) for place in range(num_agents))
+    return tuple(ClassRole(place, num_agents, by, begins) for place in range(num_agents))
 
 
 def skeleton_block(task: ClassTask) -> str:

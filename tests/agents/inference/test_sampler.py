@@ -413,6 +413,28 @@ def test_a_prefill_is_told_to_the_environment_and_neither_sampled_nor_learned(
     assert "xyz" not in str(policy.encoder.plain("abc"))
 
 
+def test_a_prompt_brings_its_own_prefill(make_policy: Make) -> None:
+    plain = make_policy()
+    options = Prompting(prefill="so", prefill_after="With:")
+    policy = CausalLM(plain.engine, plain.sampling, prompting=options)
+    prompts = {
+        "abc": "so",
+        "abc With:": "",
+        "With:a b With:d": "d",
+        "a With:d e\n\nmore": "d e",
+        "With:<pad>": "<pad>",
+    }
+    for prompt, begin in prompts.items():
+        assert policy.encode(prompt) == plain.encode(prompt + begin)
+        (completion,) = policy.generate([prompt])[0]
+        assert completion.text.startswith(begin)
+        again = policy.encode_completion(f"{begin} it", prompt)
+        assert again.tokens == tuple(plain.tokenizer(" it<eos>").input_ids)
+    assert policy.encoder.describe().endswith(
+        "completions begin with what prompts say behind 'With:'"
+    )
+
+
 def plain_drawn(policy: CausalLM, prompt: str) -> list[Completion]:
     policy.seed(0)
     return policy.generate([prompt], 40)[0]

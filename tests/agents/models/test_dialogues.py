@@ -107,6 +107,13 @@ def test_a_dialogue_has_the_tokens_of_the_rendered_chat(system: str | None) -> N
         assert policy.encode(after(policy, *texts)) == list(ids_of(policy, rendered(policy, texts)))
 
 
+def test_each_turn_of_a_dialogue_has_the_prefill_of_its_own_prompt() -> None:
+    policy = chat(prefill="x", prefill_after="With:")
+    spoken = DialogueTurn("hi\nWith:ab", Completion("abc"))
+    text = policy.tokenizer.decode(policy.encode(Dialogue("more\nWith:de", [spoken])))
+    assert "assistant\nabc<|im_end|>" in text and text.endswith("assistant\nde")
+
+
 @pytest.mark.parametrize("prefill", [None, "def f("])
 def test_a_prompt_with_its_answer_begins_the_next_prompt(prefill: str | None) -> None:
     policy = chat(prefill=prefill)

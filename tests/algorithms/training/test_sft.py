@@ -37,7 +37,7 @@ LESSONS = [
 class Pupil(TinyPolicy):
     """A tiny policy that encodes texts."""
 
-    def encode_completion(self, text: str) -> Completion:
+    def encode_completion(self, text: str, prompt: str = "") -> Completion:
         return self.completion([*self.encode(text).int().tolist(), END][: self.max_tokens])
 
 

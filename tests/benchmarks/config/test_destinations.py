@@ -51,6 +51,7 @@ MODEL: dict[str, Any] = {
     "model.max_new_tokens": 9,
     "model.stop": ["a", "b"],
     "model.prefill": "go",
+    "model.prefill_after": "begin",
     "model.system_prompt": "Be brief.",
     "model.chat_template_kwargs": {"mood": "calm"},
     "model.history": "chat",

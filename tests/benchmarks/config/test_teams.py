@@ -112,6 +112,7 @@ def test_a_wrong_declaration_is_refused_by_its_key(overrides: str, expected: str
 
 def test_a_prefill_or_a_channel_alone_is_taken() -> None:
     assert specs("policies.aux_0.prefill=def")["aux_0"].prefill == "def"
+    assert specs("policies.aux_0.prefill_after=x")["aux_0"].prefill_after == "x"
     assert specs("env.channel={bandwidth: 8}")["aux_0"].prefill is None
 
 

@@ -77,6 +77,19 @@ def test_the_first_prompt_names_the_own_methods_and_shows_the_skeleton():
         assert env.task.prompt.strip() in prompts[role.agent]
 
 
+def test_prompts_may_end_with_the_beginning_of_the_answer_which_references_have():
+    plain, env = build(), build(answer_begins=True)
+    for task in env.tasks.tasks[:4]:
+        observations, _ = env.reset(options={"task_id": task.task_id})
+        before, _ = plain.reset(options={"task_id": task.task_id})
+        references = llm_decpomdp.answers(env).references
+        for agent, role in zip(env.agents, env.roles, strict=True):
+            prompt, _, begin = observations[agent].rpartition("\n\nYour answer begins with:\n")
+            assert prompt == before[agent] and f"def {role.methods(task)[0]}(" in begin
+            assert references[agent].startswith(f"{begin}\n    ")
+        assert env.step(references)[1]["coder_0"] == pytest.approx(6.0)
+
+
 def test_an_idle_agent_is_told_so_and_shown_nothing():
     env = build(num_agents=9)
     prompts, _ = env.reset(options=TASK)
