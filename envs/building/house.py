@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.building.blocks import BlockGame, Place, World, world_after
 from llm_decpomdp.envs.building.plan import (
     FILLS,
     MATERIALS,
@@ -19,21 +20,17 @@ from llm_decpomdp.envs.building.plan import (
     SIZES,
     Cell,
     HouseTask,
-    affordable,
     cells_of,
     cover,
     draw_house,
-    fill,
     house_task,
-    stock_bound,
-    team_fills,
+    line_of,
 )
 from llm_decpomdp.envs.worlds.commands import read_commands
-from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
-from llm_decpomdp.envs.worlds.strategies import Strategy, each, only, repeat_prompt, say
-from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks
-from llm_decpomdp.interfaces import Verdict
-from llm_decpomdp.options import as_arguments, option
+from llm_decpomdp.envs.worlds.game import Prompts, Turns, world_env
+from llm_decpomdp.envs.worlds.strategies import Act, Strategy, each, exploits, only
+from llm_decpomdp.envs.worlds.tasks import WorldOptions
+from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import panel, picture
 
 INK = {"w": "#ddaa77", "b": "#cc6655", "g": "#88ccee", "s": "#556677", "x": "#cc77ff"}
@@ -42,9 +39,6 @@ FORMS = {"fill": (int, int, int, int, int, int, str), "clear": (int, int, int, i
 
 MOST_COMMANDS = 100
 """Commands of an agent that are read in a turn, those that change nothing included."""
-
-World = dict[Cell, tuple[str, int]]
-"""Material and builder of the block in each cell."""
 
 
 class HouseOptions(WorldOptions):
@@ -61,19 +55,10 @@ class HouseOptions(WorldOptions):
 
 
 @dataclass(frozen=True)
-class HouseGame(Game):
+class HouseGame(BlockGame):
     """The rules of `build-house-v0`."""
 
-    num_agents: int
     parts: str
-    num_turns: int
-
-    info_keys = ("score", "invalid", "refused", "conflicts")
-
-    @property
-    def agents(self) -> Sequence[str]:  # type: ignore[override]  # the number is an option
-        """The agents' ids."""
-        return [f"builder_{i}" for i in range(self.num_agents)]
 
     def prompts(self, task: HouseTask, turns: Turns) -> Prompts:
         """Return each agent's part of the plan and stock, and after the first turn the world."""
@@ -93,7 +78,7 @@ class HouseGame(Game):
             f"floor) and {depth} deep (z), all from 0. Each builder knows another part of the plan and can build "
             "anywhere."
         )
-        part = task.part(agent, self.num_agents, self.parts)
+        part = task.part(agent, self.parts)
         kind = self._kind(task, agent)
         yield f"You are builder {agent} and know {kind}, as boxes X1 Y1 Z1 X2 Y2 Z2:"
         yield _list_boxes(part)
@@ -101,7 +86,7 @@ class HouseGame(Game):
         if turn > 1:
             wrong = {c: name for c, name in part.items() if world.get(c, ("",))[0] != name}
             yield f"Of your part are wrong or missing:\n{_list_boxes(wrong)}"
-        stock = remaining(task, agent, self.num_agents, world)
+        stock = remaining(task, agent, world)
         yield f"Your blocks: {', '.join(f'{count} {name}' for name, count in stock.items())}."
         yield (
             'Answer with lines "fill X1 Y1 Z1 X2 Y2 Z2 MATERIAL", and nothing else: it puts a block in each empty '
@@ -117,37 +102,12 @@ class HouseGame(Game):
             return f"the layers y = {', '.join(map(str, layers))}"
         return f"all {' and '.join(MATERIALS[agent :: self.num_agents])}"
 
-    def judge(self, task: HouseTask, completions: Completions, turns: Turns) -> Verdict:
-        """Change the world, and score it."""
-        before = world_after(turns)
-        after, writes = dict(before), Counter[Cell]()
-        counts = Counter({"invalid": 0, "refused": 0})
-        for i, agent in enumerate(self.agents):
-            # Each agent works in the world before the turn, so that their order makes no difference.
-            own = self._work(task, i, completions[agent], before, counts)
-            for cell in before.keys() - own.keys():
-                after.pop(cell, None)
-            new = {cell: block for cell, block in own.items() if before.get(cell) != block}
-            writes.update(new.keys())
-            after |= new
-        conflicts = sorted(cell for cell, times in writes.items() if times > 1)
-        for cell in conflicts:
-            del after[cell]
-        details = {
-            **counts,
-            "conflicts": len(conflicts),
-            "conflict_cells": [list(cell) for cell in conflicts],
-            "blocks": [[*cell, name, owner] for cell, (name, owner) in sorted(after.items())],
-            "picture": _picture(task, after, conflicts),
-        }
-        return score_verdict(iou(task, after), turns, details)
-
-    def _work(
-        self, task: HouseTask, agent: int, text: str, before: World, counts: Counter[str]
+    def work(
+        self, task: HouseTask, agent: int, text: str, world: World, counts: Counter[str]
     ) -> World:
-        """Return the world in which one agent's commands were carried out, and count those that were not."""
-        world, fills = dict(before), 0
-        stock = remaining(task, agent, self.num_agents, world)
+        """Return the world after an agent's commands."""
+        world, fills = dict(world), 0
+        stock = remaining(task, agent, world)
         found = read_commands(text, FORMS, MOST_COMMANDS)
         counts["invalid"] += found.invalid
         for verb, *numbers in found.accepted:
@@ -172,65 +132,59 @@ class HouseGame(Game):
             world |= dict.fromkeys(empty, (numbers[6], agent))
         return world
 
+    def score(self, task: HouseTask, world: World) -> float:
+        """Return the number of cells with the right block, divided by that of cells with any block or plan."""
+        right = sum(task.plan.get(cell) == name for cell, (name, _) in world.items())
+        return right / len(world.keys() | task.plan.keys())
+
+    def draw(
+        self, task: HouseTask, world: World, conflicts: Sequence[Place], turn: int
+    ) -> Mapping[str, Any]:
+        """Return the plan and what is built, layer by layer."""
+        width, height, depth = task.size
+        built = {cell: name[0] for cell, (name, _) in world.items()} | dict.fromkeys(conflicts, "x")
+        panels = []
+        for y in range(height):
+            rows = [row.replace(".", " ") for row in task.layers[y]]
+            panels.append(panel(f"plan y={y}", rows))
+            cells = range(width)
+            rows = ["".join(built.get((x, y, z), " ") for x in cells) for z in range(depth)]
+            panels.append(panel(f"built y={y}", rows))
+        key = {name[0]: (INK[name[0]], name) for name in MATERIALS}
+        # Small cells, so that the plan of a layer and what is built are side by side on a narrow screen.
+        return picture(panels, {**key, "x": (INK["x"], "conflict, stays empty")}, cell=9)
+
     def reference(self, task: HouseTask, agent: str) -> str:
         """Return all fills of the agent; said in each turn, they build its share, eight more in each."""
-        return "\n".join(team_fills(task.layers, self.num_agents)[self.agents.index(agent)])
+        return "\n".join(task.shares[self.agents.index(agent)])
 
     @property
     def strategies(self) -> Mapping[str, Strategy]:  # type: ignore[override]  # they depend on the options
         """The known numbers and the exploits."""
-        n = self.num_agents
-
-        def build_share(env: Any, agent: int, rng: Any) -> str:
-            return _now(env, team_fills(env.task.layers, n)[agent])
-
-        def build_all(env: Any, agent: int, rng: Any) -> str:
-            return _now(env, affordable(env.task, env.task.plan, n))
-
-        def build_part(env: Any, agent: int, rng: Any) -> str:
-            return _now(env, affordable(env.task, env.task.part(agent, n, self.parts), n))
-
-        def build_and_clear(env: Any, agent: int, rng: Any) -> str:
-            width, height, depth = env.task.size
-            clear = f"clear 0 0 0 {width - 1} {height - 1} {depth - 1}"
-            return clear if len(env.episode.turns) % 2 else build_part(env, agent, rng)
-
+        share = _build(lambda task, agent: task.shares[agent])
+        whole = _build(lambda task, agent: task.affordable(task.plan))
+        part = _build(lambda task, agent: task.affordable(task.part(agent, self.parts)))
         return {
-            "optimum": Strategy(each(build_share), exact=lambda task: 1.0),
-            "alone": Strategy(only("builder_0", each(build_all)), exact=partial(stock_bound, n)),
-            "silent": Strategy(each(build_part), changes={"channel": {}}),
+            "optimum": Strategy(share, exact=lambda task: 1.0),
+            "alone": Strategy(only("builder_0", whole), exact=lambda task: task.bound),
+            "silent": Strategy(part, changes={"channel": {}}),
             "random": Strategy(each(_build_anywhere)),
-            "one builds its part": Strategy(only("builder_0", each(build_part))),
-            "empty answer": Strategy(say("")),
-            "copied example": Strategy(say("fill X1 Y1 Z1 X2 Y2 Z2 MATERIAL")),
-            "repeats the prompt": Strategy(repeat_prompt),
-            "all build everything": Strategy(each(build_all)),
+            "one builds its part": Strategy(only("builder_0", part)),
+            **exploits("fill X1 Y1 Z1 X2 Y2 Z2 MATERIAL"),
+            "all build everything": Strategy(whole),
             "fills everything": Strategy(each(_fill_all)),
-            "builds and clears": Strategy(each(build_and_clear)),
+            "builds and clears": Strategy(_clear_after(part)),
         }
 
 
-def world_after(turns: Turns) -> World:
-    """Return the world after these turns."""
-    blocks = turns[-1].verdict.details["blocks"] if turns else []
-    return {(x, y, z): (name, owner) for x, y, z, name, owner in blocks}
-
-
-def iou(task: HouseTask, world: World) -> float:
-    """Return the number of cells with the right block, divided by that of cells with any block or plan."""
-    right = sum(task.plan.get(cell) == name for cell, (name, _) in world.items())
-    return right / len(world.keys() | task.plan.keys())
-
-
-def remaining(task: HouseTask, agent: int, num_agents: int, world: World) -> dict[str, int]:
+def remaining(task: HouseTask, agent: int, world: World) -> dict[str, int]:
     """Return the blocks that an agent still holds."""
     usage = Counter(name for name, owner in world.values() if owner == agent)
-    return {name: count - usage[name] for name, count in task.stock(num_agents).items()}
+    return {name: count - usage[name] for name, count in task.stock.items()}
 
 
 def _list_boxes(plan: Mapping[Cell, str]) -> str:
-    lines = [f"{' '.join(map(str, (*a, *b)))} {name}" for (a, b), name in cover(plan)]
-    return "\n".join(lines) or "none"
+    return "\n".join(line_of(*entry) for entry in cover(plan)) or "none"
 
 
 def _describe_world(world: World, turns: Turns) -> Iterator[str]:
@@ -244,37 +198,31 @@ def _describe_world(world: World, turns: Turns) -> Iterator[str]:
         yield f"Several builders put a block there at once, so it stayed empty:\n{_list_boxes(cells)}"
 
 
-def _picture(task: HouseTask, world: World, conflicts: Iterable[Cell]) -> Any:
-    width, height, depth = task.size
-    built = {cell: name[0] for cell, (name, _) in world.items()} | dict.fromkeys(conflicts, "x")
-    panels = []
-    for y in range(height):
-        rows = [row.replace(".", " ") for row in task.layers[y]]
-        panels.append(panel(f"plan y={y}", rows))
-        cells = range(width)
-        rows = ["".join(built.get((x, y, z), " ") for x in cells) for z in range(depth)]
-        panels.append(panel(f"built y={y}", rows))
-    key = {name[0]: (INK[name[0]], name) for name in MATERIALS}
-    # Small cells, so that the plan of a layer and what is built are side by side on a narrow screen.
-    return picture(panels, {**key, "x": (INK["x"], "conflict, stays empty")}, cell=9)
-
-
 # Strategies
 
 
-def _now(env: Any, lines: Sequence[str]) -> str:
-    """Return the fills of a list that count in this turn."""
-    start = FILLS * len(env.episode.turns)
-    return "\n".join(lines[start : start + FILLS])
+def _build(fills_of: Callable[[HouseTask, int], Sequence[str]]) -> Act:
+    """Return the team whose agents say their fills, in each turn as many as count."""
+
+    def say_fills(env: Any, agent: int, rng: Any) -> str:
+        start = FILLS * len(env.episode.turns)
+        return "\n".join(fills_of(env.task, agent)[start : start + FILLS])
+
+    return each(say_fills)
+
+
+def _clear_after(act: Act) -> Act:
+    """Return the team that takes everything back in every second turn."""
+    clear = each(lambda env, *_: "clear 0 0 0 {} {} {}".format(*(n - 1 for n in env.task.size)))
+    return lambda env, *args: (clear if len(env.unwrapped.episode.turns) % 2 else act)(env, *args)
 
 
 def _build_anywhere(env: Any, agent: int, rng: np.random.Generator) -> str:
     boxes = rng.integers(env.task.size * 2, size=(FILLS, 6))
     names = rng.integers(len(MATERIALS), size=FILLS)
-    return "\n".join(
-        fill((tuple(box[:3]), tuple(box[3:])), MATERIALS[name])
-        for box, name in zip(boxes.tolist(), names, strict=True)
-    )
+    pairs = zip(boxes.tolist(), names, strict=True)
+    lines = (line_of((box[:3], box[3:]), MATERIALS[name]) for box, name in pairs)
+    return "\n".join(f"fill {line}" for line in lines)
 
 
 def _fill_all(env: Any, agent: int, rng: Any) -> str:
@@ -282,7 +230,7 @@ def _fill_all(env: Any, agent: int, rng: Any) -> str:
     width, height, depth = env.task.size
     layers = range(agent, height, len(env.possible_agents))
     rows = product(layers, range(depth), MATERIALS)
-    return "\n".join(fill(((0, y, z), (width - 1, y, z)), name) for y, z, name in rows)
+    return "\n".join(f"fill 0 {y} {z} {width - 1} {y} {z} {name}" for y, z, name in rows)
 
 
 @as_arguments(HouseOptions)
@@ -322,12 +270,5 @@ def build_house(options: HouseOptions) -> DecPOMDPEnv:
     - v0: first version.
     """
     kind = (options.num_agents, options.size)
-    return game_env(
-        "build_house_v0",
-        partial(generated_tasks, "build-house", options, draw_house, house_task, *kind),
-        HouseGame(options.num_agents, options.parts, options.num_turns),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    to_task, game = partial(house_task, options.num_agents), pick(HouseGame, options)
+    return world_env("build-house-v0", game, options, draw_house, to_task, *kind)

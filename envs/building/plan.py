@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -47,6 +47,7 @@ Box = tuple[Cell, Cell]
 class HouseTask(Task):
     """A house to build."""
 
+    num_agents: int = field(kw_only=True)
     size: tuple[int, int, int] = field(kw_only=True)
     """Width, height and depth."""
     layers: Layers = field(kw_only=True)
@@ -55,21 +56,51 @@ class HouseTask(Task):
     @cached_property
     def plan(self) -> dict[Cell, str]:
         """The material of every block of the house."""
-        return plan_of(self.layers)
+        names = {name[0]: name for name in MATERIALS}
+        return {
+            (x, y, z): names[letter]
+            for y, rows in enumerate(self.layers)
+            for z, row in enumerate(rows)
+            for x, letter in enumerate(row)
+            if letter in names
+        }
 
-    def stock(self, num_agents: int) -> dict[str, int]:
-        """Return the blocks of each material that every agent holds: ceil(c / N) + floor(c / 2N) of c."""
-        n, counts = num_agents, Counter(self.plan.values())
+    @cached_property
+    def stock(self) -> dict[str, int]:
+        """The blocks of each material that every agent holds: ceil(c / N) + floor(c / 2N) of c."""
+        n, counts = self.num_agents, Counter(self.plan.values())
         return {name: -(-counts[name] // n) + counts[name] // (2 * n) for name in MATERIALS}
 
-    def part(self, agent: int, num_agents: int, parts: str) -> dict[Cell, str]:
+    def part(self, agent: int, parts: str) -> dict[Cell, str]:
         """Return the part of the plan that an agent knows."""
-        plan, by_layer = self.plan, parts == "layers"
+        by_layer = parts == "layers"
         return {
             cell: name
-            for cell, name in plan.items()
-            if (cell[1] if by_layer else MATERIALS.index(name)) % num_agents == agent
+            for cell, name in self.plan.items()
+            if (cell[1] if by_layer else MATERIALS.index(name)) % self.num_agents == agent
         }
+
+    @cached_property
+    def shares(self) -> list[list[str]]:
+        """The commands of each agent with which the team builds the house, within everyone's stock."""
+        shares = [dict[Cell, str]() for _ in range(self.num_agents)]
+        for name in MATERIALS:
+            cells = in_order(self.plan, name)
+            most = -(-len(cells) // self.num_agents)
+            for i, cell in enumerate(cells):
+                shares[i // most][cell] = name
+        return [fills(share) for share in shares]
+
+    def affordable(self, plan: Mapping[Cell, str]) -> list[str]:
+        """Return commands that build as much of a plan as the stock of one agent allows."""
+        cells = {name: in_order(plan, name)[: self.stock[name]] for name in MATERIALS}
+        return fills({cell: name for name in MATERIALS for cell in cells[name]})
+
+    @cached_property
+    def bound(self) -> float:
+        """A bound on the score of one agent, from its stock: sum of min(stock, c) / sum of c."""
+        counts = Counter(self.plan.values())
+        return sum(min(most, counts[name]) for name, most in self.stock.items()) / len(self.plan)
 
 
 def draw_house(rng: np.random.Generator, num_agents: int, size: str) -> Row | None:
@@ -98,27 +129,14 @@ def draw_house(rng: np.random.Generator, num_agents: int, size: str) -> Row | No
         for y in range(height)
     )
     row = {"key": str(layers), "size": (width, height, depth), "layers": layers}
-    most = max(map(len, team_fills(layers, num_agents)))
+    most = max(map(len, house_task(num_agents, 0, row).shares))
     return row if most <= FILLS * PLANNED_TURNS else None
 
 
-def house_task(index: int, row: Row) -> HouseTask:
+def house_task(num_agents: int, index: int, row: Row) -> HouseTask:
     """Make a task of a row."""
-    return HouseTask(
-        **task_fields("build-house", index, "a house"), size=row["size"], layers=row["layers"]
-    )
-
-
-def plan_of(layers: Layers) -> dict[Cell, str]:
-    """Return the material of every block of a plan."""
-    names = {name[0]: name for name in MATERIALS}
-    return {
-        (x, y, z): names[letter]
-        for y, rows in enumerate(layers)
-        for z, row in enumerate(rows)
-        for x, letter in enumerate(row)
-        if letter in names
-    }
+    fields = task_fields("build-house", index, "a house")
+    return HouseTask(**fields, num_agents=num_agents, size=row["size"], layers=row["layers"])
 
 
 # Boxes
@@ -157,40 +175,16 @@ def _grow(rest: Mapping[Cell, str], start: Cell, order: Sequence[int]) -> Box:
     return start, (end[0], end[1], end[2])
 
 
-def fill(box: Box, name: str) -> str:
-    """Return the command that fills a box."""
-    return f"fill {' '.join(map(str, (*box[0], *box[1])))} {name}"
+def line_of(box: Sequence[Sequence[int]], name: str) -> str:
+    """Return a box as text: its two corners and its material."""
+    return f"{' '.join(map(str, (*box[0], *box[1])))} {name}"
 
 
 def fills(plan: Mapping[Cell, str]) -> list[str]:
     """Return commands that build a plan."""
-    return [fill(*entry) for entry in cover(plan)]
+    return [f"fill {line_of(*entry)}" for entry in cover(plan)]
 
 
 def in_order(plan: Mapping[Cell, str], name: str) -> list[Cell]:
     """Return the cells of a material from the front to the back, so that a part of them has few boxes."""
     return sorted((c for c, found in plan.items() if found == name), key=lambda c: (c[2], c[0]))
-
-
-@lru_cache(maxsize=1024)
-def team_fills(layers: Layers, num_agents: int) -> list[list[str]]:
-    """Return the commands of each agent with which the team builds the house, within everyone's stock."""
-    plan, shares = plan_of(layers), [dict[Cell, str]() for _ in range(num_agents)]
-    for name in MATERIALS:
-        cells = in_order(plan, name)
-        most = -(-len(cells) // num_agents)
-        for i, cell in enumerate(cells):
-            shares[i // most][cell] = name
-    return [fills(share) for share in shares]
-
-
-def affordable(task: HouseTask, plan: Mapping[Cell, str], num_agents: int) -> list[str]:
-    """Return commands that build as much of a plan as the stock of one agent allows."""
-    stock = task.stock(num_agents)
-    return fills({c: name for name in MATERIALS for c in in_order(plan, name)[: stock[name]]})
-
-
-def stock_bound(num_agents: int, task: HouseTask) -> float:
-    """Return a bound on the score of one agent, from its stock: sum of min(stock, c) / sum of c."""
-    counts, stock = Counter(task.plan.values()), task.stock(num_agents)
-    return sum(min(stock[name], count) for name, count in counts.items()) / len(task.plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -11,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.building.blocks import BlockGame, Place, World, world_after
 from llm_decpomdp.envs.building.font import GLYPHS, SIZE
 from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.worlds.commands import read_commands
-from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
+from llm_decpomdp.envs.worlds.game import Prompts, Turns, world_env
 from llm_decpomdp.envs.worlds.grid import Cell, show
-from llm_decpomdp.envs.worlds.strategies import Strategy, each, only, repeat_prompt, say
-from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks, task_fields
-from llm_decpomdp.interfaces import Task, Verdict
-from llm_decpomdp.options import as_arguments, option
+from llm_decpomdp.envs.worlds.strategies import Strategy, each, exploits, only
+from llm_decpomdp.envs.worlds.tasks import WorldOptions, task_fields
+from llm_decpomdp.interfaces import Task
+from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import panel, picture
 
 COLORS = ("red", "blue", "green", "yellow", "white", "black", "orange", "purple")
@@ -35,7 +37,7 @@ FORMS = {"put": (int, int, str), "clear": (int, int)}
 INK = {"0": "#4477aa", "1": "#ee6677", "2": "#228833", "3": "#ccbb44"}
 """Color of each agent's blocks in pictures, also for people who confuse red and green."""
 
-Blocks = dict[Cell, int]
+Owners = dict[Place, int]
 """The owner of the block in each cell."""
 
 
@@ -84,7 +86,7 @@ class WordTask(Task):
         return tuple(".".join(GLYPHS[letter][y] for letter in self.word) for y in range(SIZE))
 
     @cached_property
-    def target(self) -> Blocks:
+    def target(self) -> Owners:
         """The owner of every cell of the word, from left to right and then from the top."""
         return {
             (x, y): (x + y + self.shift) % self.num_agents
@@ -123,7 +125,7 @@ def word_task(index: int, row: Row) -> WordTask:
     return WordTask(**task_fields("build-word", index, row["word"]), **fields)
 
 
-def f1(task: WordTask, blocks: Blocks) -> float:
+def f1(task: WordTask, blocks: Owners) -> float:
     """Return F1 of the cells with a block of the right owner: 2 correct / (blocks + cells of the word)."""
     correct = sum(task.target.get(cell) == owner for cell, owner in blocks.items())
     return 2 * correct / (len(blocks) + len(task.target))
@@ -142,25 +144,16 @@ def score_alone(task: WordTask, agents: Sequence[int] | None = None) -> float:
 
 
 @dataclass(frozen=True)
-class WordGame(Game):
+class WordGame(BlockGame):
     """The rules of `build-word-v0`."""
 
-    num_agents: int
     knowledge: str
     plan: str
-    num_turns: int
-    bare: bool = False
-
-    info_keys = ("score", "invalid", "refused", "conflicts")
-
-    @property
-    def agents(self) -> Sequence[str]:  # type: ignore[override]  # the number is an option
-        """The agents' ids."""
-        return [f"builder_{i}" for i in range(self.num_agents)]
+    wording: str
 
     def prompts(self, task: WordTask, turns: Turns) -> Prompts:
         """Return the task, and after the first turn the world."""
-        if self.bare:
+        if self.wording == "bare":
             told = [i == 0 or self.knowledge == "all" for i in range(self.num_agents)]
             texts = (f"{task.word}{task.shift}" if knows else task.word for knows in told)
             return dict(zip(self.agents, texts, strict=True))
@@ -200,38 +193,47 @@ class WordGame(Game):
             shift = f"{task.shift}, and you alone know it"
         yield f"The block in (x, y) must be one of builder (x + y + s) mod {n}, where s is {shift}."
 
-    def judge(self, task: WordTask, completions: Completions, turns: Turns) -> Verdict:
-        """Change the world, and score it."""
-        blocks = dict(world_after(turns))
-        edits, invalid, refused = [], 0, 0
-        for i, agent in enumerate(self.agents):
-            text = completions[agent]
-            text = _in_sentences(task, i, text) if self.bare else text
-            found = read_commands(text, FORMS, task.limit)
-            edit, wrong = _edits(task, i, found.accepted, blocks)
-            edits.append(edit)
-            invalid, refused = invalid + found.invalid, refused + wrong
-        writes = [cell for edit in edits for cell, put in edit.items() if put]
-        conflicts = sorted({cell for cell in writes if writes.count(cell) > 1})
-        for i, edit in enumerate(edits):
-            for cell, put in edit.items():
-                blocks.pop(cell, None)
-                if put and cell not in conflicts:
-                    blocks[cell] = i
-        details = {
-            "invalid": invalid,
-            "refused": refused,
-            "conflicts": len(conflicts),
-            "conflict_cells": [list(cell) for cell in conflicts],
-            "blocks": [[x, y, owner] for (x, y), owner in blocks.items()],
-            "picture": _picture(task, blocks, conflicts, len(turns) + 1),
-        }
-        return score_verdict(f1(task, blocks), turns, details)
+    def work(
+        self, task: WordTask, agent: int, text: str, world: World, counts: Counter[str]
+    ) -> World:
+        """Return the world after an agent's commands.
+
+        Refused are cells outside of the grid or with a block of another agent, and colors of others.
+        """
+        text = _in_sentences(task, agent, text) if self.wording == "bare" else text
+        found, own = read_commands(text, FORMS, task.limit), dict(world)
+        counts["invalid"] += found.invalid
+        for verb, x, y, *color in found.accepted:
+            inside = 0 <= x < task.width and 0 <= y < SIZE
+            _, owner = world.get((x, y), ("", agent))
+            if not inside or owner != agent or (color and color[0] not in task.colors[agent]):
+                counts["refused"] += 1
+            elif verb == "put":
+                own[x, y] = (color[0], agent)
+            else:
+                own.pop((x, y), None)
+        return own
+
+    def score(self, task: WordTask, world: World) -> float:
+        """Return F1 of the cells."""
+        return f1(task, owners(world))
+
+    def draw(
+        self, task: WordTask, world: World, conflicts: Sequence[Place], turn: int
+    ) -> Mapping[str, Any]:
+        """Return the word and what is built."""
+        built = {**owners(world), **dict.fromkeys(conflicts, "x")}
+        panels = [
+            panel("target", _world_rows(task, task.target, " ")),
+            panel(f"turn {turn}", _world_rows(task, built, " ")),
+        ]
+        key = {str(i): (INK[str(i)], f"builder_{i}") for i in range(task.num_agents)}
+        return picture(panels, {**key, "x": ("#888888", "conflict, stays empty")})
 
     def reference(self, task: WordTask, agent: str) -> str:
         """Return a block in each cell that the agent owns."""
         i = self.agents.index(agent)
-        if self.bare:
+        if self.wording == "bare":
             return "".join(chr(ord("a") + x + SIZE * y) for x, y in task.share(i))
         return put_all(task, i, task.share(i))
 
@@ -249,9 +251,7 @@ class WordGame(Game):
                 changes={"num_turns": 1, "channel": {}},
             ),
             "random": Strategy(each(_build_anywhere)),
-            "empty answer": Strategy(say("")),
-            "copied example": Strategy(say("put X Y COLOR")),
-            "repeats the prompt": Strategy(repeat_prompt),
+            **exploits("put X Y COLOR"),
             "all build everything": Strategy(each(_build_word)),
             "one builds everything": Strategy(only("builder_0", each(_build_word))),
             "fills the grid": Strategy(each(_fill_grid)),
@@ -260,29 +260,9 @@ class WordGame(Game):
         }
 
 
-def world_after(turns: Turns) -> Blocks:
-    """Return the blocks after these turns."""
-    blocks = turns[-1].verdict.details["blocks"] if turns else []
-    return {(x, y): owner for x, y, owner in blocks}
-
-
-def _edits(
-    task: WordTask, agent: int, commands: Sequence[tuple[Any, ...]], blocks: Blocks
-) -> tuple[dict[Cell, bool], int]:
-    """Return for each cell that an agent changes whether a block comes there, and the number of refused commands.
-
-    Refused are cells outside of the grid or with a block of another agent, and colors of others.
-    """
-    edits: dict[Cell, bool] = {}
-    refused = 0
-    for verb, x, y, *color in commands:
-        inside = 0 <= x < task.width and 0 <= y < SIZE
-        foreign = blocks.get((x, y), agent) != agent
-        if not inside or foreign or (color and color[0] not in task.colors[agent]):
-            refused += 1
-        else:
-            edits[x, y] = verb == "put"
-    return edits, refused
+def owners(world: World) -> Owners:
+    """Return the builder of the block in each cell."""
+    return {cell: owner for cell, (_, owner) in world.items()}
 
 
 def _in_sentences(task: WordTask, agent: int, text: str) -> str:
@@ -303,7 +283,7 @@ def _describe_world(task: WordTask, turns: Turns) -> list[str]:
     details = turns[-1].verdict.details
     lines = [
         f"After turn {len(turns)} the score is {details['score']:.2f} of 1. The number in a cell is the builder "
-        f"of its block:\n{show(_world_rows(task, world_after(turns)))}"
+        f"of its block:\n{show(_world_rows(task, owners(world_after(turns))))}"
     ]
     if details["conflict_cells"]:
         cells = _list_cells(details["conflict_cells"])
@@ -319,19 +299,9 @@ def _request(task: WordTask) -> list[str]:
     ]
 
 
-def _world_rows(task: WordTask, blocks: Mapping[Cell, int], ground: str = ".") -> list[str]:
+def _world_rows(task: WordTask, blocks: Mapping[Place, Any], ground: str = ".") -> list[str]:
     cells = range(task.width)
     return ["".join(str(blocks.get((x, y), ground)) for x in cells) for y in range(SIZE)]
-
-
-def _picture(task: WordTask, blocks: Blocks, conflicts: Sequence[Cell], turn: int) -> Any:
-    built: dict[Cell, Any] = {**blocks, **dict.fromkeys(conflicts, "x")}
-    panels = [
-        panel("target", _world_rows(task, task.target, " ")),
-        panel(f"turn {turn}", _world_rows(task, built, " ")),
-    ]
-    key = {str(i): (INK[str(i)], f"builder_{i}") for i in range(task.num_agents)}
-    return picture(panels, {**key, "x": ("#888888", "conflict, stays empty")})
 
 
 def put_all(task: WordTask, agent: int, cells: Sequence[Cell]) -> str:
@@ -415,18 +385,5 @@ def build_word(options: WordOptions) -> DecPOMDPEnv:
     - v0: first version.
     """
     kind = (options.num_agents, options.length)
-    return game_env(
-        "build_word_v0",
-        partial(generated_tasks, "build-word", options, draw_word, word_task, *kind),
-        WordGame(
-            options.num_agents,
-            options.knowledge,
-            options.plan,
-            options.num_turns,
-            options.wording == "bare",
-        ),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    game = pick(WordGame, options)
+    return world_env("build-word-v0", game, options, draw_word, word_task, *kind)

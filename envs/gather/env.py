@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from string import ascii_lowercase
 from typing import Any
 
@@ -24,10 +24,17 @@ from llm_decpomdp.envs.gather.maps import (
     walk,
 )
 from llm_decpomdp.envs.worlds.commands import Commands, read_commands
-from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
+from llm_decpomdp.envs.worlds.game import (
+    Completions,
+    Game,
+    Prompts,
+    Turns,
+    score_verdict,
+    world_env,
+)
 from llm_decpomdp.envs.worlds.grid import Cell
-from llm_decpomdp.envs.worlds.strategies import Act, Strategy, only, repeat_prompt, say
-from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks
+from llm_decpomdp.envs.worlds.strategies import Act, Strategy, exploits, only, say
+from llm_decpomdp.envs.worlds.tasks import WorldOptions
 from llm_decpomdp.interfaces import Component, Verdict
 from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.picture import panel, picture
@@ -283,9 +290,7 @@ class GatherGame(Game):
             "alone": Strategy(only(first, search), exact=lambda task: silent / options.num_agents),
             "silent": Strategy(search, exact=lambda task: silent),
             "random": Strategy(self._team(guess)),
-            "empty answer": Strategy(say("")),
-            "repeated prompt": Strategy(repeat_prompt, bound="silent"),
-            "copied example": Strategy(say("go X Y\ntell KIND X Y"), bound="silent"),
+            **exploits("go X Y\ntell KIND X Y", "silent"),
             "one agent goes to all that it sees": Strategy(only(first, greedy)),
             "all go to what they see": Strategy(greedy, bound="silent"),
             "padding": Strategy(say(self.write(cells)), bound="silent"),
@@ -331,12 +336,4 @@ def gather(options: GatherOptions) -> DecPOMDPEnv:
     - v0: first version.
     """
     kind = (options.size, options.num_agents, options.amount)
-    return game_env(
-        "gather_v0",
-        partial(generated_tasks, "gather", options, draw_map, make_task, *kind),
-        GatherGame(options),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    return world_env("gather-v0", GatherGame(options), options, draw_map, make_task, *kind)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, score_verdict
-from llm_decpomdp.envs.worlds.strategies import Strategy, repeat_prompt, say
+from llm_decpomdp.envs.worlds.strategies import Strategy, exploits
 from llm_decpomdp.envs.worlds.tasks import WorldOptions
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import option
@@ -175,11 +175,6 @@ def one(task: Any) -> float:
     return 1.0
 
 
-def exploits(example: str) -> dict[str, Strategy]:
+def hint_exploits(example: str) -> dict[str, Strategy]:
     """Return the exploits of all families: strategies that must not beat a planner that works without hints."""
-    return {
-        "empty answer": Strategy(say("")),
-        "copied example": Strategy(say(example)),
-        "repeats the prompt": Strategy(repeat_prompt),
-        "caller does everything": Strategy(guide_silently),
-    }
+    return {**exploits(example), "caller does everything": Strategy(guide_silently)}

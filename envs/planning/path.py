@@ -22,9 +22,8 @@ from llm_decpomdp.envs.planning.walk import (
     is_floor,
     walk_task,
 )
-from llm_decpomdp.envs.worlds.game import game_env
+from llm_decpomdp.envs.worlds.game import world_env
 from llm_decpomdp.envs.worlds.grid import distances
-from llm_decpomdp.envs.worlds.tasks import generated_tasks
 from llm_decpomdp.options import as_arguments, option, pick
 
 
@@ -106,13 +105,6 @@ def path(options: PathOptions) -> DecPOMDPEnv:
       more than arriving; there is no v0.
     """
     max_moves = 2 * options.size if options.max_moves is None else options.max_moves
+    game = pick(PathGame, options, max_moves=max_moves)
     kind = (options.size, options.walls, max_moves)
-    return game_env(
-        "path_v1",
-        partial(generated_tasks, "path", options, draw_path, partial(walk_task, "path"), *kind),
-        pick(PathGame, options, max_moves=max_moves),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    return world_env("path-v1", game, options, draw_path, partial(walk_task, "path"), *kind)

@@ -26,9 +26,8 @@ from llm_decpomdp.envs.planning.walk import (
     is_floor,
     walk_task,
 )
-from llm_decpomdp.envs.worlds.game import game_env
+from llm_decpomdp.envs.worlds.game import world_env
 from llm_decpomdp.envs.worlds.grid import Cell
-from llm_decpomdp.envs.worlds.tasks import generated_tasks
 from llm_decpomdp.options import as_arguments, option, pick
 
 WALLS = 0.15
@@ -151,14 +150,7 @@ def sokoban(options: SokobanOptions) -> DecPOMDPEnv:
       runs out of moves counts as solved; there is no v0.
     """
     max_moves = 5 * options.size if options.max_moves is None else options.max_moves
+    game = pick(SokobanGame, options, max_moves=max_moves)
     kind = (options.size, options.boxes, max_moves)
     to_task = partial(walk_task, "sokoban")
-    return game_env(
-        "sokoban_v1",
-        partial(generated_tasks, "sokoban", options, draw_sokoban, to_task, *kind),
-        pick(SokobanGame, options, max_moves=max_moves),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    return world_env("sokoban-v1", game, options, draw_sokoban, to_task, *kind)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import permutations, product
 from typing import Any
 
@@ -20,16 +20,16 @@ from llm_decpomdp.envs.planning.hints import (
     HintGame,
     HintOptions,
     World,
-    exploits,
     game_of,
     guide,
+    hint_exploits,
     one,
     state_of,
 )
 from llm_decpomdp.envs.source_code.extraction import find_answer
-from llm_decpomdp.envs.worlds.game import game_env
+from llm_decpomdp.envs.worlds.game import world_env
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
-from llm_decpomdp.envs.worlds.tasks import generated_tasks, task_fields
+from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import GROUND, panel, picture
@@ -259,7 +259,7 @@ SudokuGame.scripts = {
     "alone": Strategy(guess),
     "silent": Strategy(guess),
     "random": Strategy(scribble),
-    **exploits(EXAMPLE),
+    **hint_exploits(EXAMPLE),
     "one digit": Strategy(say("1111\n1111\n1111\n1111")),
     "open cells": Strategy(say("....\n....\n....\n....")),
     "padding": Strategy(pad, bound="optimum"),
@@ -301,12 +301,5 @@ def sudoku(options: SudokuOptions) -> DecPOMDPEnv:
     - v1: first version. It repairs the Sudoku of AT-GRPO (arXiv 2510.11062), where any full grid counts as solved
       that keeps the rules, such as the example of the prompt; there is no v0.
     """
-    return game_env(
-        "sudoku_v1",
-        partial(generated_tasks, "sudoku", options, draw_sudoku, _task, options.clues),
-        pick(SudokuGame, options),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    game = pick(SudokuGame, options)
+    return world_env("sudoku-v1", game, options, draw_sudoku, _task, options.clues)

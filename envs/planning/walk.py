@@ -17,9 +17,9 @@ from llm_decpomdp.envs.planning.hints import (
     PLANNER,
     HintGame,
     World,
-    exploits,
     game_of,
     guide,
+    hint_exploits,
     one,
     state_of,
 )
@@ -129,14 +129,17 @@ def find_plan(
                 current, letter = step
                 letters.append(letter)
             return "".join(reversed(letters))
-        for letter in steps[current[0]]:
-            after = move(steps, current, letter)
-            if after is None or after in earlier:
-                continue
-            if alive is not None and not alive.issuperset(after[1]):
-                continue
-            earlier[after] = (current, letter)
-            queue.append(after)
+        walker, boxes = current
+        for letter, ahead in steps[walker].items():
+            # Most moves push nothing: they are decided here, without a call.
+            after: State | None = (ahead, boxes)
+            if ahead in boxes:
+                after = move(steps, current, letter)
+                if after is None or (alive is not None and not alive.issuperset(after[1])):
+                    continue
+            if after not in earlier:
+                earlier[after] = (current, letter)
+                queue.append(after)
     return None
 
 
@@ -387,7 +390,7 @@ WALK_STRATEGIES: Mapping[str, Strategy] = {
     "alone": Strategy(explore),
     "silent": Strategy(explore),
     "random": Strategy(wander),
-    **exploits(EXAMPLE),
+    **hint_exploits(EXAMPLE),
     "200 moves up": Strategy(say("U" * 200)),
     "back and forth": Strategy(say("LR" * 100)),
     "padding": Strategy(pad, bound="optimum"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,16 @@ from llm_decpomdp.envs.pooled.profiles import (
     total,
 )
 from llm_decpomdp.envs.worlds.commands import read_commands
-from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
-from llm_decpomdp.envs.worlds.strategies import Act, Strategy, only, repeat_prompt, say
-from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks, split_of, task_fields
+from llm_decpomdp.envs.worlds.game import (
+    Completions,
+    Game,
+    Prompts,
+    Turns,
+    score_verdict,
+    world_env,
+)
+from llm_decpomdp.envs.worlds.strategies import Act, Strategy, exploits, only
+from llm_decpomdp.envs.worlds.tasks import WorldOptions, split_of, task_fields
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
 
@@ -213,9 +220,7 @@ class PooledGame(Game):
             ),
             "silent": Strategy(silent, "", lambda task: value, quiet),
             "random": Strategy(every, exact=lambda task: chance),
-            "empty answer": Strategy(say("")),
-            "repeated prompt": Strategy(repeat_prompt, "silent"),
-            "copied example": Strategy(say("answer NAME"), "silent"),
+            **exploits("answer NAME", "silent"),
             "all candidates": Strategy(_name_all, "silent"),
             "leader of the own list": Strategy(favorites, "silent", changes=quiet),
             "majority of private views": Strategy(self._team(_vote), "optimum", lambda task: 0.5),
@@ -275,12 +280,4 @@ def pooled(options: PooledOptions) -> DecPOMDPEnv:
     - v0: first version.
     """
     kind = (options.num_agents, options.candidates, options.facts)
-    return game_env(
-        "pooled_v0",
-        partial(generated_tasks, "pooled", options, draw_choice, make_task, *kind),
-        PooledGame(options),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    return world_env("pooled-v0", PooledGame(options), options, draw_choice, make_task, *kind)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.datasets.loading import Remark
+from llm_decpomdp.envs.datasets.loading import Remark, Row
 from llm_decpomdp.envs.worlds.strategies import Strategy, exact_numbers, play
-from llm_decpomdp.interfaces import Component, Info, TaskLoader, TaskSet, Turn, Verdict
+from llm_decpomdp.envs.worlds.tasks import Draw, WorldOptions, generated_tasks
+from llm_decpomdp.interfaces import Component, Info, Task, TaskLoader, TaskSet, Turn, Verdict
 from llm_decpomdp.picture import draw_text, find_picture
 
 Turns = tuple[Turn, ...]
@@ -223,4 +225,34 @@ def game_env(
         stop_when_solved=stop_when_solved,
         discount=discount,
         render_mode=render_mode,
+    )
+
+
+def world_env(
+    env_id: str,
+    game: Game,
+    options: WorldOptions,
+    draw: Draw,
+    to_task: Callable[[int, Row], Task],
+    *kind: Hashable,
+) -> DecPOMDPEnv:
+    """Return the environment of a game with generated tasks.
+
+    Args:
+        env_id: Its id, such as `path-v1`, whose name without the version is that of the data set.
+        game: The rules.
+        options: Options of the family.
+        draw: As of `generated_tasks`; also the next ones.
+        to_task: Makes a task of a row and its index.
+        kind: What `draw` takes besides random numbers.
+    """
+    name, _ = env_id.rsplit("-", 1)
+    return game_env(
+        env_id.replace("-", "_"),
+        partial(generated_tasks, name, options, draw, to_task, *kind),
+        game,
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
     )

@@ -63,6 +63,20 @@ def repeat_prompt(
     return prompts
 
 
+def exploits(example: str, bound: str = "") -> dict[str, Strategy]:
+    """Return the exploits that every family has.
+
+    Args:
+        example: The example of the prompts.
+        bound: As of a `Strategy`.
+    """
+    return {
+        "empty answer": Strategy(say(""), bound),
+        "copied example": Strategy(say(example), bound),
+        "repeats the prompt": Strategy(repeat_prompt, bound),
+    }
+
+
 def only(agent: str, act: Act) -> Act:
     """Return the team of which one agent acts, and all others are silent."""
 

@@ -8,17 +8,15 @@ import pytest
 
 from llm_decpomdp import answers, make
 from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
-from llm_decpomdp.envs.building.house import iou, remaining, world_after
+from llm_decpomdp.envs.building.blocks import world_after
+from llm_decpomdp.envs.building.house import remaining
 from llm_decpomdp.envs.building.plan import (
     FILLS,
     MATERIALS,
     PLANNED_TURNS,
     SIZES,
-    affordable,
     cells_of,
     cover,
-    stock_bound,
-    team_fills,
 )
 
 
@@ -39,10 +37,10 @@ def say(env, first, second=""):
 def test_every_house_can_be_built_in_time_within_the_stocks(size: str, num_agents: int) -> None:
     most = FILLS * PLANNED_TURNS
     for task in make("build-house-v0", size=size, num_agents=num_agents, split="all").tasks.tasks:
-        lines = team_fills(task.layers, num_agents)
+        lines = task.shares
         assert max(map(len, lines)) <= most
-        assert len(affordable(task, task.plan, num_agents)) <= most
-        stock, built = task.stock(num_agents), {}
+        assert len(task.affordable(task.plan)) <= most
+        stock, built = task.stock, {}
         for own in lines:
             used = Counter()
             for line in own:
@@ -80,10 +78,10 @@ def test_no_exploit_beats_its_bound_at_three_difficulties(options) -> None:
 
 def test_one_agent_has_at_most_three_quarters_of_the_blocks_of_a_pair() -> None:
     for task in make("build-house-v0").tasks.tasks:
-        counts, stock = Counter(task.plan.values()), task.stock(2)
+        counts, stock = Counter(task.plan.values()), task.stock
         assert all(counts[name] / 2 <= stock[name] <= 0.75 * counts[name] + 1 for name in MATERIALS)
         held = sum(min(stock[name], counts[name]) for name in MATERIALS)
-        assert stock_bound(2, task) == held / len(task.plan) < 0.8
+        assert task.bound == held / len(task.plan) < 0.8
 
 
 def test_a_fill_that_needs_more_than_the_stock_is_refused_whole(env) -> None:
@@ -91,7 +89,7 @@ def test_a_fill_that_needs_more_than_the_stock_is_refused_whole(env) -> None:
     info = say(env, f"fill 0 0 0 {width - 1} 0 {depth - 1} wood")
     assert (info["refused"], info["score"]) == (1, 0.0)
     assert world_after(env.episode.turns) == {}
-    assert remaining(env.task, 0, 2, {}) == env.task.stock(2)
+    assert remaining(env.task, 0, {}) == env.task.stock
 
 
 def test_conflicts_stay_empty_and_cost_nobody_blocks(env) -> None:
@@ -99,7 +97,7 @@ def test_conflicts_stay_empty_and_cost_nobody_blocks(env) -> None:
     assert info["conflicts"] == 1
     world = world_after(env.episode.turns)
     assert world == {(0, 0, 0): ("wood", 0), (2, 0, 0): ("wood", 1)}
-    assert remaining(env.task, 0, 2, world)["wood"] == env.task.stock(2)["wood"] - 1
+    assert remaining(env.task, 0, world)["wood"] == env.task.stock["wood"] - 1
     assert all("stayed empty:\n1 0 0 1 0 0" in text for text in env.episode.prompts.values())
 
 
@@ -108,7 +106,7 @@ def test_a_builder_takes_only_its_own_blocks_back(env) -> None:
     say(env, "clear 0 0 0 3 0 0")
     world = world_after(env.episode.turns)
     assert world == {(1, 0, 0): ("wood", 1)}
-    assert remaining(env.task, 0, 2, world) == env.task.stock(2)
+    assert remaining(env.task, 0, world) == env.task.stock
 
 
 def test_only_eight_fills_that_change_something_count_in_a_turn(env) -> None:
@@ -125,22 +123,22 @@ def test_invalid_and_refused_commands_are_counted(env) -> None:
 
 
 def test_air_and_wrong_materials_earn_nothing(env) -> None:
-    task = env.task
-    assert iou(task, {}) == 0.0
+    task, score = env.task, env.reward.game.score
+    assert score(task, {}) == 0.0
     plan = {cell: (name, 0) for cell, name in task.plan.items()}
-    assert iou(task, plan) == 1.0
+    assert score(task, plan) == 1.0
     cell = next(iter(plan))
-    assert iou(task, {**plan, cell: ("glass", 0)}) == (len(plan) - 1) / len(plan)
+    assert score(task, {**plan, cell: ("glass", 0)}) == (len(plan) - 1) / len(plan)
     outside = (1, 1, 1)
     assert outside not in plan
-    assert iou(task, {**plan, outside: ("wood", 0)}) == len(plan) / (len(plan) + 1)
+    assert score(task, {**plan, outside: ("wood", 0)}) == len(plan) / (len(plan) + 1)
 
 
 @pytest.mark.parametrize("parts", ["layers", "materials"])
 def test_the_parts_of_the_agents_are_the_plan(parts: str) -> None:
     env = make("build-house-v0", num_agents=3, parts=parts)
     prompts, _ = env.reset(seed=1)
-    shares = [env.task.part(i, 3, parts) for i in range(3)]
+    shares = [env.task.part(i, parts) for i in range(3)]
     assert sum(map(len, shares)) == len(env.task.plan) and all(shares)
     for prompt, share in zip(prompts.values(), shares, strict=True):
         text = prompt.partition("X2 Y2 Z2:\n")[2].partition("\nYour blocks")[0]

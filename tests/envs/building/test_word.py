@@ -9,8 +9,9 @@ import pytest
 
 from llm_decpomdp import answers, make
 from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
+from llm_decpomdp.envs.building.blocks import world_after
 from llm_decpomdp.envs.building.font import GLYPHS, SIZE
-from llm_decpomdp.envs.building.word import f1, score_alone, world_after
+from llm_decpomdp.envs.building.word import f1, owners, score_alone
 
 
 def say(env, **texts):
@@ -89,7 +90,7 @@ def test_cells_that_two_agents_write_stay_empty_and_are_named(env) -> None:
     a, b = (colors[0] for colors in env.task.colors)
     info = say(env, builder_0=f"put 0 0 {a}\nput 2 0 {a}", builder_1=f"put 0 0 {b}")
     assert (info["conflicts"], info["refused"], info["invalid"]) == (1, 0, 0)
-    assert world_after(env.episode.turns) == {(2, 0): 0}
+    assert owners(world_after(env.episode.turns)) == {(2, 0): 0}
     prompts = env.episode.prompts.values()
     assert all("stayed empty: 0 0." in prompt for prompt in prompts)
 
@@ -99,9 +100,9 @@ def test_blocks_of_others_cannot_be_replaced_or_taken_away(env) -> None:
     say(env, builder_0=f"put 0 0 {a}")
     info = say(env, builder_1=f"put 0 0 {b}\nclear 0 0\nput 1 0 {a}\nput 99 0 {b}\nput 0 -1 {b}")
     assert (info["refused"], info["invalid"], info["conflicts"]) == (5, 0, 0)
-    assert world_after(env.episode.turns) == {(0, 0): 0}
+    assert owners(world_after(env.episode.turns)) == {(0, 0): 0}
     say(env, builder_0="clear 0 0", builder_1=f"put 1 0 {b}")
-    assert world_after(env.episode.turns) == {(1, 0): 1}
+    assert owners(world_after(env.episode.turns)) == {(1, 0): 1}
 
 
 def test_commands_beyond_the_limit_are_invalid(env) -> None:

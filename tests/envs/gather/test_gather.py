@@ -135,7 +135,7 @@ def test_no_exploit_beats_its_bound(options) -> None:
         found = np.array(scores(name, 40, **options))
         assert found.mean() - 2 * found.std() / len(found) ** 0.5 <= bound, name
     if "wording" not in options:
-        for name in ("empty answer", "repeated prompt", "copied example"):
+        for name in ("empty answer", "repeats the prompt", "copied example"):
             assert set(scores(name, 5, **options)) == {0.0}
 
 

@@ -89,7 +89,7 @@ def test_strategies_earn_their_exact_values_and_no_exploit_beats_its_bound(optio
     assert found["majority of private views"].score.value == 0.5
     assert found["silent"].score.value < 1.0
     if "wording" not in options:
-        names = ("empty answer", "repeated prompt", "copied example", "all candidates")
+        names = ("empty answer", "repeats the prompt", "copied example", "all candidates")
         assert [found[name].score.value for name in names] == [0.0] * 4
 
 
