@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from llm_decpomdp.agents.inference.options import COMPUTE_DTYPES
 from llm_decpomdp.validation import unknown
+
+logger = logging.getLogger(__name__)
 
 
 def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:
@@ -26,6 +29,8 @@ def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:
         raise ValueError(unknown("compute_dtype", name, COMPUTE_DTYPES))
     if name == "auto":
         name = "bfloat16" if _fast_with_bfloat16(device) else "float32"
+        if name == "float32" and device.type == "cuda":
+            _warn_of_float32(torch.cuda.get_device_name(device))
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
@@ -44,6 +49,16 @@ def _fast_with_bfloat16(device: torch.device) -> bool:
     probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type == "cpu" and any(
         hasattr(torch.cpu, probe) and bool(getattr(torch.cpu, probe)()) for probe in probes
+    )
+
+
+@lru_cache
+def _warn_of_float32(gpu: str) -> None:
+    logger.warning(
+        "the GPU %s has no units for bfloat16: models compute in float32, which takes twice the memory and is "
+        "slower. float16 is not offered, because its gradients need loss scaling; use a GPU of compute "
+        "capability 8.0 or later for speed",
+        gpu,
     )
 
 

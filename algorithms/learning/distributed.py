@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import distributed
@@ -21,20 +21,21 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT = timedelta(hours=12)
-"""Longest wait of a process for the others: the shards of an update may take very different times."""
 
-
-def initialize() -> None:
+def initialize(timeout_minutes: float) -> None:
     """Initialize torch.distributed under torchrun or accelerate; without a launcher, or twice, do nothing.
 
     Each process on a machine with GPUs gets one of its own.
+
+    Args:
+        timeout_minutes: Longest wait of a process for the others, after which torch ends it.
 
     Raises:
         RuntimeError: If the machine has fewer GPUs than processes.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or _is_initialized():
         return
+    gpu: dict[str, Any] = {}
     if torch.cuda.is_available():
         local_rank, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if local_rank >= gpus:
@@ -43,7 +44,9 @@ def initialize() -> None:
                 f"{gpus} on it"
             )
         torch.cuda.set_device(local_rank)
-    distributed.init_process_group(timeout=TIMEOUT)
+        # Objects and metrics are sent on the CPU. Without the device, NCCL guesses it from the rank.
+        gpu = {"backend": "cpu:gloo,cuda:nccl", "device_id": torch.device("cuda", local_rank)}
+    distributed.init_process_group(timeout=timedelta(minutes=timeout_minutes), **gpu)
 
 
 def shutdown() -> None:

@@ -101,12 +101,16 @@ def _check_servers(config: Config, policies: Mapping[str, PolicySpec]) -> None:
 def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | None = None) -> None:
     """Check that the GPUs which `sample_on` names are there and not promised twice; `gpus` are those of a plan."""
     placed = {name: spec for name, spec in policies.items() if spec.sample_on}
-    if not placed or (config.cluster.engine == "ray" and config.sampler.engine == "transformers"):
+    ray = config.cluster.engine == "ray" and config.sampler.engine == "transformers"
+    if not placed and not ray:
         return
     if gpus is None:
         import torch
 
         gpus = torch.cuda.device_count()
+    if ray:
+        _check_ray_gpus(config, policies, gpus)
+        return
     for name, spec in placed.items():
         if max(spec.sample_on or ()) >= gpus:
             raise ConfigError(
@@ -115,6 +119,18 @@ def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | N
     if config.sampler.engine == "vllm":
         for gpu in range(gpus):
             _add_up(config, policies, gpu)
+
+
+def _check_ray_gpus(config: Config, policies: Mapping[str, PolicySpec], gpus: int) -> None:
+    """Raise a `ConfigError` if a policy learns on a GPU, and Ray keeps none for the actors that sample it."""
+    if gpus and not config.cluster.worker_gpus:
+        on_gpu = [name for name, spec in policies.items() if _home(spec) is not None]
+        if on_gpu:
+            raise ConfigError(
+                f"cluster.worker_gpus=0 keeps no GPU for a rollout worker, and {', '.join(on_gpu)} would be "
+                "sampled on another device than the one that learns: set cluster.worker_gpus to 1, or to a share "
+                "such as 0.5, or model.device=cpu"
+            )
 
 
 def _add_up(config: Config, policies: Mapping[str, PolicySpec], gpu: int) -> None:

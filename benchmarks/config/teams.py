@@ -145,7 +145,10 @@ def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
 
 def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> bool:
     """Check whether servers or further GPUs sample policies; `placement` has the checks of such runs."""
-    return config.sampler.engine == "vllm" or any(spec.sample_on for spec in policies.values())
+    ray = config.cluster.engine == "ray"
+    return (
+        ray or config.sampler.engine == "vllm" or any(spec.sample_on for spec in policies.values())
+    )
 
 
 def check_trainable(specs: Mapping[str, PolicySpec]) -> None:
@@ -220,15 +223,20 @@ def load(
         raise RunError(f"cannot load the team: {error}") from error
 
 
-def check_devices(config: Config, specs: Mapping[str, PolicySpec]) -> None:
-    """Raise a `ConfigError` for a device that this machine does not have; a stored run may be of another one."""
+def check_devices(config: Config, specs: Mapping[str, PolicySpec], processes: int = 1) -> None:
+    """Raise a `ConfigError` for a device that this machine does not have, or that all processes would share."""
     for name, spec in specs.items():
         has_key = "device" in (config.policies.get(name) or {})
+        key = f"policies.{name}.device" if has_key else "model.device"
         try:
             check_device(spec.device)
         except ValueError as error:
-            key = f"policies.{name}.device" if has_key else "model.device"
             raise ConfigError(f"{key}: {error}") from None
+        if processes > 1 and spec.device.startswith("cuda:"):
+            raise ConfigError(
+                f"{key}: {spec.device} would be the GPU of all {processes} processes of the run, and each process "
+                "has its own GPU: set it to cuda or auto"
+            )
 
 
 def check_lengths(config: Config, specs: Mapping[str, PolicySpec]) -> None:

@@ -214,8 +214,8 @@ def _export_checkpoint(
     """Save the team of a checkpoint in the new run's folder; return the new configuration and its folder."""
     from llm_decpomdp.algorithms.learning import distributed as processes
 
-    processes.initialize()
     config = validate(config)  # before models are loaded
+    processes.initialize(config.learner.process_timeout)
     place = processes.broadcast(new_folder(config, name))
     output = replace(config.output, base_dir=str(place.parent), name=place.name)
     target = place / "initial_model"

@@ -47,6 +47,7 @@ CHANGEABLE = (
     "algorithm.max_updates",
     *(f"cluster.{key}" for key in fields_by_key(ClusterOptions)),
     "learner.fsdp_size",
+    "learner.process_timeout",
     "inference.urls",
     "inference.python",
     "inference.flags",
@@ -90,10 +91,11 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     from llm_decpomdp.algorithms.learning import distributed as processes
     from llm_decpomdp.algorithms.training import checkpoint
 
-    processes.initialize()
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path} holds no run: there is no config.yaml in it")
     folder = RunFolder(path)
+    before, config = read_config(folder.config), read_config(folder.config, overrides)
+    processes.initialize(config.learner.process_timeout)
     with ExitStack() as stack:
         if processes.rank() == 0:
             with writing(path):
@@ -103,8 +105,6 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         newest = processes.compute_on_first(lambda: checkpoint.latest(folder.checkpoints))
         if newest is None:
             raise ConfigError(_explain_no_checkpoint(folder))
-        before = read_config(folder.config)
-        config = read_config(folder.config, overrides)
         _refuse_other_changes(before, config)
         record = processes.compute_on_first(lambda: _read_manifest(folder))
         # With the commits of the hub's data in the manifest, as branches move on.

@@ -66,7 +66,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
     """
     from llm_decpomdp.algorithms.learning import distributed as processes
 
-    processes.initialize()
+    processes.initialize(run.config.learner.process_timeout)
     first = processes.rank() == 0
     with ExitStack() as stack:
         # Locked before models are loaded, so that two runs of one folder do not both spend minutes.
@@ -107,8 +107,10 @@ def check_machine(run: ResolvedRun) -> None:
     Raises:
         ConfigError: If one is missing.
     """
+    from llm_decpomdp.algorithms.learning.distributed import world_size
+
     teams.check_lengths(run.config, run.team.policies)
-    teams.check_devices(run.config, run.team.policies)
+    teams.check_devices(run.config, run.team.policies, world_size())
     if teams.samples_elsewhere(run.config, run.team.policies):
         check_room(run.config, run.team.policies)
         check_interpreter(run.config)

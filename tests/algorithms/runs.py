@@ -337,7 +337,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 
 def work_together(folder: Path) -> None:
     """Do the work of one of the two processes."""
-    processes.initialize()
+    processes.initialize(10)
     here = folder / f"process_{processes.rank()}"
     here.mkdir()
     for name, options in LEARNERS.items():

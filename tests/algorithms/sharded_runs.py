@@ -176,7 +176,7 @@ FURTHER: dict[str, dict[str, Any]] = {
 def work_further(folder: Path) -> None:
     """Do the work of one of the two processes in the runs of `FURTHER`."""
     torch.set_num_threads(1)
-    processes.initialize()
+    processes.initialize(10)
     here = folder / f"process_{processes.rank()}"
     here.mkdir()
     team = make_team("bfloat16")
@@ -197,7 +197,7 @@ def work_further(folder: Path) -> None:
 def work(folder: Path) -> None:
     """Do the work of one of the two processes."""
     torch.set_num_threads(1)
-    processes.initialize()
+    processes.initialize(10)
     here = folder / f"process_{processes.rank()}"
     here.mkdir()
     team = make_team()

@@ -144,3 +144,13 @@ def test_named_computing_types_are_what_they_say() -> None:
     assert resolve_compute_dtype("float32", cpu) == torch.float32
     assert resolve_compute_dtype("bfloat16", cpu) == torch.bfloat16
     assert resolve_compute_dtype("auto", cpu) in (torch.float32, torch.bfloat16)
+
+
+def test_a_gpu_without_bfloat16_computes_in_float32_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation: False)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "Old GPU")
+    for _ in range(2):
+        assert resolve_compute_dtype("auto", torch.device("cuda", 0)) == torch.float32
+    assert caplog.text.count("Old GPU has no units for bfloat16") == 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +140,32 @@ def test_a_process_that_is_terminated_ends_the_others_and_what_is_complete_is_sa
 
 def test_a_process_that_is_alone_works_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "1")
-    processes.initialize()
+    processes.initialize(10)
     assert (processes.world_size(), processes.rank()) == (1, 0)
     assert processes.shard([1, 2, 3]) == processes.gather([1, 2, 3]) == [1, 2, 3]
     assert (
         processes.gather_to_first([1, 2]) == [1, 2] and processes.compute_on_first(lambda: 3) == 3
     )
     assert processes.total(2.0) == processes.broadcast(2.0) == 2.0
+
+
+def test_a_process_with_a_gpu_names_it_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", calls.append)
+    monkeypatch.setattr("torch.distributed.init_process_group", lambda **given: calls.append(given))
+    processes.initialize(5)
+    assert calls[0] == 1 and calls[1] == {
+        "timeout": timedelta(minutes=5),
+        "backend": "cpu:gloo,cuda:nccl",
+        "device_id": torch.device("cuda", 1),
+    }
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(RuntimeError, match="launch at most 2 on it"):
+        processes.initialize(5)
 
 
 def test_processes_without_work_are_announced(

@@ -11,7 +11,14 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.placement import check_room, in_worker, served
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
-from llm_decpomdp.benchmarks.config.teams import agents_of, check_lora, load, policies_of, team_spec
+from llm_decpomdp.benchmarks.config.teams import (
+    agents_of,
+    check_devices,
+    check_lora,
+    load,
+    policies_of,
+    team_spec,
+)
 from llm_decpomdp.benchmarks.runs.setup import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Policy, TrainablePolicy
@@ -156,6 +163,20 @@ def test_a_device_that_is_not_there_is_refused_by_its_key(quick: list[str], tmp_
         loaded(load_config(None, own))
 
 
+def test_processes_of_a_run_do_not_share_a_fixed_gpu(
+    quick: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    config = load_config(None, [*quick, "model.device=cuda:1"])
+    specs = policies_of(config, agents_of(config, ["aux_0", "main_0"]))
+    check_devices(config, specs)
+    with pytest.raises(
+        ConfigError, match=r"^model\.device: cuda:1 .* all 2 processes .* cuda or auto"
+    ):
+        check_devices(config, specs, 2)
+
+
 def test_gold_is_refused_where_the_data_has_no_answers(quick: list[str]) -> None:
     gold = [*quick, *TWO, "policies.helper.kind=gold"]
     loaded(load_config(None, gold))
@@ -246,6 +267,7 @@ def test_a_place_that_means_nothing_or_contradicts_another_is_refused(
             "SERVED & APART & policies.main_0.device=auto & policies.main_0.sample_on=[0]",
             r"GPU 0 is promised to a server \(of main_0\).* holds aux_0, main_0 as well",
         ),
+        (1, "RAY", r"worker_gpus=0 .* aux_0, main_0 would .* set cluster\.worker_gpus to 1"),
     ],
 )
 def test_gpus_that_are_missing_or_promised_twice_are_refused(
@@ -258,6 +280,8 @@ def test_gpus_that_are_missing_or_promised_twice_are_refused(
 def test_what_adds_up_is_taken(quick: list[str]) -> None:
     room(3, quick, *SERVED, *APART)
     room(0, quick)  # nothing is placed
+    room(1, quick, *items("RAY & cluster.worker_gpus=0.5"))
+    room(1, quick, *items("RAY & model.device=cpu"))
     shared = [*SERVED, "policies.aux_0.sample_on=[0]", "policies.main_0.sample_on=[0]"]
     room(1, quick, *shared, "sampler.flags={gpu_memory_utilization: 0.3}")
     parts = "sampler.flags={tensor-parallel-size: 2, pipeline_parallel_size: 2}"
