@@ -35,6 +35,7 @@ from llm_decpomdp.agents.inference.decoding import (
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
+from llm_decpomdp.agents.models.determinism import cumulative_sum
 
 Decode = Callable[[Sequence[int]], str]
 """Turns token ids into text."""
@@ -361,7 +362,7 @@ def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, 
     weights = logits.float() / options.divisor
     if options.cuts:
         weights = truncate(weights, options)
-    cumulative = weights.softmax(-1).cumsum(-1)
+    cumulative = cumulative_sum(weights.softmax(-1))
     total = cumulative[:, -1:]
     # Strictly below the total: the first entry above the target then has a probability above 0.
     below = torch.nextafter(total, torch.zeros_like(total))
@@ -383,7 +384,7 @@ def truncate(logits: Tensor, options: RowOptions) -> Tensor:
     rank = torch.arange(ordered.shape[-1], device=logits.device)
     ordered = ordered.masked_fill(rank >= options.top_k, -math.inf)
     probabilities = ordered.softmax(-1)
-    before = probabilities.cumsum(-1) - probabilities
+    before = cumulative_sum(probabilities) - probabilities
     nucleus = ordered.masked_fill(before >= options.top_p, -math.inf)
     return torch.full_like(logits, -math.inf).scatter(-1, tokens, nucleus)
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from llm_decpomdp.agents.models.determinism import cumulative_sum
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group
@@ -269,7 +270,7 @@ def kl_to_come(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
     nearly 0 near the reference, and has another direction far from it (arXiv 2506.09477, 2512.21852).
     """
     difference = mask_terms(log_probs - reference, mask).detach()
-    return difference.flip(-1).cumsum(-1).flip(-1)
+    return cumulative_sum(difference.flip(-1)).flip(-1)
 
 
 def kl_estimate(log_probs: Tensor, reference: Tensor) -> Tensor:

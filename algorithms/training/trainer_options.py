@@ -159,6 +159,10 @@ class ShardOptions(Options):
     """Processes that hold a part of each weight that learns, of its gradient and of its optimizer's state, by
     torch's FSDP2: as many as the run has; 1 keeps all of it in every process. Nothing but the last digits of
     weights depends on it. Not with madpo, critics, reward models or a warm start."""
+    deterministic: bool = False
+    """Use deterministic kernels alone, so that equal seeds give equal bytes on a GPU; on a CPU they always do.
+    Attention with a mask takes more memory then. torch ends the run at a kernel that it cannot replace. Not with
+    servers, which batch requests as they arrive."""
     process_timeout: float = option(120.0, gt=0)
     """Minutes that a process waits for the others before torch ends the run. A run that waits for an evaluation
     or a long batch of another process may need more; a process that hangs is found sooner with less."""

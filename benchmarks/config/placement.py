@@ -207,6 +207,11 @@ def _key(name: str, spec: PolicySpec) -> str:
 def _check_servers_of_run(config: Config, policies: Mapping[str, PolicySpec]) -> None:
     """Check the section `inference` of a run that samples at servers."""
     sampler = config.sampler
+    if config.learner.deterministic:
+        raise ConfigError(
+            "learner.deterministic=true holds for models that this library samples, and the batches of "
+            "inference.engine=vllm depend on the time at which requests arrive: drop either"
+        )
     for key in ("python", "flags") if sampler.urls else ():
         if getattr(sampler, key):
             raise ConfigError(

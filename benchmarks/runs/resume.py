@@ -88,6 +88,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         RunError: As `train`.
         Interrupted: As `train`.
     """
+    from llm_decpomdp.agents.models.determinism import deterministic
     from llm_decpomdp.algorithms.learning import distributed as processes
     from llm_decpomdp.algorithms.training import checkpoint
 
@@ -97,6 +98,8 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     before, config = read_config(folder.config), read_config(folder.config, overrides)
     processes.initialize(config.learner.process_timeout)
     with ExitStack() as stack:
+        with raise_run_errors():
+            stack.enter_context(deterministic(config.learner.deterministic))
         if processes.rank() == 0:
             with writing(path):
                 stack.enter_context(folder.exclusive_access())

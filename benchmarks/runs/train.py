@@ -17,6 +17,7 @@ from llm_decpomdp.benchmarks.config.errors import (
     RunError,
     format_message,
     open_folder,
+    raise_run_errors,
 )
 from llm_decpomdp.benchmarks.config.placement import check_interpreter, check_room
 from llm_decpomdp.benchmarks.config.schema import Config, by_key
@@ -64,11 +65,14 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
         name: The configuration's name.
         origin: The identity of the team that the run begins with, for the manifest.
     """
+    from llm_decpomdp.agents.models.determinism import deterministic
     from llm_decpomdp.algorithms.learning import distributed as processes
 
     processes.initialize(run.config.learner.process_timeout)
     first = processes.rank() == 0
     with ExitStack() as stack:
+        with raise_run_errors():
+            stack.enter_context(deterministic(run.config.learner.deterministic))
         # Locked before models are loaded, so that two runs of one folder do not both spend minutes.
         if first:
             folder = stack.enter_context(open_folder(folder_path(run.config, name)))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.models.determinism import use_deterministic_kernels
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import (
     RunningServer,
@@ -81,7 +82,9 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
 
 def make_worker_state(run: ResolvedRun) -> WorkerState:
     """Build the state of a worker: the run's environments, and its team again, placed on the worker's devices."""
-    # Called in the worker: each loads its own copy of the models.
+    # Called in the worker: each loads its own copy of the models, and keeps its kernels to the end.
+    if run.config.learner.deterministic:
+        use_deterministic_kernels()
     placed = replace(run.team, policies=in_worker(run.config, run.team.policies))
     team = teams.load(run.config, (run.train_env, run.eval_env), placed)
     return WorkerState(run.train_env, run.eval_env, team)
