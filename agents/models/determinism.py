@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ def deterministic(enabled: bool) -> Iterator[None]:
         yield
         return
     before = torch.are_deterministic_algorithms_enabled()
-    kernels = torch.backends.cuda
+    kernels: Any = torch.backends.cuda  # its functions have no types
     efficient, cudnn = kernels.mem_efficient_sdp_enabled(), kernels.cudnn_sdp_enabled()
     use_deterministic_kernels()
     try:
@@ -78,7 +79,7 @@ def sum_in_blocks(values: Tensor) -> Tensor:
     """Return the cumulative sum (..., N) of floating-point numbers by products with triangular matrices."""
     size = values.shape[-1]
     padded = torch.nn.functional.pad(values, (0, -size % BLOCK))
-    blocks = padded.unflatten(-1, (-1, BLOCK))  # (..., number of blocks, BLOCK)
+    blocks = padded.reshape(*values.shape[:-1], -1, BLOCK)
     within = blocks @ _ones_up_to(BLOCK, values)
     sums = within[..., -1]
     before = sums @ _ones_up_to(sums.shape[-1], values) - sums
@@ -86,4 +87,4 @@ def sum_in_blocks(values: Tensor) -> Tensor:
 
 
 def _ones_up_to(size: int, like: Tensor) -> Tensor:
-    return torch.ones(size, size, dtype=like.dtype, device=like.device).triu()
+    return like.new_ones(size, size).triu()
