@@ -32,10 +32,10 @@ from llm_decpomdp.agents.inference.decoding import (
     product_size,
     whole_head,
 )
+from llm_decpomdp.agents.inference.determinism import cumulative_sum
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
-from llm_decpomdp.agents.models.determinism import cumulative_sum
 
 Decode = Callable[[Sequence[int]], str]
 """Turns token ids into text."""

@@ -88,7 +88,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         RunError: As `train`.
         Interrupted: As `train`.
     """
-    from llm_decpomdp.agents.models.determinism import deterministic
+    from llm_decpomdp.agents.inference.determinism import deterministic
     from llm_decpomdp.algorithms.learning import distributed as processes
     from llm_decpomdp.algorithms.training import checkpoint
 

@@ -65,7 +65,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
         name: The configuration's name.
         origin: The identity of the team that the run begins with, for the manifest.
     """
-    from llm_decpomdp.agents.models.determinism import deterministic
+    from llm_decpomdp.agents.inference.determinism import deterministic
     from llm_decpomdp.algorithms.learning import distributed as processes
 
     processes.initialize(run.config.learner.process_timeout)

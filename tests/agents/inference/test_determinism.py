@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llm_decpomdp.agents.models import determinism
-from llm_decpomdp.agents.models.determinism import (
+from llm_decpomdp.agents.inference import determinism
+from llm_decpomdp.agents.inference.determinism import (
     cumulative_sum,
     deterministic,
     sum_in_blocks,
