@@ -30,6 +30,9 @@ class Program:
     substitute: bool = False
     """True to also run the program with each helper replaced by a trivial function, and with each helper instead
     of the entry point. See `Execution.helpers_used` and `Execution.helpers_suffice`."""
+    divide: bool = False
+    """True to find out instead for each test what the entry point and the helpers add. See
+    `Execution.main_adds` and `Execution.helpers_add`."""
 
 
 # Larger values do not fit into the fields of timers and of `setrlimit`.
@@ -119,6 +122,12 @@ class Execution:
     helpers_suffice: tuple[bool, ...] = ()
     """True for each helper that is called if every passing test passes again with the helper in place of the entry
     point. False for all without `Program.substitute`, and for the helpers after the first that suffices."""
+    main_adds: tuple[bool, ...] = ()
+    """With `Program.divide`, for each test: True if it passes, and fails with a helper in place of the entry
+    point."""
+    helpers_add: tuple[tuple[bool, ...], ...] = ()
+    """With `Program.divide`, for each helper and test: True if it passes, and fails with a trivial function in
+    place of the helper."""
     reached: tuple[int, ...] = ()
     """Number of times that each test was reached."""
     wall_decided: bool = False

@@ -185,6 +185,7 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "helpers": [list(helper) for helper in program.helpers],
         "change": bool(program.helpers),
         "substitute": bool(program.helpers) and program.substitute,
+        "divide": bool(program.helpers) and program.divide,
         "tests": tests.source,
         **{name: getattr(tests, name) for name in TESTS_SENT},
         "methods": sorted(tests.methods | methods(program.preamble)),
@@ -205,6 +206,8 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
         helper_calls=tuple(result["helper_calls"]),
         helpers_used=tuple(result["helpers_used"]),
         helpers_suffice=tuple(result["helpers_suffice"]),
+        main_adds=tuple(result.get("main_adds", ())),
+        helpers_add=tuple(map(tuple, result.get("helpers_add", ()))),
         reached=tuple(result["reached"]),
         wall_decided=result["wall_decided"],
     )

@@ -13,7 +13,7 @@ import re
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
-from llm_decpomdp.envs.sandbox.worker.candidate.loading import change_value
+from llm_decpomdp.envs.sandbox.worker.candidate.changes import change_value
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import CHANGES
 from tests.support.programs import check as function_of
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.evaluator import reports
 from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
+from llm_decpomdp.envs.sandbox.worker.evaluator.division import DivisionChecks
 from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import HelperChecks, calls_in_passing
 from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
     CHANGED_SLACK_SECONDS,
@@ -54,15 +55,16 @@ class Evaluator:
 
         Args:
             job: `segments`, `preamble`, `entry_point`, `helpers`, `change` (true to change their results),
-                `substitute` (true to replace them, and to put them in place of the entry point), `tests` (an
-                instrumented module), `split`, `prefetch`, `shown`, `stages`, `guards`, `minimum`, `limits`, and
-                `tests_seconds`.
+                `substitute` (true to replace them, and to put them in place of the entry point), `divide` (true
+                to do so test by test), `tests` (an instrumented module), `split`, `prefetch`, `shown`, `stages`,
+                `guards`, `minimum`, `limits`, and `tests_seconds`.
             send: Sends the caller the result of a slow program before its helpers are checked, with False: values
                 of a changed run may end this process.
 
         Returns:
             `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
-            `helpers_used`, `helpers_suffice`, `reached`, `wall_decided`, and `seconds` of wall time.
+            `helpers_used`, `helpers_suffice`, `reached`, `wall_decided`, and `seconds` of wall time. With
+            `divide` also `main_adds` and `helpers_add`.
 
         Raises:
             Broken: If there can be no result, and this process has to end.
@@ -97,12 +99,16 @@ class Evaluator:
             if job["change"]:
                 deadline = begin + job["limits"]["job_seconds"]
                 run = functools.partial(self._findings, session, job)
-                checks = HelperChecks(session, findings, result["seconds"], deadline, run)
+                kind = DivisionChecks if job["divide"] else HelperChecks
+                checks = kind(session, findings, result["seconds"], deadline, run)
                 if session.needs_fresh_process:  # else the job is soon done again
                     send(result, False)
                 if job["substitute"]:
                     result["helpers_suffice"] = checks.find_sufficient()
-                result["helpers_used"] = checks.find_used(job["substitute"])
+                if isinstance(checks, DivisionChecks):
+                    result |= checks.find_parts()
+                else:
+                    result["helpers_used"] = checks.find_used(job["substitute"])
                 result["wall_decided"] = session.wall_decided
         finally:
             session.stop()

@@ -3,7 +3,7 @@
 A helper is called if the program calls it while a test that passes runs. Changed runs decide everything else:
 
 - A helper *suffices* if every passing test passes again with the helper in place of the entry point.
-- A helper is *used* if other tests pass when its results are changed (`loading.py`), and a passing test fails when
+- A helper is *used* if other tests pass when its results are changed (`changes.py`), and a passing test fails when
   a trivial function replaces it.
 
 A changed run ends at the first failure of a test that passed. The program is loaded anew for it in the same

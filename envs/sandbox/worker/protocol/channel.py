@@ -129,6 +129,33 @@ where it returns the first.
 """
 
 IN_PLACE = 9  # kind of a changed run in which the helper replaces the entry point
+
+SAME, DIRECT, ITEM, LAST_ITEM, STEP, CHOICE = range(10, 16)
+"""Kinds of a changed run in which a helper's result takes the place of the entry point's, see `division`.
+
+It is the result of a call that the entry point makes with its own arguments, as it is or cast, or a default where
+it is None; of a call in place of the entry point; its first item; its last item; the result of one operation, also
+with a constant of the entry point's code; or a choice between two constants.
+"""
+
+(
+    ALTERED,
+    EMPTY,
+    CONSTANT,
+    OTHER_CONSTANT,
+    ARGUMENT,
+    LAST_ARGUMENT,
+    ARGUMENTS,
+    STEP_OF_ARGUMENT,
+    AGREEING,
+) = range(16, 25)
+"""Kinds of a changed run in which something trivial takes the place of a helper's result, see `division`.
+
+It is changed within its type; 0 or empty; the result of the first call, or another constant of that type; the
+first argument, the last one, or all of them; a cast of an argument or an operation on a number; or a changed
+result that is equal to everything.
+"""
+
 # A tuple cannot change, but the containers in it can.
 CONTAINERS = (list, tuple, dict, set, bytearray, deque)
 

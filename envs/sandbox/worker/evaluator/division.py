@@ -1,0 +1,116 @@
+"""What the entry point and the helpers of a program add to each test that passes.
+
+A test counts for a side if it fails when something trivial takes that side's place. Some substitutes decide test
+by test: a helper's own result in place of the entry point's, and changed results where nothing depends on them.
+Any other substitute counts only if it explains `SHARE` of the tests in question. A constant, for example, is right
+in many single tests of a function that returns True or False.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import UNFINISHED, HelperChecks
+from llm_decpomdp.envs.sandbox.worker.protocol import channel
+
+SHARE = 0.75
+"""Share of the tests in question that must pass with a substitute; all of them where it is a choice."""
+
+# A change may make a program loop in some tests, and each restart costs the time of a call.
+MAX_RESTARTS = 3
+
+
+class DivisionChecks(HelperChecks):
+    """Changed runs of a program that tell for each test which sides it needs."""
+
+    def find_parts(self) -> dict[str, list[bool] | list[list[bool]] | list[int]]:
+        """Return `main_adds`, `helpers_add` and `helpers_used`, as `Execution` has them."""
+        self.runs: dict[tuple[int, int], set[int]] = {}
+        limits = self.session.limits
+        self.session.limits = {
+            **limits,
+            "max_timeouts": self.session.failures + MAX_RESTARTS,
+            "program_seconds": limits["program_seconds"] * (1 + MAX_RESTARTS),
+        }
+        tests = range(len(self.passed))
+        passing = {test for test in tests if self.passed[test]}
+        helped = [self._called(helper) & passing for helper in range(len(self.calls))]
+        trivial_main: set[int] = set()
+        if any(helped):
+            trivial_main = self._passes(0, channel.SAME) | self._passes(0, channel.DIRECT)
+        for helper, called in enumerate(helped):
+            if called:
+                called -= self._unaffected(helper)
+        shared = set().union(*helped) - trivial_main
+        for kind in (channel.ITEM, channel.LAST_ITEM, channel.STEP, channel.CHOICE):
+            if shared:
+                share = 1.0 if kind == channel.CHOICE else SHARE
+                trivial_main |= self._explained(self._passes(0, kind), shared, share)
+        for helper, called in enumerate(helped):
+            for kind in range(channel.EMPTY, channel.AGREEING + 1):
+                # A single result is always a constant.
+                if not called or (kind in CONSTANTS and len(called) < 2):
+                    continue
+                question = called - trivial_main or called
+                called -= self._explained(self._passes(helper, kind), question, SHARE)
+        helpers_add = [[test in called for test in tests] for called in helped]
+        return {
+            "main_adds": [test in passing - trivial_main for test in tests],
+            "helpers_add": helpers_add,
+            "helpers_used": [any(adds) for adds in helpers_add],
+        }
+
+    def _called(self, helper: int) -> set[int]:
+        """Return the tests in whose stage a helper is called; all if it is called while the program is loaded."""
+        stages = {stage for stage, calls in self.findings.calls.items() if calls[helper]}
+        if self.session.loading_calls[helper] or not stages.issubset(self.findings.stages):
+            return set(range(len(self.passed)))
+        return {test for test, stage in enumerate(self.findings.stages) if stage in stages}
+
+    def _unaffected(self, helper: int) -> set[int]:
+        """Return the tests that pass whatever the helper returns."""
+        tests = set(range(len(self.passed)))
+        for kind in UNRELATED:
+            # Without a test left, further runs would tell nothing.
+            tests &= self._passes(helper, kind) if tests else set()
+        return tests
+
+    def _explained(self, passing: set[int], question: set[int], share: float) -> set[int]:
+        """Return the tests that pass with a substitute, if it explains enough of those in question."""
+        return passing if len(passing & question) >= share * len(question) else set()
+
+    def _passes(self, helper: int, kind: int) -> set[int]:
+        """Run the program with a change, once; return the tests that pass.
+
+        Those whose outcome there was no time to find are among them, so a program cannot gain by taking long.
+        """
+        if (helper, kind) not in self.runs:
+            self.runs[helper, kind] = self._run_changed(helper, kind)
+        return self.runs[helper, kind]
+
+    def _run_changed(self, helper: int, kind: int) -> set[int]:
+        session, now = self.session, time.monotonic()
+        if now >= self.deadline:
+            session.wall_decided = True
+            return set(range(len(self.passed)))
+        session.end = now + (self.deadline - now) / 2  # the rest is for later runs
+        session.request["change"] = [helper, kind]
+        by_clock, session.wall_decided = session.wall_decided, False
+        findings = self.run([], self.hanging)
+        unknown: Iterable[str] = ()
+        if session.wall_decided:
+            unknown = UNFINISHED
+        elif session.failures >= session.limits["max_timeouts"]:
+            unknown = ("not_run",)
+        session.wall_decided |= by_clock
+        return {
+            test
+            for test, (passes, status, *_) in enumerate(findings.outcomes())
+            if passes or status in unknown
+        }
+
+
+CONSTANTS = (channel.CONSTANT, channel.OTHER_CONSTANT)
+UNRELATED = (channel.ALTERED, channel.EMPTY, *CONSTANTS)
+"""Kinds of results that have nothing to do with the helper's arguments."""

@@ -1,0 +1,56 @@
+"""Which tests a program passes by shared work."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_decpomdp.envs.coding.division import Division, measure_divisions
+from llm_decpomdp.envs.datasets.humaneval import code_task
+from llm_decpomdp.envs.sandbox import Sandbox
+from tests.support.programs import check
+
+WORDS = check(
+    "assert candidate('level up') == 1",
+    "assert candidate('noon kayak x') == 3",
+    "assert candidate('') == 0",
+    "assert candidate('abc') == 0",
+    "assert candidate('was it') == 0",
+    "assert candidate('eve and bob') == 2",
+)
+TASK = code_task(
+    0, {"task_id": "t", "prompt": "def f(s):\n    pass\n", "test": WORDS, "entry_point": "f"}
+)
+PART = "def aux(w):\n    return w == w[::-1]\n"
+REST = "def f(s):\n    return sum(1 for w in s.split() if aux(w))\n"
+ALL = "def {}(s):\n    return sum(w == w[::-1] for w in s.split())\n"
+
+
+def measure(*programs: tuple[str, str]) -> list[Division]:
+    sandbox = Sandbox(workers=1, cache_size=0)
+    return measure_divisions([(TASK, {"aux_0": a, "main_0": m}) for a, m in programs], sandbox)
+
+
+def test_a_test_is_shared_if_it_fails_without_either_side():
+    (division,) = measure((PART, REST))
+    assert division.passed == (True,) * 6
+    # Without words the helper is not called; both sides need a word to add something.
+    assert division.main_adds[:2] == (True, True)
+    assert division.helpers_add[0] == (True, True, False, True, True, True)
+    assert division.shared() >= 0.5 and division.is_real()
+
+
+@pytest.mark.parametrize(
+    ("aux", "main", "main_part", "helper_part"),
+    [
+        (ALL.format("aux"), "def f(s):\n    return aux(s)\n", 0, 1),
+        (ALL.format("aux"), "def f(s):\n    r = aux(s)\n    return 0 if r is None else r\n", 0, 1),
+        ("def aux(x):\n    return 0\n", "def f(s):\n    assert aux(s) == 0\n" + ALL.format("f")[9:], 0.5, 0),
+        ("def aux(x):\n    return x\n", ALL.format("f"), 1, 0),
+    ],
+    ids=["wrapper", "default", "assert", "no call"],
+)  # fmt: skip
+def test_work_of_one_side_is_not_shared(aux, main, main_part, helper_part):
+    (division,) = measure((aux, main))
+    assert all(division.passed) and division.shared() == 0
+    assert division.main_part() == main_part
+    assert division.helper_part() == helper_part
