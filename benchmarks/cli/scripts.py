@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process
-from llm_decpomdp.benchmarks.cli.train import conclude
+from llm_decpomdp.benchmarks.cli.train import CALLBACKS, conclude
 from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import read_config
@@ -41,11 +41,11 @@ def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) ->
     options = parser(config).parse_args(arguments)
     with exit_codes():
         if options.resume is None:
-            conclude(train(*read(algorithm, config, options)))
+            conclude(train(*read(algorithm, config, options), CALLBACKS))
         elif options.config or _flags(options):
             raise ConfigError(ALONE)
         else:
-            conclude(resume(options.resume, options.override))
+            conclude(resume(options.resume, options.override, CALLBACKS))
 
 
 def parser(config: str) -> argparse.ArgumentParser:

@@ -20,8 +20,10 @@ from llm_decpomdp.benchmarks.config.errors import (
 )
 
 if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
     from llm_decpomdp.benchmarks.config.schema import Config
     from llm_decpomdp.benchmarks.runs import train as run
+    from llm_decpomdp.utils.storage import RunFolder
 
 NEXT = {
     "play --team {run}": "watch the team that you trained; with --agent NAME, be one of it",
@@ -34,6 +36,17 @@ NEXT = {
 # Not `demo.yaml`, which trains on coding problems that small models hardly solve: this pair learns to cooperate.
 DEMO = "cooperation_demo"
 """Configuration of the demo."""
+
+
+def live_report(config: Config, folder: RunFolder) -> TrainerCallback:
+    """Return the callback that writes the report during training."""
+    from llm_decpomdp.benchmarks.report.live import LiveReport
+
+    return LiveReport(config, folder)
+
+
+CALLBACKS = (live_report,)
+"""Callbacks of every run that a command trains."""
 
 
 def demo(override: Overrides = None) -> None:
@@ -54,7 +67,7 @@ def demo(override: Overrides = None) -> None:
         require_for_demo()
     # The final team is what the next commands play with.
     settings = read_config(find_config(DEMO), override or (), {"output.save_final_model": True})
-    pair = run.train(settings, DEMO)
+    pair = run.train(settings, DEMO, CALLBACKS)
     give_back()
     name = f"{pair.folder.path.name}-other-seed"
     # The second team only lends partners, so it needs neither report nor evaluations.
@@ -128,7 +141,7 @@ def train_(
         arguments = (config, from_, dry_run or None, seed, output, warm_start, pairs)
         if any(value is not None for value in arguments):
             raise ConfigError(ALONE)
-        conclude(resuming.resume(resume, override or ()))
+        conclude(resuming.resume(resume, override or (), CALLBACKS))
         return
     if config is None and from_ is None:
         raise ConfigError(
@@ -149,9 +162,9 @@ def train_(
     if dry_run:
         print("\n".join(describe_cost(settings, name)))
     elif from_ is not None:
-        conclude(from_run.train_initial_team(from_, settings, name))
+        conclude(from_run.train_initial_team(from_, settings, name, CALLBACKS))
     else:
-        conclude(run.train(settings, name))
+        conclude(run.train(settings, name, CALLBACKS))
 
 
 def reward_model(

@@ -134,13 +134,32 @@ def write_report(*folders: RunFolder, output: Path | None = None, files: bool = 
         RunError: If the page cannot be written.
     """
     sets = experiments([read_results(folder) for folder in folders])
+    path = output or folders[0].report
+    write_page(sets, path)
+    if files:
+        folder = path.with_name(f"{path.stem}_files")
+        with writing(folder):
+            _write_files(sets, folder)
+    return path
+
+
+def write_page(sets: Sequence[Experiment], path: Path, moment: str = "") -> None:
+    """Write the page of experiments.
+
+    Args:
+        sets: The experiments.
+        path: Path of the page.
+        moment: How far a run is that goes on, such as `update 2 of 8`; the page then reloads itself.
+
+    Raises:
+        RunError: If the page cannot be written.
+    """
     manifests = [run.manifest for experiment in sets for run in experiment.runs]
     algorithms, environments = (
         ", ".join(dict.fromkeys(str(m[key]) for m in manifests if key in m))
         for key in ("algorithm", "environment")
     )
     title = f"{algorithms.upper() or 'Teams'} on {environments or 'a text environment'}"
-    path = output or folders[0].report
     with writing(path):
         body = sections(
             [tag("h1", title), *opening(sets)],
@@ -148,12 +167,7 @@ def write_report(*folders: RunFolder, output: Path | None = None, files: bool = 
             _provenance(sets),
             "Generated from config.yaml, manifest.json, metrics.jsonl and episodes.jsonl of the folders.",
         )
-        write_atomically(path, page(title, [body]))
-    if files:
-        folder = path.with_name(f"{path.stem}_files")
-        with writing(folder):
-            _write_files(sets, folder)
-    return path
+        write_atomically(path, page(title, [body], moment))
 
 
 def sections(

@@ -20,6 +20,11 @@
     return count === 1 ? "1 line" : count ? `${count} lines` : "empty";
   };
 
+  // The page of a run that goes on; the address keeps the filters and the browser the place.
+  const seconds = Number(document.body.dataset.reload);
+  if (seconds) setTimeout(() => location.reload(), 1000 * seconds);
+  const reloaded = performance.getEntriesByType("navigation")[0]?.type === "reload";
+
   // Tables as CSV.
   for (const table of document.querySelectorAll("table[data-name]")) {
     const save = () => {
@@ -320,7 +325,7 @@
       if (step && !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.closest("input, select")) move(step, false);
     });
     addEventListener("hashchange", () => { if (location.hash.includes("=")) apply(true); });
-    await apply(true);
+    await apply(!reloaded);
   }
   start();
 })();

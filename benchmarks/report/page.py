@@ -55,14 +55,25 @@ def render(macro: str, *arguments: Any) -> Markup:
     return Markup(getattr(module, macro)(*arguments))
 
 
-def page(title: str, blocks: Iterable[str]) -> str:
-    """Return the whole document; blocks are markup."""
+RELOADS = '<body data-reload="30">'
+"""The body of the page of a run that goes on, and the seconds after which it reloads."""
+
+
+def end_reloads(text: str) -> str:
+    """Return a document that no longer reloads itself, and does not say so."""
+    return text.replace(RELOADS, "<body>", 1)
+
+
+def page(title: str, blocks: Iterable[str], moment: str = "") -> str:
+    """Return the whole document; blocks are markup. `moment` tells how far a run is that goes on."""
     script = "\n" + (HERE / "page.js").read_text(encoding="utf-8")
     # The policy forbids every download, and every script but this one: completions are untrusted text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     style = (HERE / "page.css").read_text(encoding="utf-8")
-    return render("page", title, *map(Markup, (policy, style, script)), list(map(Markup, blocks)))
+    parts = [*map(Markup, (policy, style, script)), list(map(Markup, blocks))]
+    body = Markup(RELOADS if moment else "<body>")
+    return render("page", title, *parts, body, moment)
 
 
 def tag(name: str, text: str, kind: str = "") -> Markup:

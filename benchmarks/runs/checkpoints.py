@@ -22,7 +22,13 @@ from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config, validate
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.setup import resolve
-from llm_decpomdp.benchmarks.runs.train import Result, final_folder, new_folder, start
+from llm_decpomdp.benchmarks.runs.train import (
+    MakeCallback,
+    Result,
+    final_folder,
+    new_folder,
+    start,
+)
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
 from llm_decpomdp.validation import unknown
@@ -156,13 +162,16 @@ def settings(
     ]
 
 
-def train_initial_team(source: Path, config: Config, name: str) -> Result:
+def train_initial_team(
+    source: Path, config: Config, name: str, callbacks: Sequence[MakeCallback] = ()
+) -> Result:
     """Train the team that another run has left, in a new run folder.
 
     Args:
         source: The folder of the run, or of a saved team.
         config: The configuration, as `settings` returns it.
         name: The configuration's name.
+        callbacks: As in `train`.
 
     Raises:
         ConfigError: If there is no team, or it does not fit the configuration.
@@ -174,7 +183,7 @@ def train_initial_team(source: Path, config: Config, name: str) -> Result:
     if not (team / MANIFEST).is_file():
         config, team = _export_checkpoint(team, load_stored_config(file), config, name)
     run = resolve(config, edit=lambda config, agents: use_initial_team(team, config, agents))
-    return start(run, name, identify_team(team))
+    return start(run, name, identify_team(team), callbacks)
 
 
 def use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Config:

@@ -34,6 +34,7 @@ from llm_decpomdp.benchmarks.runs.setup import (
     schedule,
 )
 from llm_decpomdp.benchmarks.runs.train import (
+    MakeCallback,
     Result,
     check_machine,
     complete_run,
@@ -58,6 +59,7 @@ CHANGEABLE = (
     "output.checkpoint_every",
     "output.checkpoint_minutes",
     "output.keep_checkpoints",
+    "output.report_every",
     "output.save_final_model",
     "model.name",
     "model.max_prompt_tokens",
@@ -72,7 +74,9 @@ OF_POLICIES = ("name", "max_prompt_tokens", "on_long_prompt", "sample_on")
 logger = logging.getLogger(__name__)
 
 
-def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
+def resume(
+    path: Path, overrides: Sequence[str] = (), callbacks: Sequence[MakeCallback] = ()
+) -> Result:
     """Continue a run from its newest complete checkpoint, as if it had not stopped.
 
     It warns of damaged checkpoints, of a missing manifest, and of other versions of packages.
@@ -80,6 +84,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
     Args:
         path: The run's folder.
         overrides: New values of `CHANGEABLE` keys, which are kept in the folder.
+        callbacks: As in `train`.
 
     Raises:
         ConfigError: If `path` holds no run with a checkpoint, or a finished one that is to last no longer; an
@@ -139,7 +144,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> Result:
         logger.info("continuing after update %d of %d", done_before, len(run.batches))
         if processes.rank() == 0:
             _record_session(folder, run, record, updates, overrides)
-        return complete_run(run, training, folder)
+        return complete_run(run, training, folder, callbacks)
 
 
 def _read_manifest(folder: RunFolder) -> dict[str, Any]:

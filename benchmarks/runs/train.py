@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from llm_decpomdp.agents.saved_team import check_target, save_team
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import (
     FAILURES,
@@ -41,12 +42,17 @@ class Result(NamedTuple):
     """The folder of the trained team, if the configuration wants it saved."""
 
 
-def train(config: Config, name: str) -> Result:
+MakeCallback = Callable[[Config, RunFolder], TrainerCallback]
+"""Builds a callback of a run, in the first of several processes."""
+
+
+def train(config: Config, name: str, callbacks: Sequence[MakeCallback] = ()) -> Result:
     """Train a team in a new run folder.
 
     Args:
         config: The configuration, checked or not.
         name: Its name.
+        callbacks: Further callbacks, which are called after those of the run.
 
     Raises:
         ConfigError: If the folder holds another run, and as `resolve`.
@@ -54,16 +60,22 @@ def train(config: Config, name: str) -> Result:
             fails.
         Interrupted: On Ctrl-C, after a checkpoint was saved.
     """
-    return start(resolve(config), name)
+    return start(resolve(config), name, callbacks=callbacks)
 
 
-def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) -> Result:
+def start(
+    run: ResolvedRun,
+    name: str,
+    origin: Mapping[str, str] | None = None,
+    callbacks: Sequence[MakeCallback] = (),
+) -> Result:
     """Train a resolved run in a new folder; raises the errors of `train`.
 
     Args:
         run: The run.
         name: The configuration's name.
         origin: The identity of the team that the run begins with, for the manifest.
+        callbacks: As in `train`.
     """
     from llm_decpomdp.agents.inference.determinism import deterministic
     from llm_decpomdp.algorithms.learning import distributed as processes
@@ -102,7 +114,7 @@ def start(run: ResolvedRun, name: str, origin: Mapping[str, str] | None = None) 
                     "kl_reference": training.trainer.learner.references,
                 }
             )
-        return complete_run(run, training, folder)
+        return complete_run(run, training, folder, callbacks)
 
 
 def check_machine(run: ResolvedRun) -> None:
@@ -120,7 +132,12 @@ def check_machine(run: ResolvedRun) -> None:
         check_interpreter(run.config)
 
 
-def complete_run(run: ResolvedRun, training: TrainingParts, folder: RunFolder) -> Result:
+def complete_run(
+    run: ResolvedRun,
+    training: TrainingParts,
+    folder: RunFolder,
+    callbacks: Sequence[MakeCallback] = (),
+) -> Result:
     """Run the updates that are left, and save the team if the configuration wants it.
 
     Raises:
@@ -133,11 +150,13 @@ def complete_run(run: ResolvedRun, training: TrainingParts, folder: RunFolder) -
     config, trainer, saves = run.config, training.trainer, training.checkpoints
     try:
         with ExitStack() as stack:
+            if processes.rank() == 0:
+                trainer.callbacks.extend(make(config, folder) for make in callbacks)
             if config.output.trackers and processes.rank() == 0:
                 from llm_decpomdp.benchmarks.config.trackers import tracking
 
-                callbacks = tracking(config.output.trackers, folder, by_key(config))
-                trainer.callbacks.extend(stack.enter_context(callbacks))
+                feeds = tracking(config.output.trackers, folder, by_key(config))
+                trainer.callbacks.extend(stack.enter_context(feeds))
             trainer.train()
     except FAILURES as error:
         text = format_message(error).removesuffix(".")
