@@ -35,7 +35,8 @@ COMMANDS: Mapping[str, Functions] = {
         bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
         serve.serve: "Example: llm-decpomdp serve coophumaneval-v0 --seat main_0 --partner aux_0=gold",
     },
-    "After a run": {
+    "During and after a run": {
+        results.watch: "Example: llm-decpomdp watch runs/demo-20260101-120000",
         results.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
         results.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
         train.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
@@ -139,7 +140,7 @@ for group, (text, functions) in GROUPS.items():
     below = typer.Typer(cls=CommandGroup, no_args_is_help=True, help=text)
     for function, epilog in functions.items():
         below.command(command_name(function), cls=Command, epilog=epilog)(function)
-    app.add_typer(below, name=group, rich_help_panel="After a run")
+    app.add_typer(below, name=group, rich_help_panel="During and after a run")
 for name, function in OLD_NAMES.items():
     app.command(name, cls=Command, hidden=True)(function)
 

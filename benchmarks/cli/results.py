@@ -1,4 +1,4 @@
-"""The commands that read the folders of runs: `report`, `export` and `analyze`."""
+"""The commands that read the folders of runs: `watch`, `report`, `export` and `analyze`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,25 @@ def report(
     from llm_decpomdp.benchmarks.report.document import report as write
 
     print(write(runs, output, files))
+
+
+def watch(
+    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run, of any process.")],
+    interval: Annotated[
+        float, Option(metavar="SECONDS", min=0.1, help="Time between two looks at its files.")
+    ] = 2.0,
+) -> None:
+    """Show a training in the terminal while it goes on: progress, curve, warnings and the newest answers.
+
+    It reads the files of the run alone, and ends with it. Ctrl-C leaves the training alone.
+    """
+    from rich.console import Console
+
+    from llm_decpomdp.benchmarks.report.terminal import watch_run
+
+    if not run.is_dir():
+        raise ConfigError(f"{run} is no folder: name the folder of a run")
+    watch_run(run, interval, Console(highlight=False))
 
 
 def export(

@@ -51,7 +51,7 @@ def test_packages_run_as_the_program(module: str, command: str) -> None:
 def test_help_begins_with_the_commands_to_start_with(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--help") == 0
     text = Text.from_ansi(capsys.readouterr().out).plain
-    panels = [text.index(name) for name in ("Start", "Train and measure", "After a run")]
+    panels = [text.index(name) for name in ("Start", "Train and measure", "During and after a run")]
     assert panels == sorted(panels)
     assert "analyze" in text and "check" in text and "rescore" not in text
 
