@@ -170,7 +170,14 @@ def evaluation_return(experiment: Experiment, position: int) -> Estimate | None:
 
     `None` unless all runs played the same tasks.
     """
-    table = _table(_scores(experiment, position), lambda score: sum(score.turns))
+    return last_estimate(experiment, lambda score: sum(score.turns), position)
+
+
+def last_estimate(
+    experiment: Experiment, value: Callable[[Score], float], position: int = -1
+) -> Estimate | None:
+    """Estimate a mean of the last (-1) or first (0) evaluation; `None` unless all runs played the same tasks."""
+    table = _table(_scores(experiment, position), value)
     return None if table is None else bootstrap(table)
 
 

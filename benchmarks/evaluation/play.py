@@ -37,6 +37,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
 )
 from llm_decpomdp.algorithms.training.metrics import episode_row, reward_metrics
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
+from llm_decpomdp.benchmarks.runs.results import sequential_tokens
 from llm_decpomdp.branching import branch, branches_in_threads, seed_noise
 from llm_decpomdp.policy import REFUSAL, Completion, Seedable, Team, shared_engine
 from llm_decpomdp.seeding import stream
@@ -293,20 +294,10 @@ def measures(row: Row) -> dict[str, float]:
         if totals and len(totals) == len(agents):
             totals[name] = sum(totals.values())
         values |= totals
-    if "tokens" in values:
-        values |= _answer_time(row["tokens"])
+    if "tokens" in values and (sequential := sequential_tokens(row["tokens"])) is not None:
+        seconds = sequential / DECODING_SPEED + TURN_SECONDS * len(row["tokens"])
+        values |= {"sequential_tokens": sequential, "answer_seconds": seconds}
     return values
-
-
-def _answer_time(tokens: Sequence[Mapping[str, int]]) -> dict[str, float]:
-    """Return the tokens that must be sampled one after the other, and the seconds of the speed model.
-
-    Agents that act in the same turn write at the same time, so that the longest answer decides. Agents that act in
-    order have turns of their own.
-    """
-    sequential = float(sum(max(turn.values(), default=0) for turn in tokens))
-    seconds = sequential / DECODING_SPEED + TURN_SECONDS * len(tokens)
-    return {"sequential_tokens": sequential, "answer_seconds": seconds}
 
 
 def episode_passes(row: Row) -> bool:

@@ -22,6 +22,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     TaskColumn,
     evaluated_after,
 )
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report.page import plain, tag
 from llm_decpomdp.benchmarks.runs.results import component_names
 from llm_decpomdp.utils.extras import installed
@@ -187,6 +188,50 @@ def task_map(columns: Sequence[TaskColumn]) -> Chart:
     return Chart("tasks", label, draw, lambda width: 1.5 + 0.03 * longest + 0.18 * len(names))
 
 
+@dataclass(frozen=True)
+class Point:
+    """A team in a plane of two measures."""
+
+    name: str
+    x: Estimate
+    y: Estimate
+
+
+def plane(name: str, label: str, points: Sequence[Point], axes_labels: tuple[str, str]) -> Chart:
+    """Return points with their intervals in both directions, each with its name beside it."""
+
+    def draw(figure: Figure, width: float, palette: Palette) -> None:
+        axes = figure.subplots()
+        for index, point in enumerate(points):
+            x, y = point.x, point.y
+            axes.errorbar(
+                [x.value],
+                [y.value],
+                xerr=_lengths(x),
+                yerr=_lengths(y),
+                color=palette.series[index % COLORS],
+                marker="D",
+                markersize=5.5,
+                elinewidth=1.6,
+                capsize=3,
+            )
+            place = {"xytext": (6, 6), "textcoords": "offset points", "fontsize": 9}
+            axes.annotate(point.name, (x.value, y.value), color=palette.ink, **place)
+        axes.set_xlabel(axes_labels[0])
+        axes.set_ylabel(axes_labels[1])
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.tick_params(length=0)
+
+    return Chart(name, label, draw, lambda width: 3.8 if width > 5 else 3.1)
+
+
+def _lengths(estimate: Estimate) -> list[list[float]]:
+    """Return the length of an interval below and above its value; 0 without an interval."""
+    low, high = (estimate.value if end is None else end for end in (estimate.low, estimate.high))
+    return [[estimate.value - low], [high - estimate.value]]
+
+
 def moving_window(updates: int) -> int:
     """Return the number of updates in the moving average: a tenth of all, between 3 and 20."""
     # Below three updates nothing is smoothed, above twenty a curve lags behind.
@@ -240,14 +285,8 @@ def _style_axes(axes: Axes, palette: Palette, *, large: bool) -> None:
 
 def _interval_lengths(experiment: Experiment, points: Series) -> Array:
     """Return lengths (2, evaluations) of the intervals below and above the means; 0 without an interval."""
-    lengths = []
-    for update in points.updates:
-        estimate = evaluated_after(experiment, update)
-        low, high = (
-            estimate.value if end is None else end for end in (estimate.low, estimate.high)
-        )
-        lengths.append((estimate.value - low, high - estimate.value))
-    return np.array(lengths).T
+    lengths = [_lengths(evaluated_after(experiment, update)) for update in points.updates]
+    return np.array(lengths)[:, :, 0].T
 
 
 def _draw_training(axes: Axes, series: Series, color: str, *, dots: bool, single: bool) -> None:

@@ -34,6 +34,9 @@ from llm_decpomdp.benchmarks.report.page import (
 )
 from llm_decpomdp.benchmarks.report.summary import introduction, summary
 from llm_decpomdp.benchmarks.report.training import (
+    answer_time,
+    answer_time_chart,
+    answer_times,
     components,
     cooperation,
     costs,
@@ -78,6 +81,7 @@ PANELS = (
     Panel("tasks", "Reward by task", "Tasks", tasks, "left"),
     Panel("cooperation", "Cooperation", "Cooperation", cooperation, "right"),
     Panel("costs", "Time and tokens", "Cost", costs, "right"),
+    Panel("time", "Tests passed and time to answer", "Time", answer_time),
     Panel("credit", "Credit of each agent", "Credit", credit),
     Panel("crossplay", "Cross-play", "Cross-play", crossplay),
     Panel("transcripts", "Transcripts", "Transcripts", transcripts, "wide"),
@@ -291,7 +295,7 @@ def _write_files(experiments: Sequence[Experiment], folder: Path) -> None:
 
     - `metrics.csv`: every row of `metrics.jsonl`, with its run, seed and configuration.
     - `episodes.csv`: the numbers of every row of `episodes.jsonl`.
-    - `learning`, `components`, `tasks`: the figures that are not empty, as `.svg` and `.png`.
+    - `learning`, `components`, `tasks`, `time`: the figures that are not empty, as `.svg` and `.png`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     metrics: list[Row] = []
@@ -321,3 +325,5 @@ def _write_files(experiments: Sequence[Experiment], folder: Path) -> None:
         save(component_charts(experiments), folder)
     if columns_of_tasks := rewards_by_task(experiments):
         save(task_map(columns_of_tasks), folder)
+    if len(points := answer_times(experiments)) > 1:
+        save(answer_time_chart(points), folder)

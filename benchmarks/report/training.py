@@ -12,14 +12,18 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     TaskColumn,
     headings,
     interval_units,
+    last_estimate,
 )
 from llm_decpomdp.benchmarks.report.charts import (
+    Chart,
+    Point,
     colors,
     component_charts,
     component_lists,
     inline,
     learning_curve,
     moving_window,
+    plane,
 )
 from llm_decpomdp.benchmarks.report.page import (
     Cell,
@@ -229,6 +233,41 @@ def costs(experiments: Sequence[Experiment]) -> str:
         name = "mean over runs" if len(experiments[0].runs) > 1 else "this run"
         columns = {name: _cost_column(experiments[0])}
     return table_of_columns("costs", columns)
+
+
+def answer_times(experiments: Sequence[Experiment]) -> list[Point]:
+    """Return tests passed and sequential tokens of the last evaluation of each team that has both."""
+    points = []
+    for experiment in experiments:
+        if not all(run.evaluations for run in experiment.runs):
+            continue
+        ends = [(run, run.evaluations[-1]["update"]) for run in experiment.runs]
+        scores = [score for run, update in ends for score in run.select_scores("eval", update)]
+        if any(s.sequential_tokens is None or s.tests_passed is None for s in scores):
+            continue
+        tokens = last_estimate(experiment, lambda score: score.sequential_tokens or 0.0)
+        tests = last_estimate(experiment, lambda score: score.tests_passed or 0.0)
+        if tokens is not None and tests is not None:
+            points.append(Point(experiment.name or experiment.runs[0].path.name, tokens, tests))
+    return points
+
+
+def answer_time_chart(points: Sequence[Point]) -> Chart:
+    """Return the figure of tests passed against sequential tokens."""
+    label = "Tests passed against sequential tokens"
+    return plane("time", label, points, ("sequential tokens", "tests passed"))
+
+
+def answer_time(experiments: Sequence[Experiment]) -> str:
+    """Draw the tests that each team passes against its time to answer; empty with fewer than two teams."""
+    points = answer_times(experiments)
+    if len(points) < 2:
+        return ""
+    caption = (
+        "Each point: the last evaluation of a team. Sequential tokens: those of the longest answer of each turn, "
+        f"as agents of a turn write at the same time. Bars: 95 % intervals {interval_units(experiments)}."
+    )
+    return box("figure", [inline(answer_time_chart(points)), tag("figcaption", caption)])
 
 
 def _cost_column(experiment: Experiment) -> dict[str, str]:

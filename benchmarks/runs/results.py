@@ -38,6 +38,13 @@ class Score:
     """Mean length of each agent's completions."""
     outcomes: tuple[bool, ...] = ()
     """The tests of the last turn, True for passed; empty where the environment has none."""
+    sequential_tokens: float | None = None
+    """Tokens that were sampled one after the other; `None` where they were not counted."""
+
+    @property
+    def tests_passed(self) -> float | None:
+        """Share of the tests of the last turn that pass; `None` where the environment has none."""
+        return fmean(self.outcomes) if self.outcomes else None
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,23 @@ def _make_score(row: Row) -> Score:
         turns=tuple(map(fmean, rewards)),
         characters={agent: fmean(map(len, texts)) for agent, texts in _completions(groups).items()},
         outcomes=_last_tests(row),
+        sequential_tokens=sequential_tokens(row.get("tokens", ())),
     )
+
+
+def sequential_tokens(turns: Sequence[Mapping[str, int | None]]) -> float | None:
+    """Return the number of tokens that must be sampled one after the other; `None` where one is not counted.
+
+    Agents that act in the same turn write at the same time, so that the longest answer decides. Agents that act in
+    order have turns of their own.
+
+    Args:
+        turns: The number of tokens of each agent, by turn.
+    """
+    counts = [[*turn.values()] for turn in turns]
+    if not counts or any(None in turn for turn in counts):
+        return None
+    return float(sum(max(map(int, filter(None, turn)), default=0) for turn in counts))
 
 
 def _last_tests(row: Row) -> tuple[bool, ...]:

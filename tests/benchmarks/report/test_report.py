@@ -16,11 +16,12 @@ from llm_decpomdp.benchmarks.evaluation.experiments import experiments, mean_gai
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report.page import prose
 from llm_decpomdp.benchmarks.report.summary import is_significant
+from llm_decpomdp.benchmarks.report.training import answer_times
 from llm_decpomdp.benchmarks.runs.results import pairs, read_results
 from llm_decpomdp.envs.coding.reward import COMPONENTS
 from llm_decpomdp.interfaces import describe_reward
 from llm_decpomdp.registry import make
-from llm_decpomdp.utils.storage import RunFolder, append_json_line
+from llm_decpomdp.utils.storage import RunFolder, append_json_line, read_json_lines
 from tests.benchmarks.report_runs import (
     DATA,
     MANIFEST,
@@ -384,6 +385,24 @@ def test_an_evaluation_has_cards_too(tmp_path: Path) -> None:
     run.write_manifest({**ABOUT, "kind": "evaluation"})
     evaluate(run, 0, [4.0, 2.0], components=WHOLE)
     assert re.search(r"mean team reward 3\.00 of 4\.0 .* tasks solved 1 of 2 ", words(run))
+
+
+def test_teams_stand_by_tests_passed_and_sequential_tokens(tmp_path: Path) -> None:
+    teams = [RunFolder(tmp_path / name) for name in ("team", "single")]
+    for team, counts in zip(teams, ({"aux_0": 20, "main_0": 30}, {"main_0": 90}), strict=True):
+        evaluate(team, 0, [1.0, 2.0])
+        rows = list(read_json_lines(team.episodes))
+        team.episodes.write_text("", encoding="utf-8")
+        for extra, row in enumerate(rows):
+            turns = [counts, {"main_0": extra}]
+            append_json_line(team.episodes, {**row, "tokens": turns})
+        assert 'id="time"' not in html(team)
+    points = answer_times(experiments([read_results(team) for team in teams]))
+    assert [(point.name, point.x.value, point.y.value) for point in points] == [
+        *(("team", 30.5, 0.5), ("single", 90.5, 0.5)),
+    ]
+    page = html(*teams)
+    assert 'id="time"' in page and ">team</text>" in page and ">sequential tokens</text>" in page
 
 
 def test_a_manifest_without_descriptions_has_a_report(tmp_path: Path) -> None:
