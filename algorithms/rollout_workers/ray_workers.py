@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import secrets
+import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +41,8 @@ MIN_VERSION = (2, 52)
 """Earlier versions run code that web pages send (CVE-2025-62593), and have no tokens."""
 
 AUTH_MODE = "RAY_AUTH_MODE"
+TOKEN_FILE = Path(".ray", "auth_token")
+"""Where Ray looks for a token, in the home of the user."""
 
 SHARED_VARIABLES = (
     "CUBLAS_WORKSPACE_CONFIG",
@@ -66,8 +71,9 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
     Raises:
         RolloutWorkerError: If Ray is missing or too old, or the token or the cluster is missing.
     """
-    if address is None:
-        os.environ.setdefault(AUTH_MODE, "token")  # Ray reads it as it is imported
+    if address is None or (not trusted_network and find_token() is not None):
+        os.environ.setdefault(AUTH_MODE, "token")
+    loaded = "ray" in sys.modules
     try:
         import ray
     except ImportError:
@@ -82,6 +88,12 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
             "(`ray get-auth-token --generate` makes one) and set that here too, or say that all who reach it may: "
             "cluster.trusted_network=true, or --trusted-network"
         )
+    if loaded:
+        # Ray reads the mode as it is imported, but the processes that it starts read it from their environment.
+        # A driver without tokens would wait for a cluster with tokens until it gives up.
+        ray._raylet.Config.initialize("")
+    if address is None and os.environ.get(AUTH_MODE) == "token" and find_token() is None:
+        make_token()
     variables = {name: os.environ[name] for name in SHARED_VARIABLES if name in os.environ}
     settings: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
@@ -97,6 +109,35 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
             f"no Ray cluster at {address or 'this machine'}: {error}"
         ) from error
     return ray
+
+
+def find_token() -> str | Path | None:
+    """Return the token in the environment, or the file where Ray looks for one; `None` if there is none."""
+    token = os.environ.get("RAY_AUTH_TOKEN")
+    if token:
+        return token
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / TOKEN_FILE)
+    return path if path.is_file() else None
+
+
+def make_token() -> None:
+    """Write a token for a cluster of this machine that only its user can read; Ray's own could be read by all.
+
+    Raises:
+        RolloutWorkerError: If the file cannot be written.
+    """
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / TOKEN_FILE)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+    except OSError as error:
+        if path.is_file():  # another run has just written it
+            return
+        raise RolloutWorkerError(
+            f"a Ray cluster asks for a token, and {path} cannot be written ({error.strerror}): let "
+            "RAY_AUTH_TOKEN_PATH name a file that can"
+        ) from None
 
 
 class RayActor:

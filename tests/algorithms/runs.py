@@ -283,6 +283,19 @@ BUNDLED: dict[str, Any] = {
 """Options of a run that samples the same in any number of processes: its weights stay, to the last digit."""
 
 
+def turns(folder: Path) -> Run:
+    """Build a run in which agents take turns, and an update has an odd number of starts or a single one."""
+    from tests.algorithms.rollout_workers.worker_states import take_turns  # which imports this file
+
+    state = take_turns("probe-relay-turns-v0")
+    options: dict[str, Any] = {
+        "plan": "episodes",
+        "starts_per_bundle": 1,
+        "eval_starts": EVAL_STARTS[:3],
+    }
+    return build(folder, UNEVEN, env=state.env, team=state.team, **options)
+
+
 def sampled(number: int = 8, group_size: int = 4) -> list[Rollout]:
     """Rollouts, the same ones each time."""
     starts, rng = [Start(seed=n) for n in range(number)], np.random.default_rng(0)
@@ -376,6 +389,9 @@ def work_together(folder: Path) -> None:
     assert again.resume() == 2
     again.run_updates()
     build(folder / "bundled", UNEVEN, **BUNDLED).run_updates()
+    in_turns = turns(folder / "turns")
+    in_turns.run_updates()
+    torch.save(weights(in_turns), here / "turns.pt")
     collected = processes.gather_to_first([processes.rank()] * 2)
     torch.save(
         (collected, processes.compute_on_first(lambda: processes.rank())), here / "collected.pt"

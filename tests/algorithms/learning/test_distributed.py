@@ -24,6 +24,8 @@ from tests.algorithms.runs import (
     sampled,
     sampled_for,
     start,
+    turns,
+    weights,
 )
 
 
@@ -123,6 +125,28 @@ def test_two_processes_sample_the_bundles_that_one_does(pair: Path, tmp_path: Pa
     for row, other in zip(*metrics, strict=True):
         assert row.pop("kind") == other.pop("kind")
         assert row == pytest.approx(other, rel=1e-4, abs=1e-6)
+
+
+def test_two_processes_take_turns_as_one_does(pair: Path, tmp_path: Path) -> None:
+    alone = turns(tmp_path)
+    before = [weight.clone() for weight in weights(alone)]
+    alone.run_updates()
+    first, second = of_both(pair, "turns.pt")
+    for a, b, c, d in zip(weights(alone), first, second, before, strict=True):
+        assert torch.equal(b, c)
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
+        assert not torch.allclose(a, d, atol=1e-3)
+    together = pair / "turns"
+    texts = [
+        [(row["start"], [group["completions"] for group in row["groups"]]) for row in rows(path)]
+        for path in (together / "episodes.jsonl", alone.folder.episodes)
+    ]
+    assert texts[0] == texts[1]
+    for row, other in zip(
+        rows(together / "metrics.jsonl"), rows(alone.folder.metrics), strict=True
+    ):
+        assert row.pop("kind") == other.pop("kind")
+        assert row == pytest.approx(other, rel=1e-3, abs=1e-5)
 
 
 def test_rollouts_go_to_the_first_process_and_metrics_to_all(pair: Path) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
+import sys
 from functools import partial
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -125,15 +129,84 @@ def test_a_run_of_the_command_starts_a_cluster_of_its_own_and_ends_it(tmp_path: 
     assert alone.read_bytes() == actors.read_bytes()
 
 
-def test_a_cluster_without_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    monkeypatch.delenv(AUTH_MODE, raising=False)
+class FakeRay(ModuleType):
+    """Notes what it is asked for."""
+
+    __version__ = "2.52.0"
+
+    def __init__(self) -> None:
+        super().__init__("ray")
+        self.calls: list[str] = []
+        config = SimpleNamespace(initialize=lambda _: self.calls.append(f"mode {mode()}"))
+        self._raylet = SimpleNamespace(Config=config)
+
+    def init(self, address: str, **_: Any) -> None:
+        self.calls.append(f"init {address}")
+
+
+def mode() -> str | None:
+    return os.environ.get(AUTH_MODE)
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRay:
+    """A module that the user has imported before, and a home without a token."""
+    module = FakeRay()
+    monkeypatch.setitem(sys.modules, "ray", module)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in (AUTH_MODE, "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # so that what is set here is removed
+        monkeypatch.delenv(name)
+    return module
+
+
+def test_a_cluster_of_its_own_gets_a_token_that_others_cannot_read(
+    ray: FakeRay, tmp_path: Path
+) -> None:
+    connect()
+    token = tmp_path / ".ray" / "auth_token"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    text = token.read_text()
+    assert len(text) == 64
+    assert ray.calls == ["mode token", "init local"]
+    connect()
+    assert token.read_text() == text
+
+
+@pytest.mark.parametrize("name", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"])
+def test_the_token_of_the_user_is_taken(
+    ray: FakeRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "mine").write_text("a" * 64)
+    monkeypatch.setenv(name, str(tmp_path / "mine"))
+    connect()
+    assert not (tmp_path / ".ray").exists()
+
+
+def test_a_token_that_cannot_be_written_is_told(
+    ray: FakeRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".ray").write_text("a file")
+    with pytest.raises(RolloutWorkerError, match="let RAY_AUTH_TOKEN_PATH name a file that can"):
+        connect()
+    monkeypatch.setenv(AUTH_MODE, "disabled")
+    connect(trusted_network=True)
+    assert ray.calls == ["mode token", "mode disabled", "init local"]
+
+
+def test_a_cluster_without_token_is_refused(ray: FakeRay, tmp_path: Path) -> None:
     with pytest.raises(RolloutWorkerError, match=r"may run code on it.*trusted_network=true"):
         connect("10.0.0.1:6379")
+    assert mode() is None
+    connect("10.0.0.1:6379", trusted_network=True)
+    assert mode() is None
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("a" * 64)
+    connect("10.0.0.1:6379")
+    assert mode() == "token"
 
 
-def test_an_old_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = pytest.importorskip("ray")
+def test_an_old_ray_is_refused(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "__version__", "2.51.1")
     with pytest.raises(RolloutWorkerError, match=r"ray 2\.51\.1 lets strangers run code"):
         connect()
