@@ -238,7 +238,8 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         algorithm.check(env.possible_agents, updates)
         agents, size = env.possible_agents, config.algorithm.num_generations
         pairs = config.algorithm.preferences
-        if pairs is None or pairs.pairs_source is None:
+        plays = pairs is None or pairs.pairs_source is None
+        if plays:
             algorithm.check_rollouts(agents, updates, rollouts, size)
         elif config.warm_start.disjoint:
             raise ValueError(
@@ -246,7 +247,8 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
             )
         complete = algorithm.complete_options(updates)
         check_credit(rollouts, complete)
-        rollouts.check_turn_order(env, size, has_critic=complete.has_critic)
+        if plays:
+            rollouts.check_turn_order(env, size, has_critic=complete.has_critic)
         # Its error names trees that are too large to grow.
         start_cost(config)
         # Schedules need a number of updates, which is known once the data is read.

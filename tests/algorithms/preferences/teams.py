@@ -30,7 +30,7 @@ class ReferencedTiny(TinyPolicy):
     def reference_log_probs(
         self, prompt: str, completions: Sequence[Completion]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        before = TinyPolicy(self.reference, self.alphabet, self.max_tokens)
+        before = type(self)(self.reference, self.alphabet, self.max_tokens)
         return before.log_probs(prompt, completions)
 
 

@@ -20,7 +20,8 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
 from studies.hypotheses.training import HashedParts
-from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
+from tests.algorithms.conftest import EchoEnv, Recurrent
+from tests.algorithms.preferences.teams import ReferencedTiny
 from tests.algorithms.runs import make_team
 
 BATCHES = [[Start(seed=8 * update + n) for n in range(8)] for update in range(4)]
@@ -117,14 +118,10 @@ TURN_GAMES: dict[str, dict[str, Any]] = {
 """Games whose agents act one after the other, leave early or join late, and the arguments of `make`."""
 
 
-class LetterPolicy(TinyPolicy):
+class LetterPolicy(ReferencedTiny):
     """Reads the letters of its alphabet alone."""
 
     features = HashedParts()
-
-    def keep_reference(self) -> None: ...
-
-    def reference_log_probs(self, *_: Any) -> Any: ...
 
     def encode(self, text: str) -> torch.Tensor:
         return super().encode("".join(letter for letter in text if letter in self.alphabet))

@@ -32,7 +32,15 @@ def weights(trainer: Run) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("game", GAMES)
-@pytest.mark.parametrize("more", [{}, {"plan": "tree"}, {"plan": "chain", "algorithm": "maac"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"plan": "tree"},
+        {"plan": "chain", "algorithm": "maac"},
+        {"plan": "tree", "algorithm": "madpo"},
+    ],
+)
 def test_a_run_with_turns_resumes_exactly(tmp_path: Path, game: str, more: dict[str, Any]) -> None:
     straight = run(tmp_path / "straight", game, **more)
     before = weights(straight)
