@@ -20,6 +20,7 @@ from llm_decpomdp.algorithms.rollouts.environment import StepOutcome, step
 from llm_decpomdp.algorithms.rollouts.joint import align
 from llm_decpomdp.benchmarks.analysis.replay import Replayed
 from llm_decpomdp.benchmarks.evaluation.play import passes
+from llm_decpomdp.branching import require_simultaneous
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
@@ -89,6 +90,7 @@ def credits(groups: Iterable[Replayed], seed: int = 0) -> Iterator[Credit]:
 
     Raises:
         SandboxError: If programs cannot be run.
+        ValueError: If agents take turns.
     """
     pending = iter(groups)
     while batch := list(islice(pending, AT_A_TIME)):
@@ -112,6 +114,8 @@ class _Game:
     """The joint completions of one state and their outcomes."""
 
     def __init__(self, replayed: Replayed, seed: int) -> None:
+        # The reward of an agent that others wait for comes in a later turn.
+        require_simultaneous(replayed.env, "credit")
         self.replayed = replayed
         place = replayed.place
         self.agents = list(place.group.completions)

@@ -28,6 +28,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 from llm_decpomdp.benchmarks.evaluation.folder import estimate_text, read_estimates
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.runs.results import stored_rows
+from llm_decpomdp.branching import require_simultaneous
 from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.validation import unknown
 
@@ -233,10 +234,15 @@ def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> Fold
         seed: See `llm_decpomdp.benchmarks.analysis.credit.credits`.
 
     Raises:
-        ConfigError: If there are no such episodes, or their environment is unknown.
+        ConfigError: If there are no such episodes, their environment is unknown, or its agents take turns.
         RunError: If the data cannot be loaded, or programs cannot be run.
     """
     episodes = open_episodes(folder)
+    try:
+        for env in episodes.envs.values():
+            require_simultaneous(env, "credit")
+    except ValueError as error:
+        raise ConfigError(f"{folder}: {error}") from None
     if phase not in (None, *PHASES):
         raise ConfigError(unknown("phase", phase, PHASES))
     # Runs have both phases, evaluations only one.

@@ -162,7 +162,11 @@ def _example(evaluations: Mapping[str, EvaluationResult], agents: Sequence[str])
         return
     yield tag("h3", "One task, before and after")
     yield tag("p", f"{task} is the first held-out task that only the trained team solves.")
-    prompts = after[task]["groups"][0]["prompts"]
+    prompts: dict[str, str] = {}
+    for group in reversed(
+        after[task]["groups"]
+    ):  # agents that take turns have no prompt in some groups
+        prompts |= group["prompts"]
     yield box("div", (render("writing", f"prompt of {a}", prompts[a]) for a in agents), "pair")
     sides = (("Before training", before[task]), ("After training", after[task]))
     yield box("div", (_side(title, row, agents) for title, row in sides), "pair")
@@ -180,7 +184,10 @@ def _side(title: str, row: Row, agents: Sequence[str]) -> str:
     verdict = "solved" if info.get("solved") else "not solved"
     if "tests_total" in info:
         verdict = f"{info['tests_passed']:.0f} of {info['tests_total']:.0f} tests pass"
-    texts = [render("writing", f"completion of {a}", group["completions"][a][0]) for a in agents]
+    last: dict[str, list[str]] = {}
+    for played in row["groups"]:
+        last |= played["completions"]
+    texts = [render("writing", f"completion of {a}", last[a][0]) for a in agents]
     return box("div", [tag("h4", f"{title}: {verdict}"), *texts])
 
 

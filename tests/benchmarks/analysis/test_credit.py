@@ -32,11 +32,13 @@ from llm_decpomdp.benchmarks.analysis.credit import (
 )
 from llm_decpomdp.benchmarks.analysis.credit_summary import (
     MEASURES,
+    credit_folder,
     measurement_points,
     read_credit,
     task_means,
 )
 from llm_decpomdp.benchmarks.analysis.replay import Replayed, replay
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make
@@ -373,3 +375,11 @@ def test_of_few_players_every_coalition_is_asked_for_and_none_twice() -> None:
     found = coalitions(orders(4, rng()))
     assert len(found) == len(set(found)) == 2**4
     assert (found[0], found[-1]) == (frozenset(), frozenset(range(4)))
+
+
+def test_credit_of_agents_that_take_turns_is_refused(tmp_path: Path) -> None:
+    env = make("probe-relay-turns-v0")
+    team = dict.fromkeys(env.possible_agents, Gold())
+    evaluate(env, team, starts_of(env), folder=tmp_path / "turns")
+    with pytest.raises(ConfigError, match="credit needs agents that all act in every turn"):
+        credit_folder(tmp_path / "turns")

@@ -158,6 +158,12 @@ def test_mismatch_refused(first: EvaluationResult, second: EvaluationResult, mes
         necessity(first, second)
 
 
+def test_a_team_that_takes_turns_is_compared_with_an_agent_that_waits_for_nobody() -> None:
+    ordered = team()
+    ordered.manifest["identity"]["environment"]["order"] = ["aux_0", "main_0"]
+    assert necessity(ordered, single()).needs_team == ("hard",)
+
+
 def test_command_compares_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pair, alone = (
         make("coophumaneval-v0", split="test[:2]", source="bundled", num_turns=1, num_agents=n)

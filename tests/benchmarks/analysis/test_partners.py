@@ -41,9 +41,13 @@ OPTIONS = [
 ]
 
 
+ORDER = ["env.order=[aux_0,main_0]", "algorithm.rollout.mode=episodes"]
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return train(load_config(None, [*OPTIONS, f"output.base_dir={tmp_path}"]), "run").folder.path
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    options = [*OPTIONS, *getattr(request, "param", ()), f"output.base_dir={tmp_path}"]
+    return train(load_config(None, options), "run").folder.path
 
 
 def write_teams(run: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +65,7 @@ def write_teams(run: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(partners.teams, "load", lambda config, envs: silent)
 
 
+@pytest.mark.parametrize("run", [(), ORDER], indirect=True)
 def test_partners_are_exchanged(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(run / "final_model")
     write_teams(run, tmp_path / "other", monkeypatch)
