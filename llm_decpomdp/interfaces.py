@@ -445,12 +445,14 @@ def describe_reward(reward: Reward) -> dict[str, Any]:
 
     Returns:
         `maximum`, the most that a turn can earn, or `None` where that is not known, and `components`: for each
-        name the fields of its `Component`, with an empty text where the reward has none.
+        name the fields of its `Component`, with an empty text where the reward has none. `cumulative` is true
+        where the points of an episode sum to its score, and else missing.
     """
     texts = reward.components if isinstance(reward.components, Mapping) else {}
     return {
         "maximum": getattr(reward, "maximum", None),
         "components": {name: asdict(texts.get(name, Component())) for name in reward.components},
+        **({"cumulative": True} if getattr(reward, "cumulative", False) else {}),
     }
 
 

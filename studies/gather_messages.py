@@ -6,8 +6,8 @@ is printed before and after this learning, on all maps. At the end the team is a
 messages, without learning again.
 
 Declared before the measurement of seeds 30, 31 and 32: with one fact of bandwidth the value exceeds 0.3 with each
-seed, and by the t interval of the three values; with scrambled messages it does not exceed 0. With 4 lessons instead
-of 8 this was not shown (`studies/LOG.md`).
+seed, and by the t interval of the three values; with scrambled messages it does not exceed 0. With 4 lessons in
+place of 8 this was not shown (`studies/LOG.md`).
 """
 
 from __future__ import annotations

@@ -71,10 +71,8 @@ def swap_roles(
     *,
     folder: Path,
     agent: str | None = None,
-    samples: int = 1,
-    seed: int = 0,
-    at_a_time: int = 64,
     about: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> RoleSwap:
     """Evaluate teams with own and with swapped roles, except for the evaluations in the folder.
 
@@ -84,10 +82,8 @@ def swap_roles(
         starts: Episode starts.
         folder: A new folder, or that of the same role swap.
         agent: The agent that exchanges its policy with the first one; by default the last one.
-        samples: Episodes of each start.
-        seed: Seed of all sampling.
-        at_a_time: Episodes in a batch.
         about: JSON-able identity of each team, by name; evaluations of other teams are refused.
+        **options: `samples`, `seed` and `at_a_time`, as of `cross_play`.
 
     Raises:
         ConfigError: If an argument is out of its range, the two agents of a team have one policy, or the folder
@@ -114,10 +110,8 @@ def swap_roles(
                     env,
                     {member: team[source] for member, source in sources.items()},
                     starts,
-                    samples=samples,
                     folder=folder / "cells" / f"{name}+{case}",
-                    seed=seed,
-                    at_a_time=at_a_time,
+                    **options,
                     about={member: [identity, source] for member, source in sources.items()},
                 )
     effects = {

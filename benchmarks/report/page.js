@@ -93,6 +93,9 @@
   const considered = (episode) =>
     form.turn.value ? episode[4].filter((group) => group[0] === form.turn.value - 1) : episode[4];
   const rewards = (episode) => considered(episode).flatMap((group) => group[1]);
+  // Where the rewards of an episode sum to its score, that sum is the sixth entry.
+  const isSum = (episode) => episode.length > 5 && !form.turn.value;
+  const value = (episode) => (isSum(episode) ? episode[5] : mean(rewards(episode)));
   const wins = (episode) => considered(episode).flatMap((group) => group[2] ?? []);
   const heat = (reward) => `--heat: ${Math.round(58 * Math.max(0, Math.min(1, reward / index.top)))}%`;
   const hides = (key) => form[key].value === "";
@@ -106,19 +109,19 @@
     const all = rewards(episode);
     if (!all.length) return false;
     if (!hides("solved") && wins(episode).some(Boolean) !== (form.solved.value === "1")) return false;
-    const value = mean(all);
-    return (hides("min") || value >= Number(form.min.value)) && (hides("max") || value <= Number(form.max.value));
+    const reward = value(episode);
+    return (hides("min") || reward >= Number(form.min.value)) && (hides("max") || reward <= Number(form.max.value));
   }
   const spread = (episode) => Math.max(...rewards(episode)) - Math.min(...rewards(episode));
   const ORDERS = {
     "": (e) => -2 * e[2] - e[1], old: () => 0,
-    high: (e) => -mean(rewards(e)), low: (e) => mean(rewards(e)), spread: (e) => -spread(e) };
+    high: (e) => -value(e), low: value, spread: (e) => -spread(e) };
 
   function filter() {
     found = [...index.episodes.keys()].filter((id) => passes(index.episodes[id]));
     const order = ORDERS[form.sort.value] ?? ORDERS[""];
-    const value = new Map(found.map((id) => [id, order(index.episodes[id])]));
-    found.sort((a, b) => value.get(a) - value.get(b) || a - b);
+    const places = new Map(found.map((id) => [id, order(index.episodes[id])]));
+    found.sort((a, b) => places.get(a) - places.get(b) || a - b);
     const all = index.episodes.length.toLocaleString("en");
     $("count").textContent = `${found.length.toLocaleString("en")} of ${all} episodes`;
     $("list").replaceChildren();
@@ -135,7 +138,7 @@
     const episode = index.episodes[id], all = rewards(episode), solved = wins(episode).filter(Boolean).length;
     const strip = all.length > 1 && all.length <= 16 ? all.map((reward) => make("i", { style: heat(reward) })) : [];
     return make("button", { type: "button", class: "row", "data-id": id, onclick: () => open(id) },
-      make("span", { class: "task" }, index.tasks[episode[3]]), make("b", {}, number(mean(all))),
+      make("span", { class: "task" }, index.tasks[episode[3]]), make("b", {}, number(value(episode))),
       make("small", {}, when(episode), solved ? make("span", { class: "ok" }, ` · ${all.length > 1 ? `${solved} ` : ""}solved`) : ""),
       make("span", { class: "strip", "aria-hidden": "true" }, strip));
   }
@@ -189,7 +192,8 @@
   function head(id, column) {
     const episode = index.episodes[id], task = index.tasks[episode[3]];
     const tools = column ? make("button", { type: "button", onclick: () => choose(selected) }, "Close") : comparison(id, episode);
-    const label = `${when(episode)} · mean reward ${number(mean(episode[4].flatMap((group) => group[1])))}`;
+    const reward = episode.length > 5 ? `score ${number(episode[5])}` : `mean reward ${number(mean(episode[4].flatMap((group) => group[1])))}`;
+    const label = `${when(episode)} · ${reward}`;
     return make("div", { class: "episode-head" }, make("div", {}, make("h3", {}, task), make("div", { class: "small" }, label)), make("div", { class: "tools" }, tools));
   }
   function comparison(id, episode) {

@@ -38,7 +38,7 @@ from llm_decpomdp.benchmarks.report.page import (
     table,
     tag,
 )
-from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, pairs
+from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, is_cumulative, pairs
 from llm_decpomdp.utils.text import number
 
 DOCS = (
@@ -74,7 +74,10 @@ def introduction(experiments: Sequence[Experiment]) -> Iterator[str]:
         usual = max(names, key=lambda maximum: len(names[maximum]))
         groups = [f"{value} for {', '.join(names[value])}" for value in names if value != usual]
         exceptions = f" ({'; '.join(groups)})" if groups else ""
-        yield prose(f"Each turn has one reward for the whole team, of at most {usual}{exceptions}.")
+        text = f"Each turn has one reward for the whole team, of at most {usual}{exceptions}."
+        if any(is_cumulative(run.manifest) for e in experiments for run in e.runs):
+            text += " The rewards of an episode sum to its score: reward means this sum."
+        yield prose(text)
     yield prose(DOCS, "small")
 
 
@@ -295,7 +298,7 @@ def _single_run(experiment: Experiment) -> Iterator[str]:
             "The interval of a single seed covers the choice of tasks, not the variation between trainings.",
         )
         yield from _examples(run)
-        yield _reward_table(first, last)
+        yield _reward_table(first, last, "sum" if is_cumulative(run.manifest) else "mean")
         return
     if not run.evaluations:
         yield tag("p", "The run has no evaluation. All numbers below are of training tasks.")
@@ -320,7 +323,8 @@ def _warm_start(run: Results) -> Iterator[str]:
     if "round" in last:
         source = f"the team's own passing samples, {last['round']} rounds"
     text = f"Warm start: {last['step']} steps of supervised training on {source}."
-    if run.untrained and run.evaluations:
+    # The means of the untrained team are over turns, and those of a cumulative reward over episodes.
+    if run.untrained and run.evaluations and not is_cumulative(run.manifest):
         before, after = (
             number(rows[0]["reward_mean"]) for rows in (run.untrained, run.evaluations)
         )
@@ -490,11 +494,11 @@ def _examples(run: Results) -> Iterator[str]:
         yield tag("p", text.format(Markup("; ").join(links)), "small")
 
 
-def _reward_table(first: Row, last: Row) -> str:
+def _reward_table(first: Row, last: Row, over_turns: str) -> str:
     turns = [key for key in first if key.startswith("turn_") and key.endswith("/reward_mean")]
     names = {"reward_mean": "team reward"}
     if len(turns) > 1:
-        names = {"reward_mean": "team reward, mean over turns"}
+        names = {"reward_mean": f"team reward, {over_turns} over turns"}
         for key in turns:
             if key in last:
                 names[key] = f"… of {plain(key.partition('/')[0])}, if reached"

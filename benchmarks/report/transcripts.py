@@ -15,7 +15,14 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
 from llm_decpomdp.benchmarks.report.page import render
-from llm_decpomdp.benchmarks.runs.results import Results, Row, stored_rows, task_name
+from llm_decpomdp.benchmarks.runs.results import (
+    Results,
+    Row,
+    is_cumulative,
+    stored_rows,
+    sum_of_episode,
+    task_name,
+)
 from llm_decpomdp.picture import draw_svg, find_picture
 
 
@@ -42,7 +49,8 @@ class Pack:
         self.tasks: dict[str, int] = {}
         self.components: dict[str, int] = {}
         self.episodes: list[list[Any]] = []
-        """For each episode its run, phase, update, task, and for each group the turn, rewards and solved."""
+        """For each episode its run, phase, update, task, for each group the turn, rewards and solved, and the sum
+        over the turns where that is the score."""
         self._shared: dict[str, int] = {}
         self._starts: list[int] = []
         self._chunks: list[str] = []
@@ -53,9 +61,10 @@ class Pack:
         """Add all episodes of a run."""
         seed = run.manifest.get("seed")
         about = {"name": run.path.name, "seed": seed, "experiment": experiment}
+        cumulative = is_cumulative(run.manifest)
         self.runs.append({**about, "trained": bool(run.train)})
         for _, row in stored_rows(run.path / "episodes.jsonl"):
-            self._add(row)
+            self._add(row, cumulative)
 
     def blocks(self) -> Iterator[str]:
         """Yield the chunks as elements of the page."""
@@ -72,7 +81,7 @@ class Pack:
         for number, text in enumerate(self._chunks):
             yield render("chunk", f"chunk-{number}", text)
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: Row, cumulative: bool) -> None:
         if not self._texts:
             self._starts.append(len(self.episodes))
         task = self.tasks.setdefault(task_name(row), len(self.tasks))
@@ -86,7 +95,8 @@ class Pack:
         ]
         # Numbers instead of names keep the index of thousands of episodes small.
         phase = 1 if row["phase"] == "eval" else 0
-        self.episodes.append([len(self.runs) - 1, phase, row["update"], task, groups])
+        total = [round(sum_of_episode(row["groups"]), 4)] if cumulative else []
+        self.episodes.append([len(self.runs) - 1, phase, row["update"], task, groups, *total])
         # Serialized now, so that only the text of one chunk is in memory.
         text = json.dumps(self._text(row), separators=(",", ":"))
         self._texts.append(text)

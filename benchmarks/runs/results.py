@@ -20,7 +20,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Score:
-    """A row of `episodes.jsonl` in numbers; means are over joint samples, groups, then turns."""
+    """A row of `episodes.jsonl` in numbers; means are over joint samples, groups, then turns.
+
+    Where the rewards of an episode sum to its score, `reward` and `points` are sums over the turns.
+    """
 
     phase: str
     update: int
@@ -96,16 +99,26 @@ def read_results(folder: RunFolder) -> Results:
         ValueError: If nothing was measured in it yet.
     """
     metrics = list(read_json_lines(folder.metrics))
-    scores = tuple(_make_score(row) for _, row in unique_rows(folder.episodes))
+    manifest = folder.read_manifest() if folder.manifest.exists() else {}
+    cumulative = is_cumulative(manifest)
+    scores = tuple(_make_score(row, cumulative) for _, row in unique_rows(folder.episodes))
     if not metrics and not scores:
         raise ValueError(f"{folder.metrics} has no rows: train first, then write the report")
     train, evaluations, steps, untrained = (
         tuple(row for row in metrics if row["kind"] == kind)
         for kind in ("train", "eval", "warm_start", "untrained")
     )
+    if cumulative:
+        episodes: dict[tuple[str, int], list[Score]] = {}
+        for score in scores:
+            episodes.setdefault((score.phase, score.update), []).append(score)
+        train, evaluations = (
+            tuple(_with_sums(row, episodes.get((row["kind"], row["update"]), ())) for row in rows)
+            for rows in (train, evaluations)
+        )
     return Results(
         path=folder.path,
-        manifest=folder.read_manifest() if folder.manifest.exists() else {},
+        manifest=manifest,
         config_text=folder.config.read_text(encoding="utf-8") if folder.config.exists() else "",
         train=train,
         evaluations=evaluations if metrics else _make_evaluation_rows(scores),
@@ -115,13 +128,28 @@ def read_results(folder: RunFolder) -> Results:
     )
 
 
-def _make_score(row: Row) -> Score:
+def is_cumulative(manifest: Row) -> bool:
+    """Check whether the rewards of an episode sum to its score."""
+    return bool(manifest.get("description", {}).get("reward", {}).get("cumulative"))
+
+
+def _with_sums(row: Row, scores: Sequence[Score]) -> Row:
+    """Return a row of metrics whose rewards are means of the scores of its episodes, where they are stored."""
+    if not scores:
+        return row
+    points = {f"reward/{name}": fmean(s.points[name] for s in scores) for name in scores[0].points}
+    return {**row, "reward_mean": fmean(score.reward for score in scores), **points}
+
+
+def _make_score(row: Row, cumulative: bool = False) -> Score:
     groups = row["groups"]
     infos = groups[0]["infos"][0] if groups[0]["infos"] else {}
     names = [key.removeprefix("reward/") for key in infos if key.startswith("reward/")]
 
-    def mean_info(key: str, of: type = float) -> float:
-        return _mean_over_turns(groups, lambda group: [of(info[key]) for info in group["infos"]])
+    def values(key: str, of: type = float) -> Callable[[Row], Sequence[float]]:
+        return lambda group: [of(info[key]) for info in group["infos"]]
+
+    over_turns = sum_of_episode if cumulative else _mean_over_turns
 
     turns = range(1 + groups[-1]["turn"])
     rewards = [[fmean(g["rewards"]) for g in groups if g["turn"] == turn] for turn in turns]
@@ -129,10 +157,10 @@ def _make_score(row: Row) -> Score:
         phase=row["phase"],
         update=row["update"],
         task=task_name(row),
-        reward=_mean_over_turns(groups, lambda group: group["rewards"]),
-        solved=mean_info("solved") if "solved" in infos else None,
-        points={name: mean_info(f"reward/{name}") for name in names},
-        earned={name: mean_info(f"reward/{name}", bool) for name in names},
+        reward=over_turns(groups, get_rewards),
+        solved=_mean_over_turns(groups, values("solved")) if "solved" in infos else None,
+        points={name: over_turns(groups, values(f"reward/{name}")) for name in names},
+        earned={name: _mean_over_turns(groups, values(f"reward/{name}", bool)) for name in names},
         turns=tuple(map(fmean, rewards)),
         characters={agent: fmean(map(len, texts)) for agent, texts in _completions(groups).items()},
         outcomes=_last_tests(row),
@@ -177,6 +205,28 @@ def _mean_over_turns(groups: Sequence[Row], of: Callable[[Row], Sequence[float]]
     for group in groups:
         turns.setdefault(group["turn"], []).append(fmean(of(group)))
     return fmean(map(fmean, turns.values()))
+
+
+def get_rewards(group: Row) -> Sequence[float]:
+    """Return the rewards of a group's joint samples."""
+    rewards: Sequence[float] = group["rewards"]
+    return rewards
+
+
+def sum_of_episode(
+    groups: Sequence[Row], of: Callable[[Row], Sequence[float]] = get_rewards
+) -> float:
+    """Compute the mean sum over the turns of the episodes of a rollout.
+
+    The joint samples of a group go on in groups of their own. In a chain a single one goes on, and stands for all.
+    """
+    sums = [fmean(of(group)) for group in groups]
+    for number in reversed(range(len(groups))):  # a group comes after that of the turn before
+        if parent := groups[number]["parent"]:
+            before = groups[parent["group"]]
+            share = len(before["rewards"]) if before["chosen"] is None else 1
+            sums[parent["group"]] += sums[number] / share
+    return sums[0]
 
 
 def make_episode_key(row: Mapping[str, Any]) -> tuple[int, tuple[Any, Any]]:

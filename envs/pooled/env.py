@@ -32,9 +32,13 @@ from llm_decpomdp.envs.worlds.strategies import Act, Strategy, exploits, only
 from llm_decpomdp.envs.worlds.tasks import WorldOptions, split_of, task_fields
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
+from llm_decpomdp.picture import GROUND, panel, picture
 
 LETTERS = "abcd"
-"""Candidates in the wording `bare`."""
+"""Candidates in the wording `bare` and in pictures."""
+
+INK = ("#4477aa", "#ccbb44", "#aa3377", "#66ccee")
+"""Colors of the candidates in pictures."""
 
 NAMES = "Ada Boris Chen Dora Emil Farid Grace Hugo Ines Jamal Kira Luis".split()
 
@@ -187,7 +191,10 @@ class PooledGame(Game):
         readings = [self.read(task, completions[agent]) for agent in self.agents]
         right = sum(name == task.best for name, _ in readings) / len(readings)
         last = len(turns) == self.options.num_turns - 1
-        details = {"invalid": sum(invalid for _, invalid in readings)}
+        details = {
+            "invalid": sum(invalid for _, invalid in readings),
+            "picture": _draw(task, {a: n for a, (n, _) in zip(self.agents, readings, strict=True)}),
+        }
         return score_verdict(right if last else 0.0, turns, details)
 
     # Scripted teams
@@ -233,6 +240,25 @@ class PooledGame(Game):
             return {agent: self.write(task, choice) for agent, choice in choices.items()}
 
         return act
+
+
+def _draw(task: PooledTask, answers: Mapping[str, str | None]) -> Mapping[str, Any]:
+    """Return the number of facts for each candidate, on all lists and on that of each agent, with its answer."""
+    panels = [panel("all lists", _bars(total(task.profile), [GROUND] * len(task.names)))]
+    for view, (agent, answer) in zip(task.profile, answers.items(), strict=True):
+        verdict = "o" if answer == task.best else "x"
+        marks = [verdict if name == answer else GROUND for name in task.names]
+        panels.append(panel(agent, _bars(view, marks)))
+    labels = [f"{name}, the best" if name == task.best else name for name in task.names]
+    key = {LETTERS[i]: (INK[i], label) for i, label in enumerate(labels)}
+    key |= {"o": ("#2e7d32", "right answer"), "x": ("#c62828", "wrong answer")}
+    return picture(panels, key)
+
+
+def _bars(counts: Sequence[int], marks: Sequence[str]) -> list[str]:
+    """Return a row for each candidate: a mark, and its letter for each fact."""
+    rows = zip(marks, LETTERS, counts, strict=False)
+    return [mark + (letter * count).ljust(max(counts), GROUND) for mark, letter, count in rows]
 
 
 def _name_all(env: Any, prompts: Mapping[str, str], rng: Any) -> dict[str, str]:

@@ -113,6 +113,8 @@ class GameReward:
 
     game: Game
     history: ClassVar[bool] = True
+    cumulative: ClassVar[bool] = True
+    """The points of an episode sum to its score."""
 
     @property
     def components(self) -> Mapping[str, Component]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.report.transcripts import Pack
+from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.picture import panel, picture
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import HOSTILE, chain, evaluate, finished, tree, write
@@ -89,3 +90,21 @@ def test_the_picture_of_a_verdict_is_drawn_from_the_stored_episode(tmp_path: Pat
     assert drawn["picture"].startswith("<svg") and "<script" not in drawn["picture"]
     assert drawn["picture"].count("<rect") == 3
     assert "picture" not in other
+
+
+def test_where_rewards_sum_to_the_score_the_page_has_the_sum(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.write_manifest({"description": {"reward": {"cumulative": True, "maximum": 1.0}}})
+    # A chain stands for all of its samples: 0.5 + 0.25. In a tree each sample has its own turns after it.
+    write(run, 1, "train", [chain("a", [[0.25, 0.75], [0.0, 0.5]])])
+    write(run, 2, "train", [tree("b", [0.0, 1.0], [[0.5]])])
+    write(run, 2, "eval", [chain("eval/0", [[0.5], [0.25]])])
+    evaluate(run, 3, [0.5])
+    sums = [0.75, 0.75, 0.75, 0.5]
+    assert [episode[5] for episode in blocks(run)["index"]["episodes"]] == sums
+    results = read_results(run)
+    assert [row["reward_mean"] for row in (*results.train, *results.evaluations)] == sums
+    assert [score.reward for score in results.scores] == sums
+    assert results.scores[0].points == {"tests": 0.75 * 0.75, "syntax": 0.25 * 0.75}
+    page = run.report.read_text(encoding="utf-8")
+    assert "reward means this sum" in page and "team reward, sum over turns" in page

@@ -210,3 +210,21 @@ def test_messages_and_turns_let_agents_pool_their_facts() -> None:
     env.reset(seed=0)
     prompts, *_ = env.step({"member_0": "my list"})
     assert "member_0:\nmy list" in prompts["member_1"]
+
+
+def test_a_picture_has_the_facts_and_the_answer_of_each_agent() -> None:
+    env = make()
+    env.reset(seed=0)
+    task, best = env.task, env.task.names.index(env.task.best)
+    wrong = (best + 1) % 3
+    answers = {"member_0": f"answer {task.best}", "member_1": f"answer {task.names[wrong]}"}
+    env.step({**answers, "member_2": "who?"})
+    drawn = env.episode.turns[-1].verdict.details["picture"]
+    titles = [panel["title"] for panel in drawn["panels"]]
+    rows = [panel["rows"] for panel in drawn["panels"]]
+    assert titles == ["all lists", *env.possible_agents]
+    for counts, of in zip((total(task.profile), *task.profile), rows, strict=True):
+        assert [row.count(letter) for row, letter in zip(of, "abc", strict=True)] == list(counts)
+    marks = [{i: row[0] for i, row in enumerate(of) if row[0] != " "} for of in rows]
+    assert marks == [{}, {best: "o"}, {wrong: "x"}, {}]
+    assert drawn["key"]["abc"[best]][1] == f"{task.best}, the best"

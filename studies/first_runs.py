@@ -1,0 +1,110 @@
+"""One short run in each family of worlds: `python -m studies.first_runs FAMILY SEED`.
+
+Tiny models imitate references of training tasks, and then learn from the team's reward on training tasks. The
+scores of test tasks before and after are printed beside the known numbers. A single seed shows that the family can
+be trained on, and no more.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from llm_decpomdp import make
+from llm_decpomdp.agents import Sampling, tiny_causal_lm
+from llm_decpomdp.algorithms import (
+    ALGORITHMS,
+    LearnerOptions,
+    RolloutOptions,
+    Start,
+    collect_rollouts,
+)
+from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms.training.sft import SupervisedTraining
+from llm_decpomdp.algorithms.training.sft_data import reference_demonstrations
+from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
+from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
+from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
+from llm_decpomdp.envs.worlds.strategies import NUMBERS
+from llm_decpomdp.policy import Team
+from llm_decpomdp.seeding import stream
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Options of a family, and the characters and most tokens of its models."""
+
+    options: dict[str, Any]
+    alphabet: str
+    tokens: int
+
+
+SETTINGS = {
+    "pooled-v0": Setting({}, "abcd", 2),
+    "sokoban-v1": Setting({"size": 4, "num_turns": 2}, "UDLR#.WGB*?+\n ", 21),
+    "sudoku-v1": Setting({"clues": 12, "num_turns": 2}, "1234.\n", 20),
+}
+LESSONS, EPOCHS = 200, 6
+"""Imitated training tasks, and how often."""
+UPDATES, TASKS, GROUP = 30, 8, 16
+"""Updates, each of so many tasks with so many episodes."""
+
+
+def run(family: str, seed: int) -> None:
+    """Train a team, and print its scores of the test tasks and the known numbers."""
+    setting, began = SETTINGS[family], time.process_time()
+    arguments = {**setting.options, "wording": "bare"}
+    env, test = (make(family, split=split, **arguments) for split in ("train", "test"))
+    team = {
+        agent: tiny_causal_lm(
+            setting.alphabet,
+            Sampling(max_new_tokens=setting.tokens),
+            width=48,
+            seed=int(stream(seed, "policy", agent).integers(2**32)),
+        )
+        for agent in env.possible_agents
+    }
+    known = check_strategies(family, {**arguments, "split": "test"})
+    numbers = {entry.name: entry.score.value for entry in known if entry.name in NUMBERS}
+    print(f"{family}: {', '.join(f'{name} {value:.3f}' for name, value in numbers.items())}")
+
+    def show(moment: str) -> None:
+        found = measure(test, team)
+        seconds = time.process_time() - began
+        print(f"seed {seed}, {moment}: score {found}, {seconds:.0f} s", flush=True)
+
+    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
+    lessons = reference_demonstrations(env, starts[:LESSONS], env.possible_agents)
+    options = WarmStartOptions(source="gold", epochs=EPOCHS, learning_rate=3e-3, batch_size=16)
+    warm_start = SupervisedTraining(team, lessons, options, max_grad_norm=1.0, seed=seed)
+    while not warm_start.done:
+        warm_start.accumulate()
+        warm_start.step()
+    show("after imitation")
+    settings = LearnerOptions(learning_rate=1e-3, max_grad_norm=0.3)
+    learner = ALGORITHMS["marloo"].make_learner(team, settings, seed)
+    plan, rng = RolloutOptions(plan="episodes"), stream(seed, "rollouts")
+    for update in range(UPDATES):
+        drawn = stream(seed, "starts", update).permutation(len(starts))[:TASKS]
+        batch = [starts[int(place)] for place in drawn]
+        learner.update(collect_rollouts(env, team, batch, plan, group_size=GROUP, rng=rng))
+    show(f"after {UPDATES} updates")
+
+
+def measure(env: Any, team: Team) -> str:
+    """Return the mean score of an episode of each task, with its 95 % interval over tasks."""
+    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
+    rollouts = play_episodes(env, team, starts)
+    scores = [sum(group.rewards[0] for group in rollout.groups) for rollout in rollouts]
+    found = bootstrap(np.array(scores))
+    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    run(sys.argv[1], int(sys.argv[2]))
