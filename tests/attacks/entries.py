@@ -74,8 +74,10 @@ def _entry(category: str, name: str, text: str) -> Entry:
 
 
 def _repeat(match: re.Match[str]) -> str:
-    text = ast.literal_eval(match[2])
-    return "".join(text.replace("{n}", str(n)) for n in range(int(match[1])))
+    text, number = ast.literal_eval(match[2]), int(match[1])
+    if "{n}" not in text:
+        return text * number
+    return "".join(text.replace("{n}", str(n)) for n in range(number))
 
 
 ALL = {f"{e.category}/{e.name}": e for p in sorted(CORPUS.rglob("*.txt")) for e in load(p)}
@@ -83,3 +85,16 @@ ALL = {f"{e.category}/{e.name}": e for p in sorted(CORPUS.rglob("*.txt")) for e 
 ENTRIES = {name: entry for name, entry in ALL.items() if entry.category.partition("/")[0] != TEAMS}
 # Joint completions for the reward.
 TEAM_ENTRIES = {name: entry for name, entry in ALL.items() if name not in ENTRIES}
+
+
+def _every_fourth(entries: Mapping[str, Entry]) -> list[str]:
+    kinds: dict[tuple[object, ...], list[str]] = {}
+    for name, entry in entries.items():
+        kind = (entry.category, entry.honest, entry.earns, entry.stopped_by)
+        kinds.setdefault(kind, []).append(name)
+    return [name for names in kinds.values() for name in names[::4]]
+
+
+# A fourth of each kind of program, for tests that are to be quick: by category, labels and layers.
+QUICK_ENTRIES = _every_fourth(ENTRIES)
+QUICK_TEAM_ENTRIES = _every_fourth(TEAM_ENTRIES)

@@ -18,7 +18,15 @@ import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Outcome
 from tests.attacks.canaries import overhear, provoke
-from tests.attacks.entries import ALL, CORPUS, ENTRIES, TEAM_ENTRIES, Entry, load
+from tests.attacks.entries import (
+    ALL,
+    CORPUS,
+    ENTRIES,
+    QUICK_ENTRIES,
+    TEAM_ENTRIES,
+    Entry,
+    load,
+)
 from tests.attacks.running import MODES, Result, judge, lacking, run_all
 from tests.attacks.targets import adopt_orphans, descendants, end
 from tests.support.processes import python
@@ -27,7 +35,6 @@ JOBS = 2
 SECONDS = 0.3  # limit on loading and on a call; few programs need more than some hundredths
 HONEST_SECONDS = 5.0  # the same for programs that deserve to pass: they end, also on a slow machine
 NOBODY = 65534
-CATEGORIES = sorted({entry.category for entry in ENTRIES.values()})
 WITHOUT_ALL = tuple(mode for mode in MODES if mode != "full")
 GRADING = frozenset(
     {"benign", "comparison_tricks", "interpreter_tampering", "result_forging", "test_reading"}
@@ -36,12 +43,12 @@ GRADING = frozenset(
 
 
 @cache
-def results_of(mode: str, categories: frozenset[str]) -> list[Result]:
-    """Return the results of the programs of some categories."""
+def results_of(mode: str, every: bool) -> list[Result]:
+    """Return the results of all programs, or of a fourth of each kind."""
     reason = lacking(MODES[mode])
     if reason:
         pytest.skip(f"this machine does not offer the mode {mode!r}: {reason}")
-    names = [name for name, entry in ENTRIES.items() if entry.category in categories]
+    names = list(ENTRIES) if every else QUICK_ENTRIES
     honest = [name for name in names if ENTRIES[name].honest == "pass"]
     rest = [name for name in names if ENTRIES[name].honest != "pass"]
     results = run_all(rest, MODES[mode], SECONDS, JOBS)
@@ -75,24 +82,31 @@ def test_a_file_holds_its_programs_to_the_byte() -> None:
     assert "\0" in ALL["denial_of_service/null_bytes"].completions["main"]
 
 
-@pytest.mark.parametrize("category", CATEGORIES)
 @pytest.mark.parametrize(
-    "mode", ["full", pytest.param("without namespaces", marks=pytest.mark.slow)]
+    ("mode", "every"),
+    [
+        ("full", False),
+        pytest.param("full", True, marks=pytest.mark.slow),
+        pytest.param("without namespaces", True, marks=pytest.mark.slow),
+    ],
 )
-def test_nothing_is_fooled_harmed_hung_or_wrong(mode: str, category: str) -> None:
-    results = [r for r in results_of(mode, frozenset(CATEGORIES)) if r.category == category]
-    assert results
+def test_nothing_is_fooled_harmed_hung_or_wrong(mode: str, every: bool) -> None:
+    results = results_of(mode, every)
     bad = [result for result in results if result.judgement != "ok" and not result.known]
-    assert not bad, lines(bad)
+    assert results and not bad, lines(bad)
 
 
 @pytest.mark.parametrize(
-    "mode", [*(pytest.param(mode, marks=pytest.mark.slow) for mode in WITHOUT_ALL[:-1]), "bare"]
+    ("mode", "every"),
+    [
+        ("bare", False),
+        *(pytest.param(mode, True, marks=pytest.mark.slow) for mode in WITHOUT_ALL),
+    ],
 )
-def test_fewer_layers_leave_the_results_honest(mode: str) -> None:
-    results = [result for result in results_of(mode, GRADING) if not result.known]
+def test_fewer_layers_leave_the_results_honest(mode: str, every: bool) -> None:
+    results = [r for r in results_of(mode, every) if r.category in GRADING and not r.known]
     bad = [result for result in results if result.judgement in ("fooled", "hung")]
-    assert not bad, lines(bad)
+    assert results and not bad, lines(bad)
 
 
 @pytest.mark.parametrize("options", [["--quick"], pytest.param([], marks=pytest.mark.slow)])

@@ -10,7 +10,7 @@ from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
-from tests.attacks.entries import TEAM_ENTRIES, Entry
+from tests.attacks.entries import QUICK_TEAM_ENTRIES, TEAM_ENTRIES, Entry
 
 USED = {
     "aux_defined": 0.4,
@@ -57,10 +57,17 @@ def components(reward: CodeReward, entry: Entry) -> dict[str, float]:
     return dict(reward(task(entry), completions).components)
 
 
-@pytest.mark.parametrize("name", TEAM_ENTRIES)
-def test_a_joint_completion_earns_its_label(name: str, reward: CodeReward) -> None:
-    entry = TEAM_ENTRIES[name]
-    assert components(reward, entry) == POINTS[entry.earns or entry.honest]
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(QUICK_TEAM_ENTRIES, id="a fourth of each kind"),
+        pytest.param(list(TEAM_ENTRIES), id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_joint_completions_earn_their_labels(names: list[str], reward: CodeReward) -> None:
+    found = {name: components(reward, TEAM_ENTRIES[name]) for name in names}
+    expected = {name: POINTS[(e := TEAM_ENTRIES[name]).earns or e.honest] for name in names}
+    assert found == expected
 
 
 def test_every_label_names_every_component() -> None:

@@ -20,14 +20,17 @@ from llm_decpomdp.envs.compose.chains import (
 from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows
 from tools.quality.compose import best_alone
 
-ROWS = {
-    "numbers": compose_rows(2, "numbers", "none", 0),
-    "long": compose_rows(4, "all", "none", 0),
-}
+ARGUMENTS = {"numbers": (2, "numbers", "none", 0), "long": (4, "all", "none", 0)}
+
+
+def rows_of(name):
+    """The rows of a data set, which are drawn when a test needs them, and remembered."""
+    return compose_rows(*ARGUMENTS[name])
 
 
 def kinds(split):
-    return {step.kind for row in ROWS["numbers"] if row["split"] == split for step in row["chain"]}
+    rows = rows_of("numbers")
+    return {step.kind for row in rows if row["split"] == split for step in row["chain"]}
 
 
 def test_a_step_does_what_its_code_says():
@@ -48,8 +51,8 @@ def test_every_step_changes_its_type_or_its_argument():
 
 
 def test_tasks_depend_on_seed_and_index_alone():
-    again = compose_rows.__wrapped__(4, "all", "none", 0)
-    assert again == ROWS["long"]
+    again = compose_rows.__wrapped__(*ARGUMENTS["long"])
+    assert again == rows_of("long")
     other = compose_rows(4, "all", "none", 1)
     assert [row["chain"] for row in other[:20]] != [row["chain"] for row in again[:20]]
 
@@ -62,15 +65,15 @@ def test_no_task_comes_twice_and_one_of_six_is_for_tests():
 
 
 def test_equal_chains_give_teams_of_every_size_different_tasks():
-    rows = ROWS["numbers"]
+    rows = rows_of("numbers")
     assert len({row["chain"] for row in rows}) < len(rows)
     for size in range(2, MAX_AGENTS + 1):
         assert len({(row["chain"], row["place"] % size) for row in rows}) == len(rows)
 
 
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_held_out_pairs_of_steps_stand_in_test_tasks_alone(rows):
-    for row in rows:
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_held_out_pairs_of_steps_stand_in_test_tasks_alone(name):
+    for row in rows_of(name):
         tested = [is_held_out(*pair) for pair in pairwise(row["chain"])]
         assert any(tested) == (row["split"] == "test")
         assert all(
@@ -82,9 +85,9 @@ def test_every_kind_of_step_is_trained_and_tested():
     assert kinds("train") == kinds("test") and len(kinds("train")) == 8
 
 
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_tests_tell_the_work_of_every_step_and_no_constant_passes_many(rows):
-    for row in rows[:200]:
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_tests_tell_the_work_of_every_step_and_no_constant_passes_many(name):
+    for row in rows_of(name)[:200]:
         chain, arguments = row["chain"], INPUTS[row["chain"][0].source]
         results = [run(chain, argument) for argument in arguments]
         assert max(map(results.count, results)) <= MAX_EQUAL
@@ -109,7 +112,7 @@ def test_a_chain_whose_tests_a_wrong_constant_passes_makes_no_task():
     assert not is_task((by_name["minus 7"], by_name["divide 8"]))  # as minus 8
     assert not is_task((by_name["take 2"], by_name["above 7"]))  # as above 6
     assert is_task((by_name["minus 7"], by_name["times 8"]))
-    for row in ROWS["numbers"][:200]:
+    for row in rows_of("numbers")[:200]:
         results = [run(row["chain"], argument) for argument in INPUTS["number"]]
         for place, step in enumerate(row["chain"]):
             for other in (s for s in steps() if (s.kind, s.source) == (step.kind, step.source)):
@@ -136,4 +139,4 @@ def test_the_bound_is_reached_by_the_best_guess():
 
 
 def test_splits_differ_by_chains():
-    assert {find_split(row["chain"]) for row in ROWS["long"]} == {"train", "test"}
+    assert {find_split(row["chain"]) for row in rows_of("long")} == {"train", "test"}

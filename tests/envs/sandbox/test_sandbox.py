@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
-from tests.attacks.entries import ENTRIES
+from tests.attacks.entries import ENTRIES, QUICK_ENTRIES
 from tests.envs.sandboxed import SHORT, program, run, statuses, workers_of
 from tests.support.processes import ROOT
 from tests.support.programs import SQUARE, SQUARES, check
@@ -269,17 +269,22 @@ def test_the_answers_of_a_run_are_forgotten_before_the_next_one():
 
 # Values and exceptions
 
-RIGHT = {name: entry for name, entry in ENTRIES.items() if entry.category == "benign"}
 PATIENT = Sandbox(Limits(load_seconds=5, test_seconds=5), workers=1, cache_size=0)
 
 
 @both
-@pytest.mark.parametrize("name", RIGHT)
-def test_a_right_program_passes_whatever_it_returns(name, split):
-    entry = RIGHT[name]
-    tests = instrument(entry.test, entry.entry_point, split)
-    execution = PATIENT.run(entry.program(entry.completions["main"]), tests)
-    assert execution.tests and all(test.passed for test in execution.tests), execution
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(QUICK_ENTRIES, id="a fourth"),
+        pytest.param(list(ENTRIES), id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_right_programs_pass_whatever_they_return(names, split):
+    for entry in (ENTRIES[name] for name in names if ENTRIES[name].category == "benign"):
+        tests = instrument(entry.test, entry.entry_point, split)
+        execution = PATIENT.run(entry.program(entry.completions["main"]), tests)
+        assert execution.tests and all(test.passed for test in execution.tests), entry.name
 
 
 def expects(error: str, then: str = "pass") -> str:
