@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,16 +81,38 @@ class Dataset:
         names = (*self.splits, "all") if len(self.splits) > 1 else self.splits
         return tuple(dict.fromkeys([*names, *OF_A_FILE])) if is_path(source) else names
 
+    @cached_property
+    def bundled_splits(self) -> dict[str, _Split]:
+        """The splits of the bundled rows that were read: they never change."""
+        return {}
+
 
 @dataclass(frozen=True)
 class _Split:
     """Rows of a split, each with its line in the source, from 1."""
 
+    dataset: Dataset
     rows: list[tuple[int, Row]]
     source: str
     """Name as in `TaskSet.source`."""
     revision: str = ""
     """Commit of the hub."""
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """The tasks of the rows."""
+        tasks: dict[str, Task] = {}
+        bad: dict[int, str] = {}
+        for index, (line, row) in enumerate(self.rows):
+            try:
+                task = self.dataset.to_task(index, require_row(row))
+                if task.task_id in tasks:
+                    raise BadRow(f"field 'task_id' repeats {task.task_id!r}")
+                tasks[task.task_id] = task
+            except BadRow as error:
+                bad[line] = str(error)
+        refuse(self.source, bad, len(self.rows))
+        return list(tasks.values())
 
 
 def load(
@@ -114,7 +137,7 @@ def load(
     name, begin, end = parse_split(split, dataset.available_splits(source))
     split_rows = _find(dataset, name, source)
     # All rows are parsed before slicing, so that `index` is the position in the whole set.
-    tasks = _tasks(dataset, split_rows)
+    tasks = split_rows.tasks
     sliced = tasks[slice(*(_position(bound, len(tasks), split) for bound in (begin, end)))]
     if not sliced:
         whole = "train, test or all" if is_path(source) else name
@@ -218,23 +241,26 @@ def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> _Spli
                 except (OSError, ValueError) as error:  # the probe succeeded, the download did not
                     logger.warning("the hub does not give %s: %s", dataset.hub, error)
             _warn_fallback(dataset.name)
-    rows = _select_split(dataset, split, dataset.bundled())
-    return _Split(rows, "bundled" if dataset.stand_in else dataset.origin)
+    if split not in dataset.bundled_splits:
+        rows = _select_split(dataset, split, dataset.bundled())
+        origin = "bundled" if dataset.stand_in else dataset.origin
+        dataset.bundled_splits[split] = _Split(dataset, rows, origin)
+    return dataset.bundled_splits[split]
 
 
 def _file_rows(dataset: Dataset, split: str, path: Path) -> _Split:
-    return _Split(_select_split(dataset, split, read_rows(path)), str(path))
+    return _Split(dataset, _select_split(dataset, split, read_rows(path)), str(path))
 
 
 def _hub_rows(dataset: Dataset, split: str, source: str) -> _Split:
     parts = "+".join(dataset.splits) if split == "all" else split
     revision = source.removeprefix(AT_A_COMMIT) if source != "hub" else "main"
     rows, commit = hub_rows(dataset.hub, dataset.config, parts, revision)
-    return _Split(list(enumerate(rows, 1)), "hub", commit)
+    return _Split(dataset, list(enumerate(rows, 1)), "hub", commit)
 
 
 def _select_split(dataset: Dataset, split: str, rows: Iterable[Row]) -> list[tuple[int, Row]]:
-    """Number all rows and return those of a split; values that are no rows stay, for `_tasks` to report."""
+    """Number all rows and return those of a split; values that are no rows stay, for `_Split.tasks` to report."""
     find_split = dataset.find_split
     return [
         (line, row)
@@ -244,21 +270,6 @@ def _select_split(dataset: Dataset, split: str, rows: Iterable[Row]) -> list[tup
         or not isinstance(row, Mapping)
         or find_split(row) in (None, split)
     ]
-
-
-def _tasks(dataset: Dataset, split_rows: _Split) -> list[Task]:
-    tasks: dict[str, Task] = {}
-    bad: dict[int, str] = {}
-    for index, (line, row) in enumerate(split_rows.rows):
-        try:
-            task = dataset.to_task(index, require_row(row))
-            if task.task_id in tasks:
-                raise BadRow(f"field 'task_id' repeats {task.task_id!r}")
-            tasks[task.task_id] = task
-        except BadRow as error:
-            bad[line] = str(error)
-    refuse(split_rows.source, bad, len(split_rows.rows))
-    return list(tasks.values())
 
 
 _warned: set[str] = set()

@@ -245,13 +245,13 @@ def _check_lockstep(trial: Trial) -> None:
 
 def _require_equal(first: StepRecord, second: StepRecord, where: str) -> None:
     for name, value in vars(first).items():
-        require(
-            value == vars(second)[name],
-            f"equal {name} of {where} from two environments with equal seeds and actions",
-            f"{short(value)} and {short(vars(second)[name])}",
-            "Draw only from a generator that reset(seed) seeds, and keep returned dictionaries out "
-            "of the environment's own state: callers may change them.",
-        )
+        if value != vars(second)[name]:
+            raise ConformanceError(
+                f"equal {name} of {where} from two environments with equal seeds and actions",
+                f"{short(value)} and {short(vars(second)[name])}",
+                "Draw only from a generator that reset(seed) seeds, and keep returned dictionaries out "
+                "of the environment's own state: callers may change them.",
+            )
 
 
 def _check_end(env: TextEnv) -> None:

@@ -69,7 +69,7 @@ class Watched:
         require(
             isinstance(result, tuple) and len(result) == 2,
             "reset() to return the tuple (observations, infos)",
-            short(result),
+            result,
             "Return both dictionaries.",
         )
         agents = list(self.env.agents)
@@ -167,7 +167,7 @@ def _call_step(env: TextEnv, actions: dict[str, str]) -> tuple[Any, ...]:
     require(
         isinstance(result, tuple) and len(result) == 5,
         "step() to return (observations, rewards, terminations, truncations, infos)",
-        short(result),
+        result,
         "Return all five dictionaries.",
     )
     return tuple(result)

@@ -73,7 +73,7 @@ def check_keys(name: str, values: object, agents: Sequence[str]) -> None:
     require(
         isinstance(values, dict) and set(values) == set(agents),
         f"{name} to be a dict with exactly the keys {sorted(agents)}",
-        short(values),
+        values,
         "Give one entry to every agent that was live before the step or joins in it, and to no other.",
     )
 
@@ -88,12 +88,12 @@ def check_observation(
             *_outside(prompt, space),
         )
     for secret in secrets:
-        require(
-            not secret.strip() or secret not in str(prompt),
-            f"no secret in the prompt of {agent!r}",
-            f"{short(secret)} in it",
-            "A hidden text, such as a test, leaks: keep it out of every prompt.",
-        )
+        if secret.strip() and secret in str(prompt):
+            raise ConformanceError(
+                f"no secret in the prompt of {agent!r}",
+                f"{short(secret)} in it",
+                "A hidden text, such as a test, leaks: keep it out of every prompt.",
+            )
 
 
 def _outside(prompt: object, space: Space[Any]) -> tuple[str, str]:
@@ -120,17 +120,16 @@ def _outside(prompt: object, space: Space[Any]) -> tuple[str, str]:
 
 def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:
     """Require finite Python numbers in an info, under the keys of earlier ones; return its keys."""
-    require(
-        isinstance(info, dict), f"the info of {agent!r} to be a dict", short(info), "Return one."
-    )
+    require(isinstance(info, dict), f"the info of {agent!r} to be a dict", info, "Return one.")
     assert isinstance(info, dict)
     for key, value in info.items():
-        require(
-            isinstance(key, str) and type(value) in (int, float, bool) and math.isfinite(value),
-            f"finite Python numbers (int, float, bool) in the info of {agent!r}",
-            f"{key!r}: {short(value)} ({type(value).__name__})",
-            "Text belongs in the observation, the rendering or the records.",
-        )
+        number = type(value) in (int, float, bool) and math.isfinite(value)
+        if not (isinstance(key, str) and number):
+            raise ConformanceError(
+                f"finite Python numbers (int, float, bool) in the info of {agent!r}",
+                f"{key!r}: {short(value)} ({type(value).__name__})",
+                "Text belongs in the observation, the rendering or the records.",
+            )
     require(
         keys is None or set(info) == keys,
         f"constant info keys of {agent!r}, at reset and every step: {sorted(keys or ())}",
@@ -143,12 +142,12 @@ def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:
 def check_rewards(rewards: Mapping[str, Any], infos: Mapping[str, Mapping[str, float]]) -> None:
     """Require one finite float for the whole team, the sum of the components in the infos."""
     for agent, reward in rewards.items():
-        require(
-            type(reward) is float and math.isfinite(reward),
-            f"the reward of {agent!r} to be a finite Python float",
-            f"{short(reward)} ({type(reward).__name__})",
-            "Convert it with float().",
-        )
+        if not (type(reward) is float and math.isfinite(reward)):
+            raise ConformanceError(
+                f"the reward of {agent!r} to be a finite Python float",
+                f"{short(reward)} ({type(reward).__name__})",
+                "Convert it with float().",
+            )
         parts = {key: part for key, part in infos[agent].items() if key.startswith("reward/")}
         require(
             not parts or abs(math.fsum(parts.values()) - reward) <= 1e-9,
@@ -230,10 +229,10 @@ def check_acting(
 def check_fresh(boxes: Iterable[object], earlier: dict[int, object]) -> None:
     """Require that no dictionary was returned before; `earlier` keeps them, so that no id is used again."""
     for box in boxes:
-        require(
-            id(box) not in earlier,
-            "a new dictionary for every return value",
-            f"the same object twice: {short(box)}",
-            "Build it anew; callers may change what they were given.",
-        )
+        if id(box) in earlier:
+            raise ConformanceError(
+                "a new dictionary for every return value",
+                f"the same object twice: {short(box)}",
+                "Build it anew; callers may change what they were given.",
+            )
         earlier[id(box)] = box
