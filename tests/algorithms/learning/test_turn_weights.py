@@ -91,9 +91,15 @@ def own_reward(turn: int, rewards: list[float]) -> float:
     return rewards[turn]
 
 
-@pytest.mark.parametrize("plan", ["chain", "tree", "episodes"])
+@pytest.mark.parametrize(
+    ("plan", "size"),
+    [
+        *product(("chain", "episodes"), (2, 3)),
+        ("tree", 2),
+        pytest.param("tree", 3, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(("name", "baseline"), [("magrpo", "mean"), ("marloo", "leave_one_out")])
-@pytest.mark.parametrize("size", [2, 3])
 def test_all_turns_weigh_the_same_where_a_part_of_the_samples_ends(
     plan: str, name: str, baseline: str, size: int
 ) -> None:
@@ -102,7 +108,7 @@ def test_all_turns_weigh_the_same_where_a_part_of_the_samples_ends(
 
 
 @pytest.mark.parametrize(
-    "mode", ["aligned", "cross", pytest.param("common", marks=pytest.mark.slow)]
+    "mode", ["aligned", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("cross", "common"))]
 )
 def test_a_team_s_turns_weigh_the_same_however_its_completions_are_paired(mode: str) -> None:
     found, true, _ = gradients("marloo", "chain", agents=("x", "y"), mode=mode)
@@ -255,7 +261,7 @@ def test_a_deviation_by_role_that_is_known_scales_the_gradient_of_each_agent() -
     torch.testing.assert_close(found, scales * true_gradient(game, team))
 
 
-@pytest.mark.parametrize("plan", ["tree", "episodes"])
+@pytest.mark.parametrize("plan", ["episodes", pytest.param("tree", marks=pytest.mark.slow)])
 def test_own_points_add_to_the_returns_of_their_agent_alone(plan: str) -> None:
     def own(agent: str, history: History, joint: tuple[str, ...]) -> dict[str, float]:
         return {"own/part": 1.5 * bool(joint[1]) - len(history)} if agent == "y" else {}
@@ -277,6 +283,10 @@ def test_own_points_add_to_the_returns_of_their_agent_alone(plan: str) -> None:
     )
 
 
+TREES = (("aligned", False), ("cross", True), ("cross", False))
+"""Pairings of trees whose enumeration takes long, and whether episodes may end early."""
+
+
 def one_after_the_other(history: History) -> Sequence[str]:
     return ("x",) if len(history) % 2 == 0 else ("y",)
 
@@ -291,9 +301,14 @@ def one_joins(history: History) -> Sequence[str]:
 
 @pytest.mark.parametrize("acting", [one_after_the_other, one_leaves, one_joins])
 @pytest.mark.parametrize(
-    ("plan", "mode"), [("episodes", "aligned"), ("tree", "aligned"), ("tree", "cross")]
+    ("plan", "mode", "early"),
+    [
+        ("episodes", "aligned", True),
+        ("episodes", "aligned", False),
+        ("tree", "aligned", True),
+        *(pytest.param("tree", m, e, marks=pytest.mark.slow) for m, e in TREES),
+    ],
 )
-@pytest.mark.parametrize("early", [False, True])
 def test_turn_order_and_agents_that_come_and_go_keep_the_gradient_exact(
     acting: Callable[[History], Sequence[str]], plan: str, mode: str, early: bool
 ) -> None:

@@ -67,8 +67,7 @@ class QuietExpert:
         return dict.fromkeys(completions, "No changes needed.")
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("num_agents", [1, 2, 3])
+@pytest.mark.parametrize(("num_agents", "mode"), zip((1, 2, 3, 1, 2), MODES, strict=True))
 def test_the_environment_keeps_its_contract(num_agents, mode, monkeypatch):
     monkeypatch.setattr(
         "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
