@@ -145,15 +145,18 @@ def house_task(num_agents: int, index: int, row: Row) -> HouseTask:
 def cells_of(first: Sequence[int], second: Sequence[int]) -> list[Cell]:
     """Return the cells of a box."""
     (x, y, z), (u, v, w) = first, second
-    xs, ys, zs = (range(min(a, b), max(a, b) + 1) for a, b in ((x, u), (y, v), (z, w)))
-    return [(a, b, c) for a in xs for b in ys for c in zs]
+    xs, ys, zs = (
+        range(a, b + 1) if a <= b else range(b, a + 1) for a, b in ((x, u), (y, v), (z, w))
+    )
+    return list(product(xs, ys, zs))
 
 
 def cover(plan: Mapping[Cell, str]) -> list[tuple[Box, str]]:
     """Return disjoint boxes of one material that have all cells of a plan, each as large as it can grow."""
     rest, boxes = dict(plan), []
     while rest:
-        grown = (_grow(rest, min(rest), order) for order in ((0, 2, 1), (2, 1, 0), (1, 0, 2)))
+        start = min(rest)
+        grown = (_grow(rest, start, order) for order in ((0, 2, 1), (2, 1, 0), (1, 0, 2)))
         box = max(grown, key=lambda b: len(cells_of(*b)))
         boxes.append((box, rest[box[0]]))
         for cell in cells_of(*box):

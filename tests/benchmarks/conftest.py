@@ -57,15 +57,20 @@ def chat_model(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> str
 @pytest.fixture
 def quick(tiny_model: str, tmp_path: Path) -> list[str]:
     """Overrides that make any configuration a matter of seconds, in a folder `run`."""
+    return quick_overrides(tiny_model, tmp_path)
+
+
+def quick_overrides(model: str, folder: Path) -> list[str]:
+    """Return the overrides of `quick` for runs in another folder, such as that of a module's fixture."""
     return [
-        f"model.name={tiny_model}",
+        f"model.name={model}",
         "model.max_new_tokens=4",
         "model.compute_dtype=float32",
         "dataset.source=bundled",
         "algorithm.max_updates=2",
         "algorithm.num_generations=2",
         "evaluation.num_tasks=2",
-        f"output.base_dir={tmp_path}",
+        f"output.base_dir={folder}",
         "output.name=run",
     ]
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
+from unittest import mock
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.training.metrics import episode_row, evaluation_metrics, reward_metrics
+from llm_decpomdp.benchmarks.report import charts as report_charts
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.envs.sandbox.program import Outcome, details
 from llm_decpomdp.interfaces import Episode, Turn, Verdict
@@ -135,12 +138,14 @@ def finished(run: RunFolder, seed: int = 7, extra: float = 0.0) -> RunFolder:
     return run
 
 
-def html(*folders: RunFolder) -> str:
-    return write_report(*folders).read_text(encoding="utf-8")
+def html(*folders: RunFolder, charts: bool = False) -> str:
+    """The page, by default without the charts, whose drawing takes most of the time."""
+    with nullcontext() if charts else mock.patch.object(report_charts, "_svg", lambda *_: ""):
+        return write_report(*folders).read_text(encoding="utf-8")
 
 
 def words(*folders: RunFolder) -> str:
     """The page as a reader sees it before its script runs, in one line."""
-    hidden = r"<style>.*?</style>|<svg.*?</svg>|<script.*?</script>"
+    hidden = r"<style>.*?</style>|<script.*?</script>"
     text = re.sub(hidden, " ", html(*folders), flags=re.DOTALL)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text).replace("\u00a0", " "))

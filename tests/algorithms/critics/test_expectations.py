@@ -195,8 +195,10 @@ def chains_of_unequal_length(size: int, bundle: int | None) -> list[Rollout]:
     return [replace(rollout, place=place) for place, rollout in enumerate(rollouts)]
 
 
-@pytest.mark.parametrize("name", ["iac", "maac", "coma"])
-@pytest.mark.parametrize(("bundle", "number"), [(None, 2), (None, 3), (1, 2), (5, 2), (5, 3)])
+@pytest.mark.parametrize(
+    ("name", "bundle", "number"),
+    [("iac", None, 2), ("iac", 5, 3), ("maac", None, 3), ("maac", 1, 2), ("coma", 5, 2)],
+)
 def test_a_critic_learns_the_same_in_any_number_of_processes(
     name: str, bundle: int | None, number: int
 ) -> None:

@@ -108,7 +108,8 @@ def test_all_turns_weigh_the_same_where_a_part_of_the_samples_ends(
 
 
 @pytest.mark.parametrize(
-    "mode", ["aligned", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("cross", "common"))]
+    "mode",
+    ["aligned", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("cross", "common"))],
 )
 def test_a_team_s_turns_weigh_the_same_however_its_completions_are_paired(mode: str) -> None:
     found, true, _ = gradients("marloo", "chain", agents=("x", "y"), mode=mode)

@@ -53,9 +53,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-@pytest.mark.parametrize(
-    "workers", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # the next test has two workers, and a third in place of one
+@pytest.mark.parametrize("workers", [1, 2, 3])
 def test_workers_play_what_one_process_plays(local: Run, tmp_path: Path, workers: int) -> None:
     run = trainer(tmp_path, rollout_worker=ProcessRolloutWorkers(worker_states.echo, workers))
     run.run_updates()
@@ -172,6 +171,7 @@ build(Path(sys.argv[1]), rollout_worker=workers, eval_starts=[], starts_per_bund
 """
 
 
+@pytest.mark.slow
 def test_a_script_whose_workers_cannot_import_it_ends_with_an_error(tmp_path: Path) -> None:
     script = tmp_path / "unguarded.py"
     script.write_text(UNGUARDED)

@@ -8,14 +8,11 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from llm_decpomdp import make
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
@@ -23,6 +20,9 @@ from studies.hypotheses.training import HashedParts
 from tests.algorithms.conftest import EchoEnv, Recurrent
 from tests.algorithms.preferences.teams import ReferencedTiny
 from tests.algorithms.runs import make_team
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
 
 BATCHES = [[Start(seed=8 * update + n) for n in range(8)] for update in range(4)]
 FATAL = Start(seed=13)
@@ -166,7 +166,10 @@ def absent() -> WorkerState:
 
 
 def chat_team() -> dict[str, CausalLM]:
-    """Two tiny models that read their histories."""
+    """Two tiny models that read their histories; no other worker takes the time to import transformers."""
+    from llm_decpomdp.agents.inference.options import Sampling
+    from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+
     return {
         agent: tiny_causal_lm("ab", Sampling(max_new_tokens=2), seed=seed, history="chat")
         for agent, seed in (("x", 1), ("y", 2))

@@ -223,6 +223,7 @@ def test_a_run_with_histories_resumes_with_what_waits(tmp_path: Path) -> None:
     require_resumed(straight, chat_run(tmp_path / "again", **lagged), 1)
 
 
+@pytest.mark.slow
 def test_workers_play_histories_as_one_process_does(tmp_path: Path) -> None:
     alone = chat_run(tmp_path / "alone", starts_per_bundle=2)
     alone.run_updates()

@@ -31,16 +31,15 @@ def weights(trainer: Run) -> list[torch.Tensor]:
     return [w.detach().clone() for p in trainer.team.values() for w in p.parameters()]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("game", GAMES)
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"plan": "tree"},
-        {"plan": "chain", "algorithm": "maac"},
-        {"plan": "tree", "algorithm": "madpo"},
-    ],
+MORE: tuple[dict[str, Any], ...] = (
+    {},
+    {"plan": "tree"},
+    {"plan": "chain", "algorithm": "maac"},
+    {"plan": "tree", "algorithm": "madpo"},
 )
+
+
+@pytest.mark.parametrize(("game", "more"), zip(GAMES, MORE, strict=True))
 def test_a_run_with_turns_resumes_exactly(tmp_path: Path, game: str, more: dict[str, Any]) -> None:
     straight = run(tmp_path / "straight", game, **more)
     before = weights(straight)
@@ -50,9 +49,8 @@ def test_a_run_with_turns_resumes_exactly(tmp_path: Path, game: str, more: dict[
     require_resumed(straight, run(tmp_path / "parts", game, **more), 2)
 
 
-@pytest.mark.parametrize(
-    "game", [GAMES[0], *(pytest.param(g, marks=pytest.mark.slow) for g in GAMES[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("game", GAMES)
 def test_two_workers_play_turns_as_one_process_does(tmp_path: Path, game: str) -> None:
     local = run(tmp_path / "local", game, **BUNDLES)
     local.run_updates()

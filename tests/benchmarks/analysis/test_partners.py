@@ -26,10 +26,10 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report import analysis as story_panel
-from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder
+from tests.benchmarks.report_runs import html
 from tests.support.commands import call
 
 OPTIONS = [
@@ -76,7 +76,7 @@ def test_partners_are_exchanged(run: Path, tmp_path: Path, monkeypatch: pytest.M
     assert [share.value for share in shares if share] == [0.0, 1.0, 0.0, 0.0]
     about = {case: found[case].manifest["identity"]["about"] for case in found}
     assert about["another"]["main_0"] == about["after"]["main_0"] != about["another"]["aux_0"]
-    page = write_report(RunFolder(run)).read_text(encoding="utf-8")
+    page = html(RunFolder(run))
     story = page.partition('id="together"')[2].partition("</section>")[0]
     assert "solves 50% of the held-out tasks (0% before training)" in story
     assert "of the gain is lost" not in story  # two tasks tell no gain from none
@@ -171,7 +171,7 @@ def test_row_of_a_warm_start(monkeypatch: pytest.MonkeyPatch, source: str, words
 
 
 def test_a_report_of_a_run_without_them_has_no_story(run: Path) -> None:
-    assert 'id="together"' not in write_report(RunFolder(run)).read_text(encoding="utf-8")
+    assert 'id="together"' not in html(RunFolder(run))
 
 
 def test_command_evaluates_and_reports(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,11 +16,11 @@ from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import learner_options, load_config, start_cost
-from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.probes.known import PROBES
+from tests.benchmarks.report_runs import html
 
 TURNS = ["env.id=probe-turns-v0", "algorithm.turn_gradient_weights=[1.5, 0.5]"]
 
@@ -83,7 +83,7 @@ def test_a_probe_is_trained_and_reported(quick: list[str]) -> None:
     config = load_config(None, [*quick, TURNS[0]])
     result = train(config, "probe")
     assert result.summary["updates"] == 2
-    assert "probe-turns-v0" in write_report(result.folder).read_text()
+    assert "probe-turns-v0" in html(result.folder)
 
 
 PAID = """

@@ -202,8 +202,17 @@ def test_the_difference_of_two_methods_has_the_interval_of_welch() -> None:
     assert half_width(found) == pytest.approx(2.7764 * math.sqrt(a + b), rel=1e-4)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
-@pytest.mark.parametrize("of_seeds, of_tasks", [(1.0, 0.2), (0.3, 0.3), (0.0, 1.0)])
+DEVIATIONS = ((1.0, 0.2), (0.3, 0.3), (0.0, 1.0))
+QUICK = ((2, *DEVIATIONS[0]), (3, *DEVIATIONS[1]), (10, *DEVIATIONS[2]))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "of_seeds", "of_tasks"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow)
+        for case in ((seeds, *pair) for seeds in (2, 3, 5, 10) for pair in DEVIATIONS)
+    ],
+)
 def test_coverage_of_null_cases(seeds: int, of_seeds: float, of_tasks: float) -> None:
     """Both the gain of one method and the difference of two; the standard error of 1,000 draws is 0.007."""
     rng, gains, differences, trials = np.random.default_rng(seeds), 0, 0, 1000

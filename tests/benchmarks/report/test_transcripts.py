@@ -9,17 +9,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.report.transcripts import Pack
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.picture import panel, picture
 from llm_decpomdp.utils.storage import RunFolder
-from tests.benchmarks.report_runs import HOSTILE, chain, evaluate, finished, tree, write
+from tests.benchmarks.report_runs import HOSTILE, chain, evaluate, finished, html, tree, write
 
 
 def blocks(run: RunFolder) -> dict[str, Any]:
     """The chunks of the page, unpacked."""
-    text = write_report(run).read_text(encoding="utf-8")
+    text = html(run)
     found = re.findall(r'<script type="text/plain" id="data-([a-z0-9-]+)">([^<]*)</script>', text)
     return {name: json.loads(gzip.decompress(base64.b64decode(data))) for name, data in found}
 

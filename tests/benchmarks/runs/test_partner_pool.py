@@ -20,6 +20,7 @@ from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.utils.storage import read_json_lines
+from tests.benchmarks.conftest import quick_overrides
 from tests.benchmarks.runs.conftest import Runs
 
 AUX, MAIN = "summarizer_0", "elaborator_0"
@@ -31,11 +32,20 @@ KEPT = ["output.save_final_model=true", "output.checkpoint_every=1", "output.rec
 BUNDLES = ["algorithm.starts_per_bundle=2"]
 
 
-@pytest.fixture
-def pool(runs: Runs, tmp_path: Path) -> str:
-    """Two short runs of different seeds, as the value of `partners.pool`."""
+@pytest.fixture(scope="module")
+def partners(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of two short runs of different seeds."""
+    folder = tmp_path_factory.mktemp("partners")
     for seed in (1, 2):
-        runs.train(*LOUD, *KEPT, ADAPTERS, f"seed={seed}", f"output.name=seed-{seed}")
+        given = [*LOUD, *KEPT, ADAPTERS, f"seed={seed}", f"output.name=seed-{seed}"]
+        Runs(quick_overrides(tiny_model, folder), folder).train(*given)
+    return folder
+
+
+@pytest.fixture
+def pool(partners: Path, tmp_path: Path) -> str:
+    """Copies of the two runs, as the value of `partners.pool`."""
+    shutil.copytree(partners, tmp_path, dirs_exist_ok=True)
     return f"[{tmp_path}/seed-1,{tmp_path}/seed-2]"
 
 

@@ -132,9 +132,11 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
 @pytest.mark.parametrize(
     ("items", "servers"),
     [
-        (["cluster.engine=local"], 1),
+        (["cluster.engine=local", "cluster.rollout_workers=1"], 1),
         # Two bases, two engines, two servers, and a lag; and all weights of each model.
-        (["policies.elaborator_0.device=cpu", "algorithm.lag=1"], 2),
+        pytest.param(
+            ["policies.elaborator_0.device=cpu", "algorithm.lag=1"], 2, marks=pytest.mark.slow
+        ),
         pytest.param(["model.lora=null", "algorithm.lag=1"], 2, marks=pytest.mark.slow),
         pytest.param(["cluster.engine=ray"], 1, marks=pytest.mark.slow),
     ],

@@ -129,10 +129,9 @@ def rest(tmp_path: Path) -> dict[str, Any]:
     return results(tmp_path / "out")
 
 
+@pytest.mark.slow
 @two_at_once
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_bench_that_is_stopped_takes_its_jobs_with_it_and_goes_on_as_if_it_had_not_been(
     number: signal.Signals, begun: subprocess.Popen[bytes], unharmed: dict[str, Any], tmp_path: Path
 ) -> None:

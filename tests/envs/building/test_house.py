@@ -36,7 +36,8 @@ def say(env, first, second=""):
 @pytest.mark.parametrize(("size", "num_agents"), [("small", 2), ("medium", 2), ("large", 4)])
 def test_every_house_can_be_built_in_time_within_the_stocks(size: str, num_agents: int) -> None:
     most = FILLS * PLANNED_TURNS
-    for task in make("build-house-v0", size=size, num_agents=num_agents, split="all").tasks.tasks:
+    tasks = make("build-house-v0", size=size, num_agents=num_agents, split="all").tasks.tasks
+    for task in tasks[::4]:
         lines = task.shares
         assert max(map(len, lines)) <= most
         assert len(task.affordable(task.plan)) <= most

@@ -107,26 +107,21 @@ def parsed(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("completion", HOSTILE.values(), ids=HOSTILE)
-def test_white_space_counts_too(completion, monkeypatch):
-    found: list[int] = []
-    monkeypatch.setattr(code, "parse", lambda text: found.append(len(text)) or parse(text))
-    code.syntax_tree.cache_clear()
-    read(completion, "sq")
-    assert (
-        sum(min(length, MAX_CHARACTERS) for length in found)
-        <= MAX_READ * CHARACTERS + 4 * MAX_CHARACTERS
-    )
-
-
-@pytest.mark.parametrize("completion", HOSTILE.values(), ids=HOSTILE)
-def test_what_is_parsed_of_a_hostile_text_is_bounded(completion, parsed):
-    reading = read(completion, "sq")
-    lost_results(reading.code, "aux")
-    assert max(parsed, default=0) <= MAX_TOKENS
-    assert sum(parsed) <= MAX_READ + 4 * MAX_TOKENS
-    assert len(parsed) <= MAX_READ / ATTEMPT + 4
-    assert len(reading.code) <= MAX_CHARACTERS + 1
+def test_what_is_parsed_of_a_hostile_text_is_bounded(monkeypatch):
+    texts: list[str] = []
+    monkeypatch.setattr(code, "parse", lambda text: texts.append(text) or parse(text))
+    for name, completion in HOSTILE.items():
+        del texts[:]
+        code.syntax_tree.cache_clear()
+        reading = read(completion, "sq")
+        spaced = sum(min(len(text), MAX_CHARACTERS) for text in texts)  # white space counts too
+        assert spaced <= MAX_READ * CHARACTERS + 4 * MAX_CHARACTERS, name
+        lost_results(reading.code, "aux")
+        parsed = [tokens(text) for text in texts]
+        assert max(parsed, default=0) <= MAX_TOKENS, name
+        assert sum(parsed) <= MAX_READ + 4 * MAX_TOKENS, name
+        assert len(parsed) <= MAX_READ / ATTEMPT + 4, name
+        assert len(reading.code) <= MAX_CHARACTERS + 1, name
 
 
 @pytest.mark.parametrize("family", FAMILIES)

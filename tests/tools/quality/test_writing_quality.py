@@ -14,6 +14,7 @@ from llm_decpomdp.envs.datasets.loading import REFERENCE
 from llm_decpomdp.envs.writing.audit import about_writing, degenerate
 from llm_decpomdp.envs.writing.text_measures import words
 from llm_decpomdp.registry import make
+from tools.quality import writing
 from tools.quality.writing import (
     GOAL,
     POLICIES,
@@ -104,7 +105,11 @@ def test_the_same_seed_makes_the_same_texts() -> None:
     assert one == same != other
 
 
-def test_command_writes_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_writes_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = lambda name, **options: make(name, **{**options, "split": "all[:4]"})  # noqa: E731
+    monkeypatch.setattr(writing, "make", few)
     main(
         source="bundled",
         seed=0,
