@@ -39,7 +39,7 @@ MORE: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize(("game", "more"), zip(GAMES, MORE, strict=True))
+@pytest.mark.parametrize(("game", "more"), list(zip(GAMES, MORE, strict=True)))
 def test_a_run_with_turns_resumes_exactly(tmp_path: Path, game: str, more: dict[str, Any]) -> None:
     straight = run(tmp_path / "straight", game, **more)
     before = weights(straight)

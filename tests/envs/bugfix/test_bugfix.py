@@ -67,7 +67,7 @@ class QuietExpert:
         return dict.fromkeys(completions, "No changes needed.")
 
 
-@pytest.mark.parametrize(("num_agents", "mode"), zip((1, 2, 3, 1, 2), MODES, strict=True))
+@pytest.mark.parametrize(("num_agents", "mode"), list(zip((1, 2, 3, 1, 2), MODES, strict=True)))
 def test_the_environment_keeps_its_contract(num_agents, mode, monkeypatch):
     monkeypatch.setattr(
         "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
