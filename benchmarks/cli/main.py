@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, Functions] = {
         evaluate.eval_: evaluate.EXAMPLES,
         plan.plan: "Example: llm-decpomdp plan magrpo_che_config --gpus 8xh100",
         bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
+        results.demonstrations: "Example: llm-decpomdp demonstrations mbpp-v0 --split train --output a.jsonl",
         serve.serve: "Example: llm-decpomdp serve coophumaneval-v0 --seat main_0 --partner aux_0=gold",
     },
     "During and after a run": {

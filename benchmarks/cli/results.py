@@ -96,6 +96,31 @@ def export(
     print(result.folder)
 
 
+def demonstrations(
+    env_id: Annotated[str, Argument(metavar="ENV_ID", help="Such as mbpp-v0.")],
+    split: Annotated[str, Option(help="Problems to learn from, such as train.")],
+    output: Annotated[Path, Option(metavar="FILE", help="The JSONL file.")],
+    source: Annotated[str, Option(help="Where the problems come from.")] = "auto",
+    without: Annotated[
+        list[str] | None,
+        Option(
+            metavar="ENV_ID[:SPLIT]",
+            help="Problems that are evaluated, which are left out; may be given several times.",
+        ),
+    ] = None,
+    min_shared: Annotated[
+        float, Option(min=0, max=1, help="Least share of the tests that need both agents.")
+    ] = 0.5,
+) -> None:
+    """Divide references between two agents, check by running that both parts matter, and write a warm start."""
+    from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
+
+    result = write_demonstrations(
+        env_id, split, output, source=source, without=without or (), min_shared=min_shared
+    )
+    print("\n".join(result.lines()))
+
+
 def credit(
     folder: Folder,
     phase: Annotated[

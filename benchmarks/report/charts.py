@@ -215,8 +215,14 @@ def plane(name: str, label: str, points: Sequence[Point], axes_labels: tuple[str
                 elinewidth=1.6,
                 capsize=3,
             )
-            place = {"xytext": (6, 6), "textcoords": "offset points", "fontsize": 9}
-            axes.annotate(point.name, (x.value, y.value), color=palette.ink, **place)
+            axes.annotate(
+                point.name,
+                (x.value, y.value),
+                xytext=(6, 6),
+                textcoords="offset points",
+                fontsize=9,
+                color=palette.ink,
+            )
         axes.set_xlabel(axes_labels[0])
         axes.set_ylabel(axes_labels[1])
         axes.set_xlim(left=0)

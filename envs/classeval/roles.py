@@ -213,7 +213,7 @@ class ClassRole(Writer):
             return None
         body = "\n".join(first.code.split("\n")[node.body[0].lineno - 1 :])
         if node.body[0].lineno == node.lineno:
-            body = f"    {ast.unparse(node.body)}"
+            body = "\n".join(f"    {ast.unparse(statement)}" for statement in node.body)
         codes = [piece.code for piece in (*others, *part.functions)]
         return "\n\n".join(
             [f"{self.opening(task)}\n{body}", *codes, "\n".join(part.imports)]

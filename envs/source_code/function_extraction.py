@@ -3,7 +3,8 @@
 This is the refactoring "extract function" (Fowler, Refactoring, 1999) on the syntax tree. The part is an
 expression of at least `MIN_OPERATIONS` operations, or statements that follow each other, such as the body of a
 loop or a branch. The variables that it reads become parameters. Those that it assigns, and that are read later,
-are returned. A part is left out if its call could mean something else than the part: see `_refuses`.
+are returned. A function that the divided one calls may be the part, too. A part is left out if its call could mean
+something else than the part: see `_refuses`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.envs.source_code.statements import BUILTINS, Statement, all_bound, bound_names
 from llm_decpomdp.envs.source_code.variables import (
+    NONE,
     SCOPES,
     Flow,
     bound_in,
@@ -41,6 +43,9 @@ REFUSED = (
 )
 """Nodes that no extracted part has: in a function of its own they mean something else."""
 
+GENERATORS = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)
+"""Nodes of functions that are not divided."""
+
 FRAME_FUNCTIONS = frozenset(("locals", "globals", "vars", "dir", "eval", "exec", "super"))
 """Builtin functions whose results depend on the function that calls them."""
 
@@ -48,15 +53,15 @@ Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
-class Division:
-    """A function in two parts."""
+class Extraction:
+    """A function in two parts: one is extracted into a helper."""
 
     helper: str
     """Code of the helper function, with the imports and definitions that it needs."""
     main: str
     """Code of the function that calls it, with those that it needs."""
     kind: str
-    """Extracted part: `expression`, `branch`, `loop body` or `statements`."""
+    """Extracted part: `expression`, `branch`, `loop body`, `statements` or `function`."""
     balance: float
     """Operations of the smaller part divided by those of the larger, in (0, 1]."""
 
@@ -76,8 +81,8 @@ class Place(NamedTuple):
 
 def divide_function(
     code: str, entry_point: str, helper: str = "aux", preamble: str = ""
-) -> list[Division]:
-    """Return all divisions of a function, the most balanced first.
+) -> list[Extraction]:
+    """Return all extractions from a function, the most balanced first.
 
     Args:
         code: A module that defines it.
@@ -93,18 +98,19 @@ def divide_function(
         return []
     module = ast.parse(code)  # a tree of its own, which is changed
     functions = [node for node in module.body if isinstance(node, Functions)]
-    (function,) = [node for node in functions if node.name == entry_point][-1:] or [None]
+    function = next((node for node in reversed(functions) if node.name == entry_point), None)
     nodes = [*ast.walk(function)] if function is not None else []
-    generators = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)
-    if not isinstance(function, ast.FunctionDef) or any(isinstance(n, generators) for n in nodes):
+    if not isinstance(function, ast.FunctionDef) or any(isinstance(n, GENERATORS) for n in nodes):
         return []
     if ast.get_docstring(function) is not None and len(function.body) > 1:
         del function.body[0]
-    divisions = {
-        division.helper: division
-        for division in _Extractor(module, function, helper, bound_names(preamble)).divisions()
-    }
-    return sorted(divisions.values(), key=lambda division: -division.balance)
+    # Both parts may need what the function imports.
+    imports = [node for node in function.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    function.body = [node for node in function.body if node not in imports]
+    module.body[:0] = imports
+    extractor = _Extractor(module, function, helper, bound_names(preamble))
+    by_helper = {extraction.helper: extraction for extraction in extractor.extractions()}
+    return sorted(by_helper.values(), key=lambda extraction: -extraction.balance)
 
 
 class _Extractor:
@@ -124,8 +130,9 @@ class _Extractor:
         self.functions = frozenset(node.name for node in inner if isinstance(node, Functions))
         self.local = self.parameters | bound_in(function.body)
 
-    def divisions(self) -> Iterator[Division]:
-        """Yield a division for each part that can be extracted."""
+    def extractions(self) -> Iterator[Extraction]:
+        """Yield an extraction for each part that can be extracted."""
+        yield from self._functions()
         for place in self._places(self.function.body, "statements", self.parameters, frozenset()):
             sure, size = place.sure, len(place.block)
             for first in range(size):
@@ -179,7 +186,7 @@ class _Extractor:
 
     def _statements(
         self, place: Place, first: int, end: int, sure: frozenset[str], kind: str
-    ) -> Iterator[Division]:
+    ) -> Iterator[Extraction]:
         part = place.block[first:end]
         flow = variable_flow(part)
         if self._refuses(part, flow):
@@ -205,12 +212,12 @@ class _Extractor:
             )
         place.block[first:end] = [new]
         try:
-            yield from self._division(call, body, kind)
+            yield from self._call_extraction(call, body, kind)
         finally:
             place.block[first : first + 1] = part
 
-    def _expressions(self, statement: ast.stmt, sure: frozenset[str]) -> Iterator[Division]:
-        """Yield the divisions that extract an expression of a statement, without those of blocks in it."""
+    def _expressions(self, statement: ast.stmt, sure: frozenset[str]) -> Iterator[Extraction]:
+        """Yield the extractions of an expression of a statement, without those of blocks in it."""
         if isinstance(statement, (*Functions, ast.ClassDef)):
             return
         pending: list[tuple[ast.AST, frozenset[str]]] = [(statement, frozenset())]
@@ -238,7 +245,7 @@ class _Extractor:
         part: ast.expr,
         sure: frozenset[str],
         bound: frozenset[str],
-    ) -> Iterator[Division]:
+    ) -> Iterator[Extraction]:
         store = not isinstance(getattr(part, "ctx", ast.Load()), ast.Load)
         if store or isinstance(part, ast.GeneratorExp | ast.Lambda | ast.Starred | ast.Slice):
             return
@@ -255,7 +262,7 @@ class _Extractor:
         else:
             items[index] = call
         try:
-            yield from self._division(call, [ast.Return(part)], "expression")
+            yield from self._call_extraction(call, [ast.Return(part)], "expression")
         finally:
             if items is None:
                 setattr(parent, field, part)
@@ -288,18 +295,70 @@ class _Extractor:
             ast.Name(self.helper, ast.Load()), [ast.Name(n, ast.Load()) for n in arguments], []
         )
 
-    def _division(self, call: ast.Call, body: Sequence[ast.stmt], kind: str) -> Iterator[Division]:
-        """Yield the division of the tree as it stands, with the call in place of the part."""
-        sizes = (count_operations(body), count_operations(self.function.body) - 1)
-        if not sizes[1]:
+    def _functions(self) -> Iterator[Extraction]:
+        """Yield the extractions of whole functions: those in the function, and others that it calls."""
+        inside = [(self.function.body, node) for node in self.function.body]
+        outside = [
+            (self.module.body, node) for node in self.module.body if node is not self.function
+        ]
+        for block, node in (*inside, *outside):
+            if not isinstance(node, ast.FunctionDef) or node.name in self.given:
+                continue
+            parts = [part for statement in node.body for part in ast.walk(statement)]
+            private = self.local if block is self.function.body else NONE
+            reads = loaded_names(node) - {node.name}
+            if node.decorator_list or reads & (private | {self.function.name}):
+                continue
+            if any(isinstance(part, GENERATORS) for part in parts):
+                continue
+            if count_operations(node.body) >= MIN_OPERATIONS:
+                yield from self._function(block, node)
+
+    def _function(self, block: list[ast.stmt], part: ast.FunctionDef) -> Iterator[Extraction]:
+        """Yield the extraction of a whole function, under the name of the helper."""
+        name, place = part.name, block.index(part)
+        nodes = [*ast.walk(part), *ast.walk(self.function)]
+        users = {node for node in nodes if isinstance(node, ast.Name) and node.id == name}
+        others = [s for s in self.module.body if s not in (self.function, part)]
+        hidden = any(isinstance(node, ast.arg) and node.arg == name for node in nodes)
+        if not users or hidden or name in loaded_names(*others):
             return
+        if any(not isinstance(node.ctx, ast.Load) for node in users):
+            return
+        del block[place]
+        for node in users:
+            node.id = self.helper
+        part.name = self.helper
+        try:
+            yield from self._extraction(
+                ast.unparse(part), part.body, loaded_names(part), "function"
+            )
+        finally:
+            part.name = name
+            for node in users:
+                node.id = name
+            block.insert(place, part)
+
+    def _call_extraction(
+        self, call: ast.Call, body: Sequence[ast.stmt], kind: str
+    ) -> Iterator[Extraction]:
+        """Yield the extraction of a body into a helper that is called with variables of its own names."""
         names = [arg.id for arg in call.args if isinstance(arg, ast.Name)]
         header = f"def {self.helper}({', '.join(names)}):"
         text = "\n".join(ast.unparse(ast.fix_missing_locations(s)) for s in body)
         helper = f"{header}\n" + "\n".join(f"    {line}" for line in text.split("\n"))
+        yield from self._extraction(helper, body, loaded_names(*body), kind)
+
+    def _extraction(
+        self, helper: str, body: Sequence[ast.stmt], reads: frozenset[str], kind: str
+    ) -> Iterator[Extraction]:
+        """Yield the extraction of the tree as it stands, with calls in place of the part."""
+        sizes = (count_operations(body), count_operations(self.function.body) - 1)
+        if not sizes[1]:
+            return
         main = ast.unparse(ast.fix_missing_locations(self.function))
-        yield Division(
-            self._with_definitions(helper, loaded_names(*body)),
+        yield Extraction(
+            self._with_definitions(helper, reads),
             self._with_definitions(main, loaded_names(self.function)),
             kind,
             min(sizes) / max(sizes),

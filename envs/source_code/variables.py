@@ -161,11 +161,11 @@ def bound_in(nodes: Iterable[ast.AST]) -> Names:
     """Return the names that code binds in its own scope; of a comprehension or lambda its own variables."""
     names: set[str] = set()
     pending = [*nodes]
-    if len(pending) == 1 and isinstance(pending[0], SCOPES):
-        (node,) = pending
-        if isinstance(node, ast.Lambda):
-            return frozenset(arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg))
-        pending = [generator.target for generator in node.generators]
+    match pending:
+        case [ast.Lambda() as scope]:
+            return frozenset(arg.arg for arg in ast.walk(scope.args) if isinstance(arg, ast.arg))
+        case [ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp() as scope]:
+            pending = [generator.target for generator in scope.generators]
     while pending:
         node = pending.pop()
         if isinstance(node, SCOPES):

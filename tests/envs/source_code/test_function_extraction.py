@@ -77,21 +77,21 @@ def run(code: str, argument: tuple[Any, ...]) -> str:
 
 
 @pytest.mark.parametrize("code", CASES, ids=["sum", "returns", "states"])
-def test_every_division_means_the_same(code: str) -> None:
-    divisions = divide_function(code, "f")
-    assert len(divisions) > 5
-    for division in divisions:
-        program = f"{division.helper}\n\n{division.main}"
+def test_every_extraction_means_the_same(code: str) -> None:
+    extractions = divide_function(code, "f")
+    assert len(extractions) > 5
+    for extraction in extractions:
+        program = f"{extraction.helper}\n\n{extraction.main}"
         for argument in CASES[code]:
             assert run(program, argument) == run(code, argument), program
-        assert "def aux(" in division.helper and "aux(" in division.main
-        assert 0 < division.balance <= 1
-    balances = [division.balance for division in divisions]
+        assert "def aux(" in extraction.helper and "aux(" in extraction.main
+        assert 0 < extraction.balance <= 1
+    balances = [extraction.balance for extraction in extractions]
     assert balances == sorted(balances, reverse=True)
 
 
 def kinds(code: str) -> set[str]:
-    return {division.kind for division in divide_function(code, "f")}
+    return {extraction.kind for extraction in divide_function(code, "f")}
 
 
 def test_bodies_of_loops_branches_expressions_and_statements_are_extracted() -> None:
@@ -112,18 +112,55 @@ def test_variables_become_parameters_and_results() -> None:
     for x in xs:
         {body.format(" " * 8)}
     return (s, t)"""
-    (division,) = [d for d in divide_function(code, "f") if d.kind == "loop body"]
-    assert division.helper == f"def aux(n, s, t, x):\n    {body.format(' ' * 4)}\n    return (s, t)"
-    assert "for x in xs:\n        s, t = aux(n, s, t, x)\n" in division.main
+    (extraction,) = [d for d in divide_function(code, "f") if d.kind == "loop body"]
+    assert (
+        extraction.helper == f"def aux(n, s, t, x):\n    {body.format(' ' * 4)}\n    return (s, t)"
+    )
+    assert "for x in xs:\n        s, t = aux(n, s, t, x)\n" in extraction.main
+
+
+def test_a_function_that_it_calls_becomes_the_helper() -> None:
+    code = """
+def half(x):
+    return half(x - 2) + 1 if x > 1 else 0
+
+def f(xs):
+    def odd(x, by=2):
+        return x % by == 1
+    return [half(x) * 2 for x in xs if odd(x)]
+"""
+    found = {e.helper: e.main for e in divide_function(code, "f") if e.kind == "function"}
+    assert found == {
+        "def aux(x):\n    return aux(x - 2) + 1 if x > 1 else 0": "def f(xs):\n\n    def odd(x, by=2):\n        "
+        "return x % by == 1\n    return [aux(x) * 2 for x in xs if odd(x)]",
+        "def aux(x, by=2):\n    return x % by == 1": "def half(x):\n    return half(x - 2) + 1 if x > 1 else 0\n\n"
+        "def f(xs):\n    return [half(x) * 2 for x in xs if aux(x)]",
+    }
+    for helper, main in found.items():
+        assert run(f"{helper}\n\n{main}", ([1, 2, 5, 7],)) == run(code, ([1, 2, 5, 7],))
+    # A closure, a generator, and a function that the prompt has.
+    for inner in ("return x + len(xs) * 2", "yield x * x + 1"):
+        assert "function" not in kinds(
+            f"def f(xs):\n    def g(x):\n        {inner}\n    return [g(x) for x in xs]"
+        )
+    preamble = code.partition("\n\ndef f")[0]
+    assert not any("- 2" in e.helper for e in divide_function(code, "f", preamble=preamble))
+
+
+def test_imports_of_the_function_are_no_parameters() -> None:
+    code = "def f(x):\n    import math\n    y = math.floor(x / 3)\n    return y + math.ceil(x / y)"
+    helpers = {extraction.helper for extraction in divide_function(code, "f")}
+    assert "import math\n\ndef aux(x, y):\n    return math.ceil(x / y)" in helpers
+    assert not any("(math" in helper.partition(":")[0] for helper in helpers)
 
 
 def test_each_part_has_the_definitions_that_it_needs_and_the_prompt_lacks() -> None:
-    (division, *_) = [d for d in divide_function(SUM, "f") if "rounded" in d.helper]
-    assert division.helper.startswith("import math\n\ndef rounded(x):")
-    assert "Sum something" not in division.main
+    (extraction, *_) = [d for d in divide_function(SUM, "f") if "rounded" in d.helper]
+    assert extraction.helper.startswith("import math\n\ndef rounded(x):")
+    assert "Sum something" not in extraction.main
     preamble = "import math\n\ndef rounded(x):\n    return math.floor(x)"
-    for division in divide_function(SUM, "f", preamble=preamble):
-        assert "import" not in division.helper + division.main
+    for extraction in divide_function(SUM, "f", preamble=preamble):
+        assert "import" not in extraction.helper + extraction.main
 
 
 @pytest.mark.parametrize(
@@ -156,10 +193,10 @@ def f(xs):
             return x - 1
     return best * 2 + len(xs) * best
 """
-    for division in divide_function(code, "f"):
-        assert "break" not in division.helper
+    for extraction in divide_function(code, "f"):
+        assert "break" not in extraction.helper
         # Whether `best` is assigned depends on the loop.
-        assert "best" not in division.helper.partition("\n")[0]
+        assert "best" not in extraction.helper.partition("\n")[0]
 
 
 def flow(code: str) -> tuple[set[str], set[str], bool]:
