@@ -10,8 +10,8 @@ from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.source_code.function_extraction import divide_function
 
-MAX_TRIED = 12
-"""Extractions of a reference that are run, the most balanced first."""
+MAX_TRIED = 16
+"""Extractions of a reference that are run, in the order of `divide_function`."""
 
 AT_ONCE = 4
 """Extractions that are run together."""
@@ -42,7 +42,7 @@ def divide_reference(task: CodeTask, sandbox: Sandbox) -> DividedReference | Non
     candidates = [*_candidates(task)]
     for first in range(0, len(candidates), AT_ONCE):
         if best is not None and best.division.shared() == 1.0:
-            break  # those that follow are less balanced
+            break  # those that follow are less balanced, or only count
         for found in _measure(task, candidates[first : first + AT_ONCE], sandbox):
             passes = all(found.division.passed)
             if passes and (best is None or found.division.shared() > best.division.shared()):

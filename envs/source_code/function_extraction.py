@@ -65,6 +65,11 @@ class Extraction:
     balance: float
     """Operations of the smaller part divided by those of the larger, in (0, 1]."""
 
+    @property
+    def counts(self) -> bool:
+        """True if the helper only returns a `range`, which is little work."""
+        return self.kind == "expression" and "\n    return range(" in self.helper
+
 
 class Place(NamedTuple):
     """A block of statements in a function."""
@@ -82,7 +87,7 @@ class Place(NamedTuple):
 def divide_function(
     code: str, entry_point: str, helper: str = "aux", preamble: str = ""
 ) -> list[Extraction]:
-    """Return all extractions from a function, the most balanced first.
+    """Return all extractions from a function, the most balanced first, and those that only count last.
 
     Args:
         code: A module that defines it.
@@ -110,7 +115,9 @@ def divide_function(
     module.body[:0] = imports
     extractor = _Extractor(module, function, helper, bound_names(preamble))
     by_helper = {extraction.helper: extraction for extraction in extractor.extractions()}
-    return sorted(by_helper.values(), key=lambda extraction: -extraction.balance)
+    return sorted(
+        by_helper.values(), key=lambda extraction: (extraction.counts, -extraction.balance)
+    )
 
 
 class _Extractor:

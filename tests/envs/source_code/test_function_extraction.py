@@ -147,6 +147,12 @@ def f(xs):
     assert not any("- 2" in e.helper for e in divide_function(code, "f", preamble=preamble))
 
 
+def test_a_helper_that_only_counts_comes_last() -> None:
+    code = "def f(xs):\n    n = 0\n    for i in range(len(xs) - 1):\n        n += xs[i] * i % 7\n    return n"
+    *others, last = divide_function(code, "f")
+    assert "return range(len(xs) - 1)" in last.helper and last.balance > others[-1].balance
+
+
 def test_imports_of_the_function_are_no_parameters() -> None:
     code = "def f(x):\n    import math\n    y = math.floor(x / 3)\n    return y + math.ceil(x / y)"
     helpers = {extraction.helper for extraction in divide_function(code, "f")}
