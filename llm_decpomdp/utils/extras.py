@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -63,9 +64,13 @@ def install_command(extra: str) -> str:
 def installed(package: str) -> str | None:
     """Return the version of an installed package, or `None`."""
     try:
-        return version(package)
+        return _version(package)
     except PackageNotFoundError:
         return None
+
+
+# Versions are read from files, and a run asks for each of a dozen several times. A missing package may still come.
+_version = cache(version)
 
 
 def missing_models() -> str | None:

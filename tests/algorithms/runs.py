@@ -427,10 +427,10 @@ def together(work: Callable[[], None]) -> None:
 
 
 def start(*arguments: str | Path, module: str = "tests.algorithms.runs") -> None:
-    """Run a file in a process of its own, which fails if it is not done within two minutes."""
+    """Run a file in a process of its own, which fails if it is not done within ten minutes."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=600)
 
 
 if __name__ == "__main__":

@@ -87,9 +87,8 @@ def test_the_guide_shows_files_that_load(folder: Path) -> None:
     assert len(load_suite(folder / "couplets.yaml").arms) == 5
 
 
-@pytest.mark.parametrize("command", [one for one in COMMANDS if "tiny" not in one])
-def test_a_quick_command_of_the_guide_runs_as_it_stands(folder: Path, command: str) -> None:
-    run(command)
+def test_a_quick_command_of_the_guide_runs_as_it_stands(folder: Path) -> None:
+    run(next(one for one in COMMANDS if "tiny" not in one))
 
 
 @pytest.mark.slow

@@ -225,7 +225,9 @@ def test_the_team_s_critic_learns_once_from_a_group_and_not_once_for_each_agent(
     assert len(records) == sum(len(rollout.groups) for rollout in rollouts)
 
 
-@pytest.mark.parametrize("name", ["iac", "maac", "coma"])
+@pytest.mark.parametrize(
+    "name", ["coma", *(pytest.param(name, marks=pytest.mark.slow) for name in ("iac", "maac"))]
+)
 def test_an_actor_critic_goes_on_exactly(name: str) -> None:
     straight, first, again = (learner(name, critic_gate=False) for _ in range(3))
     for seed in range(4):

@@ -86,7 +86,7 @@ def run(folder: Path, base: Path, updates: int = 4, **options: Any) -> Run:
     return build(folder, batches, team=team(base), learner=learner, eval_starts=[], **options)
 
 
-@pytest.mark.parametrize("algorithm", ["magrpo", "iac"])
+@pytest.mark.parametrize("algorithm", ["iac", pytest.param("magrpo", marks=pytest.mark.slow)])
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path, base: Path, algorithm: str) -> None:
     own: dict[str, Any] = {"algorithm": algorithm}
     if algorithm != "magrpo":

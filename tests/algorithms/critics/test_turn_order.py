@@ -45,8 +45,14 @@ class Exact:
         return 1.0
 
 
-@pytest.mark.parametrize("acting", [one_after_the_other, one_leaves, one_joins])
-@pytest.mark.parametrize("name", ["marloo", "maac"])
+@pytest.mark.parametrize(
+    ("acting", "name"),
+    [
+        (one_after_the_other, "marloo"),
+        (one_leaves, "maac"),
+        (one_joins, "maac"),
+    ],
+)
 def test_the_gradient_of_a_chain_with_the_values_of_states_is_exact(
     acting: Callable[[History], Sequence[str]], name: str
 ) -> None:

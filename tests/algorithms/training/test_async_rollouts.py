@@ -162,7 +162,16 @@ KINDS: dict[str, dict[str, Any]] = {
 """Options of runs whose batches hold one more thing each."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("refilled", "tree", "critic", "pairs", "judged"),
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("several steps", "bundles", "running baseline", "rival")
+        ),
+    ],
+)
 def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: str) -> None:
     judge = str(write_reward_model(tmp_path)) if kind == "judged" else None
 

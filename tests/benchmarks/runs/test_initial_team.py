@@ -97,22 +97,19 @@ def test_a_team_that_shares_weights_may_part(runs: Runs, tmp_path: Path) -> None
     assert equal(before, weights(load_saved_team(tmp_path / "apart" / "final_model")))
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--override", "model.name=other"], "'model.name=other': the models and the shape"),
-        (["--override", "policies.aux_0.lora={r: 2}"], "leave it out"),
-        (["--override", "env.num_agents=3"], "plays aux_0, main_0, and"),
-        (["--override", "model.shared=true"], "share the policy 'shared' have aux_0, main_0 in"),
-        (["--resume", "x"], "with nothing but --override"),
-    ],
-)
 def test_what_does_not_go_with_another_team_is_refused(
-    runs: Runs, tmp_path: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin(runs, "output.save_final_model=true")
-    assert call("train", "--from", str(tmp_path / "run"), *more) == 2
-    assert message in capsys.readouterr().err
+    for option, value, message in (
+        ("--override", "model.name=other", "'model.name=other': the models and the shape"),
+        ("--override", "policies.aux_0.lora={r: 2}", "leave it out"),
+        ("--override", "env.num_agents=3", "plays aux_0, main_0, and"),
+        ("--override", "model.shared=true", "share the policy 'shared' have aux_0, main_0 in"),
+        ("--resume", "x", "with nothing but --override"),
+    ):
+        assert call("train", "--from", str(tmp_path / "run"), option, value) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_a_run_that_kept_nothing_says_what_would_have(

@@ -38,7 +38,7 @@ def partners(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("partners")
     for seed in (1, 2):
         given = [*LOUD, *KEPT, ADAPTERS, f"seed={seed}", f"output.name=seed-{seed}"]
-        Runs(quick_overrides(tiny_model, folder), folder).train(*given)
+        Runs(quick_overrides(tiny_model, folder), folder, folder).train(*given)
     return folder
 
 

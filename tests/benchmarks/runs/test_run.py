@@ -94,7 +94,7 @@ def test_the_grpo_script_trains_one_agent_with_an_adapter_and_saves_it(
 def test_a_run_stopped_by_ctrl_c_continues_as_if_it_had_not(
     quick: list[str], tmp_path: Path
 ) -> None:
-    whole = [*quick, "algorithm.max_updates=40", "output.report=false"]
+    whole = [*quick, "algorithm.max_updates=25", "output.report=false"]
     command = [sys.executable, "-m", "llm_decpomdp.benchmarks", "train", "--config", "demo"]
     process = subprocess.Popen(
         [*command, "--override", *whole],
@@ -113,7 +113,7 @@ def test_a_run_stopped_by_ctrl_c_continues_as_if_it_had_not(
     assert process.wait() == 130, told
     assert f"llm-decpomdp train --resume {tmp_path / 'run'}" in told
 
-    assert max(row["update"] for row in episodes(tmp_path / "run")) < 40
+    assert max(row["update"] for row in episodes(tmp_path / "run")) < 25
     resume(tmp_path / "run")
     train(load_config(find_config("demo"), [*whole, "output.name=other"]), "demo")
     assert episodes(tmp_path / "run") == episodes(tmp_path / "other")

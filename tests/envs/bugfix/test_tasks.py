@@ -38,10 +38,9 @@ def test_other_processes_make_the_same_tasks():
         "import llm_decpomdp; env = llm_decpomdp.make('bugfix-v0', bugs=2, task_seed=5);"
         "print(env.metadata['data']['fingerprint'], env.reset(seed=3)[0]['fixer_0'])"
     )
-    prints = {
-        python("-c", code, env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in ("1", "2")
-    }
-    assert len(prints) == 1 and next(iter(prints))
+    env = llm_decpomdp.make("bugfix-v0", bugs=2, task_seed=5)
+    told = f"{env.metadata['data']['fingerprint']} {env.reset(seed=3)[0]['fixer_0']}\n"
+    assert python("-c", code, env={**os.environ, "PYTHONHASHSEED": "1"}).stdout == told
 
 
 def test_the_seed_decides_the_order_of_the_tasks_and_nothing_else():
@@ -96,7 +95,7 @@ def _undoing_earns_full_marks(num_agents, bugs, count):
 
 @pytest.mark.parametrize(("num_agents", "bugs"), [(1, 1), (2, 1), (2, 3), (3, 2), (5, 1)])
 def test_undoing_the_bugs_earns_full_marks_and_doing_nothing_half_a_point(num_agents, bugs):
-    _undoing_earns_full_marks(num_agents, bugs, 12)
+    _undoing_earns_full_marks(num_agents, bugs, 6)
 
 
 @pytest.mark.slow

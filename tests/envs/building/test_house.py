@@ -70,7 +70,7 @@ def test_a_cover_has_each_cell_once_and_no_other(env) -> None:
     ],
 )
 def test_no_exploit_beats_its_bound_at_three_difficulties(options) -> None:
-    found = {entry.name: entry for entry in check_strategies("build-house-v0", options, tasks=12)}
+    found = {entry.name: entry for entry in check_strategies("build-house-v0", options, tasks=6)}
     assert {name: entry.problem for name, entry in found.items() if entry.problem} == {}
     assert found["optimum"].score.value == 1.0
     assert found["random"].score.value < found["alone"].score.value < 1.0

@@ -20,8 +20,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_references_earn_full_marks(kind):
+@pytest.mark.parametrize("name", ["pairs", "three", "name", "encoding"])
+def test_references_earn_full_marks(name):
+    kind = KINDS[name]
     solved = references_solve(make("compose-v0", **kind), 12)
     assert len(solved) >= 12 and all(solved)
 
