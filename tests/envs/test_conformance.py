@@ -30,7 +30,6 @@ from llm_decpomdp.envs.coding.env import CodingOptions, coding_env
 from llm_decpomdp.envs.datasets.humaneval import HUMANEVAL
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.registry import accepts_argument, registered_ids
-from tests.envs.conftest import make_known
 from tests.support.processes import python
 
 CYCLES = 6
@@ -92,7 +91,8 @@ def build(request, monkeypatch):
     )
     modes = {} if mode is None else {"external_mode": mode}
     expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
-    return partial(make_known, env_id, num_agents=num_agents, **modes, **expert, **settings)
+    fixed = {"source": "bundled", "num_agents": num_agents, **modes, **expert, **settings}
+    return partial(llm_decpomdp.make, env_id, **fixed)
 
 
 def aec(build, **kwargs):

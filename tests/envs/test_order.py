@@ -11,7 +11,6 @@ from llm_decpomdp import aec, check_env, make
 from llm_decpomdp.registry import registered_ids
 from llm_decpomdp.testing.rules import ConformanceError
 from llm_decpomdp.wrappers.turn_order import TurnOrderEnv
-from tests.envs.conftest import make_known
 
 CYCLES = 4
 
@@ -21,8 +20,8 @@ def ordered(env_id):
     if env_id.startswith("probe-"):
         return make(env_id, order=make(env_id).possible_agents)
     size = max(2, len(make(env_id).possible_agents))
-    agents = make_known(env_id, num_agents=size).possible_agents
-    return make_known(env_id, num_agents=size, order=agents)
+    agents = make(env_id, source="bundled", num_agents=size).possible_agents
+    return make(env_id, source="bundled", num_agents=size, order=agents)
 
 
 FAMILIES = [env_id for env_id in registered_ids() if not make(env_id).turn_based]

@@ -9,7 +9,6 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import check_env, make
 from llm_decpomdp.envs.datasets.classeval import case_id
-from tests.envs.conftest import make_known
 
 MODES = ("code_feedback", "level_feedback", "level_passed", "passed", "plain", "expert_edits")
 TASK = {"task_id": "OurClasses/0"}
@@ -38,7 +37,7 @@ def expert(monkeypatch):
 def build(mode="code_feedback", num_agents=2, **settings):
     extra = {"expert_model": "an expert"} if mode == "expert_edits" else {}
     settings |= {"num_agents": num_agents, "external_mode": mode}
-    return make_known("classeval-v0", **extra, **settings)
+    return llm_decpomdp.make("classeval-v0", source="bundled", **extra, **settings)
 
 
 def second(env, answers=None):
