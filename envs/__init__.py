@@ -7,6 +7,7 @@ from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
     from llm_decpomdp.envs.bugfix.tasks import BugTask as BugTask
+    from llm_decpomdp.envs.coding.division import measure_divisions as measure_divisions
     from llm_decpomdp.envs.coding.env import coding_env as coding_env
     from llm_decpomdp.envs.datasets.classeval import ClassTask as ClassTask
     from llm_decpomdp.envs.datasets.humaneval import CodeTask as CodeTask
@@ -22,6 +23,7 @@ else:
         {
             "llm_decpomdp.envs.bugfix.tasks": ["BugTask"],
             "llm_decpomdp.envs.datasets.classeval": ["ClassTask"],
+            "llm_decpomdp.envs.coding.division": ["measure_divisions"],
             "llm_decpomdp.envs.coding.env": ["coding_env"],
             "llm_decpomdp.envs.datasets.humaneval": ["CodeTask"],
             "llm_decpomdp.envs.sandbox": ["Execution", "Limits", "Program", "Sandbox", "Tests"],
@@ -32,6 +34,8 @@ else:
 register("humaneval-v0", "llm_decpomdp.envs.coding.env:humaneval")
 register("coophumaneval-v0", "llm_decpomdp.envs.coding.env:coophumaneval")
 register("mbpp-v0", "llm_decpomdp.envs.coding.env:mbpp")
+for _family in ("humaneval", "coophumaneval", "mbpp"):
+    register(f"{_family}-v1", f"llm_decpomdp.envs.coding.env:{_family}_v1")
 register("classeval-v0", "llm_decpomdp.envs.classeval.env:classeval")
 register("bugfix-v0", "llm_decpomdp.envs.bugfix.env:bugfix")
 register("humanevalfix-v0", "llm_decpomdp.envs.bugfix.env:humanevalfix")

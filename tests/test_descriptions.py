@@ -16,6 +16,7 @@ from llm_decpomdp.registry import description, registered_ids, spec
 GOLD = {
     "humaneval-v0": {"num_agents": 1},
     "coophumaneval-v0": {},
+    "coophumaneval-v1": {},
     "mbpp-v0": {"num_agents": 1},
     "classeval-v0": {},
     "bugfix-v0": {},

@@ -164,6 +164,8 @@ def audit_programs(plan: Plan) -> Audit:
     if plan.episodes is not None:
         subjects += read_programs(plan.episodes, env_id, plan.data)
     remarks = [remark for task in tasks for remark in (*about_text(task), *contradictions(task))]
+    if isinstance(plan.env.reward, AuditedReward):
+        remarks += plan.env.reward.audit(plan.env)
     contradicted = {remark.task_id for remark in remarks if remark.kind == "example"}
     rounds = []
     for seed in range(plan.repeats):

@@ -1,19 +1,65 @@
-"""The division of labor in a joint program: which tests need the entry function, the helpers, and both.
+"""The reward for shared work, and the division of labor that it measures.
 
-It is decided by running the program with something trivial in place of one side, test by test
-(`sandbox/worker/evaluator/division.py`).
+| component      | points    | for                                                                           |
+|----------------|-----------|-------------------------------------------------------------------------------|
+| `aux_defined`  | 0.04      | a helper is defined and returns                                               |
+| `main_defined` | 0.04      | the entry function is defined and returns; otherwise stop                     |
+| `syntax`       | 0.02      | the joint program parses; otherwise stop                                      |
+| `tests`        | 0 to 0.40 | the share of the tests that pass                                              |
+| `helper_part`  | 0 to 0.05 | 2.5 times the share of the tests to which a helper adds something, at most 1  |
+| `shared`       | 0 to 0.45 | 2.5 times the share of the tests that are shared work, at most 1              |
+
+A helper adds something to a test that passes, and fails with every trivial function in its place. The test is
+*shared work* if it also fails with the helper in place of the entry function. This is decided by running the
+program with something trivial in place of one side (`sandbox/worker/evaluator/division.py`). Two tests of five are
+enough for full marks, because one side alone may handle edge cases.
+
+So a team that divides the work earns 1.0. If the entry function does all of it, the team earns 0.5, and if that
+only returns what the helper returns, 0.55. An agent alone earns at most 0.46. With several helpers, `aux_defined`,
+`helper_part` and `shared` are means over them.
+
+# What is trivial
+
+In place of the entry function: what a helper returned when it got the entry function's arguments. It may be cast,
+or packed in a list, and a missing value may have a default. Also trivial are its first or last item, an item or a
+part by a constant, an arithmetic operation with a constant, a text joined, split, stripped or in other letters,
+and a choice between two constants.
+
+In place of a helper: its results changed within their type, an empty value, a constant of the type, one argument
+or all of them, a cast of an argument, an arithmetic operation on a number, and a value that equals everything. So
+a helper whose result is only compared with what it should be adds nothing.
+
+Among these, what a helper returned, and results that make no difference, decide test by test. Any other trivial
+function counts only where it alone explains nine of ten of the tests in question: a constant gives every answer
+True of a function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.coding.reward import CodeReward, Parts
 from llm_decpomdp.envs.coding.roles import HELPER
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
+from llm_decpomdp.envs.feedback.code_mode import NOT_CALLED
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox
+from llm_decpomdp.interfaces import Component
 
-FULL_SHARE = 0.5
+POINTS = {
+    "aux_defined": 0.04,
+    "main_defined": 0.04,
+    "syntax": 0.02,
+    "tests": 0.4,
+    "helper_part": 0.05,
+    "shared": 0.45,
+}
+"""Points of each component."""
+
+FULL_SHARE = 0.4
 """Share of the tests from which on a division is complete: one side alone may handle the others, as edge cases."""
 
 
@@ -41,14 +87,24 @@ class Division:
 
     def helper_part(self) -> float:
         """Return the share of the passing tests to which a helper adds something; the mean over helpers."""
-        added = sum(map(sum, self.helpers_add))
-        return added / max(sum(self.passed) * len(self.helpers_add), 1)
+        return self._mean(self.helpers_add) / max(sum(self.passed), 1)
 
     def shared(self) -> float:
         """Return the share of all tests that pass by shared work; the mean over helpers."""
         pairs = [zip(self.main_adds, adds, strict=True) for adds in self.helpers_add]
-        both = sum(main and helper for pair in pairs for main, helper in pair)
-        return both / max(len(self.passed) * len(pairs), 1)
+        both = [[main and helper for main, helper in pair] for pair in pairs]
+        return self._mean(both) / len(self.passed)
+
+    def points(self) -> dict[str, float]:
+        """Return the points of the components that depend on the tests."""
+        helped = self._mean(self.helpers_add) / len(self.passed)
+        shares = {"helper_part": helped / FULL_SHARE, "shared": self.shared() / FULL_SHARE}
+        shares["tests"] = sum(self.passed) / len(self.passed)
+        return {name: POINTS[name] * min(share, 1.0) for name, share in shares.items()}
+
+    def _mean(self, columns: Sequence[Sequence[bool]]) -> float:
+        """Return the number of tests marked in each column; the mean over the helpers."""
+        return sum(map(sum, columns)) / max(len(self.helpers_add), 1)
 
     def is_real(self) -> bool:
         """Check whether all tests pass, and enough of them by shared work."""
@@ -72,3 +128,50 @@ def measure_divisions(
         program = Program(segments, task.entry_point, task.preamble, helpers, divide=True)
         jobs.append((program, task.tests))
     return [Division.of(execution) for execution in sandbox.run_batch(jobs)]
+
+
+class DivisionReward(CodeReward):
+    """Merges the agents' code into one program as `CodeReward` does, and counts the tests that need both sides."""
+
+    components: ClassVar[Mapping[str, Component]] = {
+        "aux_defined": Component("0.04 if the helper function is defined and returns.", form=True),
+        "main_defined": Component("0.04 if the entry function is defined and returns.", form=True),
+        "syntax": Component("0.02 if the joint program parses.", form=True),
+        "tests": Component("Share of the tests that the joint program passes, up to 0.4."),
+        "helper_part": Component("Up to 0.05 for tests that fail with every trivial helper."),
+        "shared": Component("Up to 0.45 for tests that also fail with a helper in place of main."),
+    }
+    form: ClassVar[Mapping[str, float]] = POINTS
+
+    @property
+    def maximum(self) -> float:
+        """Full marks of this team."""
+        return 1.0 if self.helpers else 0.46
+
+    def audit(self, env: DecPOMDPEnv) -> Iterator[Remark]:
+        """Yield for each row how many tests are shared work under its own division, or its best known one."""
+        tasks = [task for task in env.tasks.tasks if isinstance(task, CodeTask)]
+        own = [task for task in tasks if "aux_0" in task.references]
+        divisions = measure_divisions([(task, task.references) for task in own], self.sandbox)
+        for task, division in zip(own, divisions, strict=True):
+            count = f"{division.shared() * len(division.passed):g} of {len(division.passed)}"
+            real = "real" if division.is_real() else "not real"
+            text = f"its division is {real}: {count} tests are shared work"
+            yield Remark("division", task.task_id, REFERENCE, text, not division.is_real())
+        for task in tasks:
+            if task not in own:
+                text = "function extraction finds a real division of the solution"
+                yield Remark("division", task.task_id, REFERENCE, text)
+
+    def program(self, segments: Parts, task: CodeTask, helpers: Parts) -> Program:
+        """Return the program, with the runs that measure its division."""
+        return Program(segments, task.entry_point, task.preamble, helpers, divide=True)
+
+    def judge(
+        self, execution: Execution, uses: Mapping[str, str], points: dict[str, float]
+    ) -> tuple[str, ...]:
+        """Set the points of a program that has run; return the helpers that do as well in main's place."""
+        division = Division.of(execution)
+        points |= division.points()
+        called = (helper for helper, use in uses.items() if use != NOT_CALLED)
+        return () if any(division.main_adds) else tuple(called)

@@ -5,11 +5,13 @@ A family of your own is a function like `coding_env` that names its four parts, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.coding.divisible import load_divisible
+from llm_decpomdp.envs.coding.division import DivisionReward
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
@@ -18,6 +20,7 @@ from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
 from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments
 
 
@@ -71,6 +74,7 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
+    - v1: the reward is for tests that need both sides, and every row can be divided.
     - v0: first version. Before the first release: answers are read by one rule in all families
       (`llm_decpomdp.envs.source_code.completion`). The last complete definition counts, not the longest block.
       Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
@@ -81,14 +85,73 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
       helper in whose place a constant or its arguments would do counts as ignored. Slow programs are checked like
       quick ones. All runs of a program together take at most 28 seconds.
     """
+    sandbox = Sandbox(isolation=options.isolation)
+    tasks = partial(load, dataset, options.split, options.source, options.exclude_known_issues)
+    return _code_env(dataset, name, options, CodeReward, sandbox, tasks)
+
+
+@as_arguments(CodingOptions)
+def shared_work_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPEnv:
+    """Write one Python function as a team that divides the work: `humaneval-v1`, `coophumaneval-v1` and `mbpp-v1`.
+
+    ## Description
+    Two agents write one program at the same time, as in `coophumaneval-v0`: `aux_0` a helper function `aux`,
+    `main_0` the entry function. The reward is another one: tests count most if they need both. Rows without a known division whose tests are shared work are left out;
+    `metadata["data"]["excluded"]` names them with the reasons.
+
+    ## Observation Space
+    `UnicodeText`: the problem, worded for the role, on the first turn; then the feedback of the external mode.
+
+    ## Action Space
+    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
+    `llm_decpomdp.envs.source_code.completion`.
+
+    ## Rewards
+    The components of `llm_decpomdp.envs.coding.division`, each turn anew, in [0, 1]: 1.0 for a team that divides
+    the work and passes all tests, at most 0.55 where one agent does it, 0.46 for an agent alone. `solved` in the
+    infos means full marks.
+
+    ## Starting State
+    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
+
+    ## Episode End
+    Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
+
+    Args:
+        dataset: Where the problems come from.
+        name: Name of the environment.
+        options: Keyword arguments, listed below.
+
+    Raises:
+        ValueError: If an argument has a bad value; bad data raises when it is first loaded.
+
+    ## Version History
+    - v1: the reward is for tests that need both sides, and every row can be divided.
+    - v0: the levels of `llm_decpomdp.envs.coding.reward`.
+    """
+    sandbox = Sandbox(isolation=options.isolation)
+    tasks = partial(
+        load_divisible,
+        *(dataset, options.split, options.source, options.exclude_known_issues, sandbox),
+    )
+    return _code_env(dataset, name, options, DivisionReward, sandbox, tasks)
+
+
+def _code_env(
+    dataset: Dataset,
+    name: str,
+    options: CodingOptions,
+    reward: type[CodeReward],
+    sandbox: Sandbox,
+    tasks: Callable[[], TaskSet],
+) -> DecPOMDPEnv:
     parse_split(options.split, dataset.available_splits(options.source))
     team = coding_team(options.num_agents, options.roles)
-    shown = max(parse_slice(options.sandbox_slice), 0)
     return DecPOMDPEnv(
         name,
-        tasks=partial(load, dataset, options.split, options.source, options.exclude_known_issues),
+        tasks=tasks,
         roles=team,
-        reward=CodeReward(team, Sandbox(isolation=options.isolation), shown=shown),
+        reward=reward(team, sandbox, shown=max(parse_slice(options.sandbox_slice), 0)),
         mode=CodeMode(team, FEEDBACK, options),
         num_turns=options.num_turns,
         stop_when_solved=options.stop_when_solved,
@@ -100,3 +163,6 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
 humaneval = partial(coding_env, HUMANEVAL, "humaneval_v0")
 coophumaneval = partial(coding_env, COOPHUMANEVAL, "coophumaneval_v0")
 mbpp = partial(coding_env, MBPP, "mbpp_v0")
+humaneval_v1 = partial(shared_work_env, HUMANEVAL, "humaneval_v1")
+coophumaneval_v1 = partial(shared_work_env, COOPHUMANEVAL, "coophumaneval_v1")
+mbpp_v1 = partial(shared_work_env, MBPP, "mbpp_v1")

@@ -70,6 +70,9 @@ COMPONENTS = {
 }
 """The components, for a team with one helper; several helpers share the points."""
 
+Parts = tuple[tuple[str, str], ...]
+"""Code, or names of functions, by their authors."""
+
 MAX_TEAM_REWARD = 4.0
 MAX_SINGLE_REWARD = 2.1
 
@@ -85,6 +88,8 @@ class CodeReward:
     roles: tuple[Role, ...]
     sandbox: Sandbox = field(default_factory=Sandbox)
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
+    form: ClassVar[Mapping[str, float]] = {"aux_defined": 0.4, "main_defined": 0.6, "syntax": 0.5}
+    """Points of the levels before the tests."""
     notes = staticmethod(notes)
     shown: int = 0
     """Number of tests, from the first on, that prompts may show; see `Tests.shown`."""
@@ -110,45 +115,56 @@ class CodeReward:
 
     def __call__(self, task: CodeTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
-        points = dict.fromkeys(COMPONENTS, 0.0)
+        points = dict.fromkeys(self.components, 0.0)
         readings = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
         main_agent = self.roles[-1].agent
         main = readings[main_agent]
         complete = sum(readings[role.agent].complete for role in self.helpers)
-        points["aux_defined"] = self._share(0.4, complete)
+        points["aux_defined"] = self._share(self.form["aux_defined"], complete)
         # Without an entry function nothing can run: the levels after it are not reached.
         if not main.complete:
             tests = not_run(task.tests.cases, "the entry function is missing")
             return self._verdict(points, CodeAnalysis(task, self.roles, readings, tests, {}))
-        points["main_defined"] = 0.6
+        points["main_defined"] = self.form["main_defined"]
         # Only code that defines its function takes part: other texts of an agent must not change the program.
         parts = {agent: reading for agent, reading in readings.items() if reading.defined}
         if any(reading.problem for reading in parts.values()):
             tests = not_run(task.tests.cases, "the joint program does not parse")
             return self._verdict(points, CodeAnalysis(task, self.roles, readings, tests, {}))
-        points["syntax"] = 0.5
+        points["syntax"] = self.form["syntax"]
         # The sandbox counts calls of the helpers, and replaces them to see whether a test needs them.
         helpers = tuple((role.agent, role.helper) for role in self.helpers)
         segments = tuple((agent, reading.code) for agent, reading in parts.items())
-        program = Program(segments, task.entry_point, task.preamble, helpers, substitute=True)
+        program = self.program(segments, task, helpers)
         execution = self.sandbox.run(program, self._tests(task))
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
-        passed = sum(test.passed for test in execution.tests)
-        points["tests"] = passed / len(execution.tests)
         # Use shows in tests that pass: in one that fails, any change of the helper leaves the result wrong.
-        uses = self._uses(execution) if passed else {}
+        passes = any(test.passed for test in execution.tests)
+        uses = self._uses(execution) if passes else {}
+        wrapped = self.judge(execution, uses, points)
+        analysis = CodeAnalysis(task, self.roles, readings, execution.tests, uses, wrapped)
+        return self._verdict(points, analysis, execution.error)
+
+    def program(self, segments: Parts, task: CodeTask, helpers: Parts) -> Program:
+        """Return the program, with the runs that judge its helpers."""
+        return Program(segments, task.entry_point, task.preamble, helpers, substitute=True)
+
+    def judge(
+        self, execution: Execution, uses: Mapping[str, str], points: dict[str, float]
+    ) -> tuple[str, ...]:
+        """Set the points of a program that has run; return the helpers that do as well in main's place."""
+        points["tests"] = sum(test.passed for test in execution.tests) / len(execution.tests)
         called_helpers = sum(use != NOT_CALLED for use in uses.values())
-        wrapped = [
+        wrapped = tuple(
             helper
             for helper, suffices in zip(uses, execution.helpers_suffice, strict=False)
             if suffices and uses[helper] != NOT_CALLED
-        ]
+        )
         if called_helpers:
             points["uses_aux"] = self._share(0.5, called_helpers)
             points["not_wrapper"] = 0.0 if wrapped else self._share(1.0, called_helpers)
             points["aux_ignored"] = self._share(-0.5, [*uses.values()].count(IGNORED))
-        analysis = CodeAnalysis(task, self.roles, readings, execution.tests, uses, tuple(wrapped))
-        return self._verdict(points, analysis, execution.error)
+        return wrapped
 
     def _share(self, points: float, fulfilled: int) -> float:
         """Return the points of a component that is shared out over the helpers."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from llm_decpomdp.envs.coding.division import Division, measure_divisions
-from llm_decpomdp.envs.datasets.humaneval import code_task
+import llm_decpomdp
+from llm_decpomdp.envs.coding.division import Division, DivisionReward, measure_divisions
+from llm_decpomdp.envs.coding.roles import coding_team
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Sandbox
+from tests.envs.coding.lone_policies import lone_policies
 from tests.support.programs import check
 
 WORDS = check(
@@ -54,3 +59,44 @@ def test_work_of_one_side_is_not_shared(aux, main, main_part, helper_part):
     assert all(division.passed) and division.shared() == 0
     assert division.main_part() == main_part
     assert division.helper_part() == helper_part
+
+
+def divided_tasks() -> list[CodeTask]:
+    env = llm_decpomdp.make("coophumaneval-v1", source="bundled")
+    return [task for task in env.tasks.tasks if isinstance(task, CodeTask)]
+
+
+def earn(programs: list[tuple[CodeTask, str, str]]) -> list[float]:
+    reward = DivisionReward(coding_team(2), Sandbox(workers=2))
+    with ThreadPoolExecutor(2) as threads:
+        judge = lambda p: reward(p[0], {"aux_0": p[1], "main_0": p[2]}).reward  # noqa: E731
+        return [*threads.map(judge, programs)]
+
+
+FEW = "default,cast,unpack index,unpack flag,argument key,alone assert constant,alone identity,both turns"
+
+
+def test_one_agent_that_does_the_work_earns_at_most_0_6() -> None:
+    tasks = divided_tasks()[:40:20]
+    assert bounds(tasks, FEW.split(",")) <= 0.6
+    references = [(t, t.references["aux_0"], t.references["main_0"]) for t in tasks]
+    assert earn(references) == pytest.approx([1.0] * len(tasks))
+
+
+@pytest.mark.slow
+def test_no_policy_of_one_agent_earns_more_on_twenty_problems() -> None:
+    tasks = divided_tasks()
+    names = [*lone_policies(tasks[0])]
+    assert len(names) >= 40 and bounds(tasks[:20], names) <= 0.6
+    references = [(t, t.references["aux_0"], t.references["main_0"]) for t in tasks]
+    assert earn(references) == pytest.approx([1.0] * len(tasks))
+
+
+def bounds(tasks: list[CodeTask], names: list[str]) -> float:
+    """Return the largest reward of these policies; each must pass all tests on most tasks."""
+    every = [(name, (task, *lone_policies(task)[name])) for task in tasks for name in names]
+    rewards = earn([program for _, program in every])
+    for name in names:
+        own = [r for (n, _), r in zip(every, rewards, strict=True) if n == name]
+        assert sum(r >= 0.5 - 1e-9 for r in own) > len(own) / 2, (name, own)
+    return max(rewards)

@@ -10,157 +10,28 @@ from __future__ import annotations
 
 import functools
 import itertools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CodeType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.candidate.changes import change_value
+from llm_decpomdp.envs.sandbox.worker.candidate.trivial import (
+    MAX_DEPTH,
+    MAX_ITEMS,
+    NUMBERS,
+    Explanation,
+    Name,
+    attempt,
+    cast,
+    copy,
+    count,
+    is_same,
+    items,
+    plain,
+    steps,
+)
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
-MAX_CONSTANTS = 16  # constants of a code that a step may use
-MAX_ITEMS = 10_000  # items of an iterator that are compared
-MAX_DEPTH = 8  # nesting depth of values that are compared
 MAX_CHOICES = 2  # different results between which a choice decides
-
-NUMBERS = (int, float, complex)
-PLAIN = (*NUMBERS, str, bytes)
-
-Step = Callable[[Any, Any], Any]
-"""Operation on a value and a constant, which may be None."""
-
-ARITHMETIC: tuple[Step, ...] = (
-    operator.add,
-    operator.sub,
-    lambda a, b: b - a,
-    lambda a, b: a * (b or None),  # all numbers times 0 are equal
-    operator.floordiv,
-    operator.truediv,
-    operator.mod,
-    round,
-)
-OTHERS: tuple[Step, ...] = (
-    operator.getitem,
-    lambda a, b: a[b:],
-    lambda a, b: a[:b],
-    lambda a, b: b + a,
-    lambda a, b: a + b,
-    lambda a, b: b.join(a),
-    lambda a, b: a.split(b),
-    lambda a, b: a.strip(b),
-    lambda a, b: a[:: b or -1],
-    lambda a, b: a.lower(),
-    lambda a, b: a.upper(),
-)
-"""Operations on texts and containers."""
-
-Name = tuple[Any, ...]
-"""Name of a trivial function."""
-
-
-def constants(code: CodeType) -> list[Any]:
-    """Return the numbers and texts in code, each once."""
-    found: list[Any] = []
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            found += constants(value)
-        elif isinstance(value, tuple):
-            found += [item for item in value if type(item) in PLAIN]
-        elif value is None or type(value) in (bool, *PLAIN):
-            found.append(value)
-    return list({(type(value), value): value for value in found}.values())
-
-
-def plain(value: Any, depth: int = 0) -> Any:
-    """Copy a value: instances of subclasses become their builtin class, tuples become lists.
-
-    So two copies compare by their content alone.
-    """
-    if depth > MAX_DEPTH or value is None or type(value) in PLAIN:
-        return value
-    part = functools.partial(plain, depth=depth + 1)
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, list | tuple):
-        return [*map(part, value)]
-    if isinstance(value, dict):
-        return {key: part(item) for key, item in value.items()}
-    if isinstance(value, set | frozenset):
-        return set(value)
-    for kind in PLAIN:
-        if isinstance(value, kind):
-            return kind(value)
-    return value
-
-
-def is_same(value: Any, other: Any) -> bool:
-    """Check whether two `plain` values are equal, or the first one is after a cast to the type of the other."""
-    try:
-        if type(other) is bool:
-            return value is other
-        if value == other:
-            return True
-        if isinstance(other, set | dict) and isinstance(value, list | dict | set):
-            return bool(type(other)(value) == other)
-        if isinstance(other, list):
-            if isinstance(value, set | dict | str | range):
-                return [*value] == other
-            return len(other) == 1 and bool(other[0] == value)
-        if isinstance(other, str):
-            return ("".join(value) if isinstance(value, list) else str(value)) == other
-        if isinstance(value, str) and isinstance(other, int | float):
-            return float(value) == other
-        return type(other) is int and type(value) is float and int(value) == other
-    except Exception:
-        return False
-
-
-def items(value: Any) -> list[Any]:
-    """Return the items of a container, the values of a dict; none of other values."""
-    if isinstance(value, dict):
-        return [*value.values()]
-    return [*value] if isinstance(value, list | set | str | range) else []
-
-
-def steps(value: Any, expected: Any, values: Sequence[Any]) -> Iterator[Name]:
-    """Yield the names of the operations with which a value becomes another one, after a cast if needed."""
-    is_number = isinstance(value, NUMBERS)
-    for constant in (None, 1, *values[:MAX_CONSTANTS]):
-        if not is_number or constant is None or type(constant) in NUMBERS:
-            for number, step in enumerate(ARITHMETIC if is_number else OTHERS):
-                for result in attempt(step, value, constant):
-                    if is_same(result, expected):
-                        yield number, constant, type(expected)
-    if is_number and is_same(-value, expected):
-        yield "-", type(expected)
-
-
-def attempt(function: Callable[..., Any], *values: Any) -> Iterator[Any]:
-    """Yield the result of a function, unless it raises."""
-    try:
-        yield plain(function(*values))
-    except Exception:
-        return
-
-
-class Candidates:
-    """The trivial functions that explain all values so far."""
-
-    def __init__(self) -> None:
-        self.names: set[Name] | None = None
-
-    def explain(self, names: Iterable[Name]) -> bool:
-        """Drop those that are not in `names`, and tell whether any is left."""
-        self.names = {*names} if self.names is None else self.names.intersection(names)
-        return bool(self.names)
-
-
-def copy(value: Any) -> Any:
-    """Copy a value; objects other than builtin containers stay the same objects."""
-    kind = type(value)
-    if kind in (list, tuple, set):
-        return kind(map(copy, value))
-    return {key: copy(item) for key, item in value.items()} if kind is dict else value
 
 
 class InPlace:
@@ -173,7 +44,9 @@ class InPlace:
         """Values of the entry point's arguments while it runs."""
         self.results: list[Any] = []
         """Results of helpers in this call of the entry point."""
-        self.candidates = Candidates()
+        self.calls: list[Callable[[], Any]] = []
+        """Calls of helpers that are made after it."""
+        self.explanation = Explanation()
         self.choices: tuple[dict[Any, Any], ...] = ({}, {})
         """Results of the entry point, by the truth of a helper's result, and by the result itself."""
         self.helpers: list[Callable[..., Any]] = []
@@ -183,7 +56,13 @@ class InPlace:
         self.helpers.append(helper)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            is_own = self._are_own([*args, *kwargs.values()])
+            try:
+                foreign = self._find_foreign([*args, *kwargs.values()])
+            except Exception:
+                foreign = []
+            is_own = foreign == []
+            if foreign and self.kind == channel.DIRECT:
+                self._repeat(helper, args, kwargs, foreign)
             try:
                 result = helper(*args, **kwargs)
             except Exception:
@@ -192,8 +71,9 @@ class InPlace:
             if is_own and hasattr(result, "__next__"):
                 result, kept = itertools.tee(result)
                 self.results.append(kept)
-            elif is_own:
-                self.results.append(result if callable(result) else plain(result))
+            elif is_own or callable(result):
+                # As it is now: the entry point may change it.
+                self.results += attempt(copy, result)
             return result
 
         return functools.update_wrapper(call, helper)
@@ -205,7 +85,8 @@ class InPlace:
             if self.arguments is not None:  # it calls itself
                 return function(*args, **kwargs)
             before, named = copy(args), copy(kwargs)
-            self.results, self.arguments = [], [*map(plain, (*before, *named.values()))]
+            self.results, self.calls = [], []
+            self.arguments = [*map(plain, (*before, *named.values()))]
             try:
                 result = function(*args, **kwargs)
                 is_iterator = hasattr(result, "__next__")
@@ -214,43 +95,72 @@ class InPlace:
             finally:
                 self.arguments = None
             if self.kind == channel.DIRECT:
-                self.results = [
-                    r for h in self.helpers for r in attempt(lambda h=h: h(*before, **named))
-                ]
-            if not self._are_enough(plain(result), before):
+                self.calls += [functools.partial(h, *before, **named) for h in self.helpers]
+                self.results = [result for again in self.calls for result in attempt(again)]
+            if not self._are_enough(result, before):
                 raise LookupError("no helper returned this")
             return iter(result) if is_iterator else result
 
         return functools.update_wrapper(call, function)
 
-    def _are_own(self, values: list[Any]) -> bool:
-        """Check whether a helper gets all arguments of the entry point, or equal information, and no other."""
+    def _find_foreign(self, values: list[Any]) -> list[int] | None:
+        """Return the positions of a helper's arguments that are not the entry point's own, and no constants.
+
+        None if those do not have all the information that the entry point got.
+        """
         if self.arguments is None:
-            return False
-        values = [*map(plain, values)]
-        sources = self.arguments
-        for value in (*values, values):
-            if is_same(sources, value) or (len(sources) == 1 and items(sources[0]) == value != []):
-                return True
-        pairs = [
-            {
-                index
-                for index, source in enumerate(sources)
-                if is_same(source, value)
-                or (isinstance(source, NUMBERS) and [*steps(source, value, self.constants)])
-            }
-            for value in values
+            return None
+        sources, values = self.arguments, [*map(plain, values)]
+        if len(sources) == 1 and is_same(items(sources[0]), values) and values:
+            return []  # an unpacked pair
+        pairs = [self._find_sources(value) for value in values]
+        if is_same(sources, values):
+            return []
+        if set().union(*pairs) != set(range(len(sources))):
+            return None
+        return [
+            position
+            for position, (value, found) in enumerate(zip(values, pairs, strict=True))
+            if not found and not any(is_same(constant, value) for constant in self.constants)
         ]
-        known = [any(is_same(constant, value) for constant in self.constants) for value in values]
-        all_used = set().union(*pairs) == set(range(len(sources)))
-        return all_used and all(map(operator.or_, map(bool, pairs), known))
+
+    def _find_sources(self, value: Any) -> set[int]:
+        """Return the positions of the entry point's arguments of which a value is a trivial function."""
+        assert self.arguments is not None
+        packed = items(value) if isinstance(value, dict) else value
+        if is_same(self.arguments, packed):
+            return set(range(len(self.arguments)))
+        return {
+            position
+            for position, source in enumerate(self.arguments)
+            if is_same(source, value)
+            or (isinstance(source, NUMBERS) and any(steps(source, value, self.constants)))
+        }
+
+    def _repeat(
+        self, helper: Callable[..., Any], args: Any, kwargs: Any, foreign: list[int]
+    ) -> None:
+        """Keep calls of a helper with other values of the arguments that are not the entry point's own."""
+        for kind in (0, 1):
+            values = [*map(copy, (*args, *kwargs.values()))]
+            for position in foreign:
+                values[position] = change_value(values[position], kind)
+            named = dict(zip(kwargs, values[len(args) :], strict=True))
+            self.calls.append(functools.partial(helper, *values[: len(args)], **named))
 
     def _are_enough(self, result: Any, arguments: tuple[Any, ...]) -> bool:
         """Check whether a trivial function of one of the helpers' results is the result."""
+        try:
+            return self._explains(plain(result), arguments)
+        except Exception:
+            return True
+
+    def _explains(self, result: Any, arguments: tuple[Any, ...]) -> bool:
         names: list[Name] = []
         for value in self.results:
             if hasattr(value, "__next__"):
-                value = plain([*itertools.islice(value, MAX_ITEMS)])
+                value = [*itertools.islice(value, MAX_ITEMS)]
+            value = plain(value)
             options = [value]
             if callable(value):
                 options = [*attempt(value), *attempt(value, *arguments)]
@@ -258,7 +168,7 @@ class InPlace:
                 if self._is_default(option, result):
                     return True
                 names += self._explanations(option, result)
-        return self.kind > channel.DIRECT and self.candidates.explain(names)
+        return self.kind > channel.DIRECT and self.explanation.explain(names)
 
     def _is_default(self, value: Any, result: Any) -> bool:
         """Check whether a value is the result, or the result is what a caller writes for a missing value."""
@@ -287,7 +197,7 @@ class InPlace:
 
     def _is_choice(self, value: Any, result: Any) -> bool:
         """Check whether a choice between two constants by a helper's result agrees with all calls so far."""
-        if type(result) is not bool and result not in self.constants:
+        if result not in (0, 1, *self.constants):
             return False
         agrees = False
         for choice, key in zip(self.choices, (bool(value), repr(value)), strict=True):
@@ -306,7 +216,7 @@ def replace_results(
     It runs all the same: its other effects are not what it contributes, and an entry point may look for them.
     """
     first: list[Any] = []
-    candidates = Candidates()
+    explanation = Explanation()
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arguments = [*map(copy, (*args, *kwargs.values()))]
@@ -314,6 +224,14 @@ def replace_results(
             result = helper(*args, **kwargs)
         except Exception:
             result = None  # an exception counts as a result
+        try:
+            return replace(result, arguments)
+        except Exception:
+            return None
+
+    def replace(result: Any, arguments: list[Any]) -> Any:
+        if count(result) >= MAX_ITEMS:
+            return change_value(result, 1)
         if hasattr(result, "__next__"):
             result = [*itertools.islice(result, MAX_ITEMS)]
         first.extend([copy(result)] if not first else [])
@@ -327,10 +245,10 @@ def replace_results(
             expected, names = plain(result), []
             for index, value in enumerate(map(plain, arguments)):
                 if is_same(value, expected):
-                    names.append((index, type(expected) if value != expected else None))
+                    names.append((index, cast(value, expected)))
                 if isinstance(value, NUMBERS):
                     names += [(index, *name) for name in steps(value, expected, values)]
-            if candidates.explain(names):
+            if explanation.explain(names):
                 return result
         changed = change_value(result, 1 if kind == channel.EMPTY else 0)
         return _agree(changed) if kind == channel.AGREEING else changed

@@ -14,7 +14,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.candidate.changes import change_value
-from llm_decpomdp.envs.sandbox.worker.candidate.division import InPlace, constants, replace_results
+from llm_decpomdp.envs.sandbox.worker.candidate.division import InPlace, replace_results
+from llm_decpomdp.envs.sandbox.worker.candidate.trivial import constants
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
 # Methods of functions decorated with `functools.lru_cache`. Programs call these on their helpers;
@@ -104,8 +105,9 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
     sys.modules[module.__name__] = sys.modules["__main__"] = module
     program = module.__dict__
     helpers = request["helpers"]
-    # Helpers that call themselves take two frames for each call.
-    sys.setrecursionlimit(RECURSION_LIMIT * (2 if helpers else 1))
+    # Helpers that call themselves take two frames for each call, and more where their results are replaced.
+    frames = 4 if kind > channel.IN_PLACE else 2
+    sys.setrecursionlimit(RECURSION_LIMIT * (frames if helpers else 1))
     for origin, code in request["segments"]:
         exec(_compile(code, f"<{origin}>"), program)
         for index, (author, name) in enumerate(helpers):

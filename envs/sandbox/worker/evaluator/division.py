@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import UNFINISHED, HelperChecks
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
-SHARE = 0.75
+SHARE = 0.9
 """Share of the tests in question that must pass with a substitute; all of them where it is a choice."""
 
 # A change may make a program loop in some tests, and each restart costs the time of a call.
@@ -49,9 +49,11 @@ class DivisionChecks(HelperChecks):
                 trivial_main |= self._explained(self._passes(0, kind), shared, share)
         for helper, called in enumerate(helped):
             for kind in range(channel.EMPTY, channel.AGREEING + 1):
-                # A single result is always a constant.
-                if not called or (kind in CONSTANTS and len(called) < 2):
-                    continue
+                if not called:
+                    break
+                # A single result is always a constant; only a plain one is trivial then.
+                if kind in CONSTANTS and len(called) < 2:
+                    kind = channel.PLAIN_RESULT
                 question = called - trivial_main or called
                 called -= self._explained(self._passes(helper, kind), question, SHARE)
         helpers_add = [[test in called for test in tests] for called in helped]
@@ -103,6 +105,9 @@ class DivisionChecks(HelperChecks):
             unknown = UNFINISHED
         elif session.failures >= session.limits["max_timeouts"]:
             unknown = ("not_run",)
+        # The entry point itself is unchanged in these: our comparisons have taken the time.
+        if channel.SAME <= kind < channel.ALTERED and kind != channel.DIRECT:
+            unknown = UNFINISHED
         session.wall_decided |= by_clock
         return {
             test
