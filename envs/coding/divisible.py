@@ -1,10 +1,10 @@
 """The tasks of `-v1`: rows for which a division is known that needs both sides.
 
 `envs/data/divisions.jsonl` has a row for each task of the known data: the share of its tests that are shared work
-under its best known division, and where that comes from. `reference` is the data's own division, `extraction` one
-that function extraction finds in its solution. `written` ones are ours: the
-problems of CoopHumanEval have no solutions. A row of a user's file that is not listed there is measured, if it has
-the columns `aux` and `main`.
+under its best known division, and where that comes from (`tools/quality/divisions.py` writes it). `reference` is the
+data's own division, `extraction` one that function extraction finds in its solution. Those of `ours` were written
+here, because the problems of CoopHumanEval have no solutions. A row of a user's file that is not listed there is
+measured, if it has the columns `aux` and `main`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def load_divisible(
     known = known_divisions(dataset.name)
     whole = load(dataset, split, source, exclude_known_issues)
     tasks = [
-        _with_division(task, known.get(task.task_id, {}))
+        with_division(task, known.get(task.task_id, {}))
         for task in whole.tasks
         if isinstance(task, CodeTask)
     ]
@@ -76,7 +76,7 @@ def load_divisible(
     return replace(whole, tasks=rest, excluded={**whole.excluded, **reasons})
 
 
-def _with_division(task: CodeTask, row: Row) -> CodeTask:
+def with_division(task: CodeTask, row: Row) -> CodeTask:
     """Return the task with the division of the table as its references, where it has none."""
     if "aux" not in row or "aux_0" in task.references:
         return task

@@ -96,8 +96,8 @@ def shared_work_env(dataset: Dataset, name: str, options: CodingOptions) -> DecP
 
     ## Description
     Two agents write one program at the same time, as in `coophumaneval-v0`: `aux_0` a helper function `aux`,
-    `main_0` the entry function. The reward is another one: tests count most if they need both. Rows without a known division whose tests are shared work are left out;
-    `metadata["data"]["excluded"]` names them with the reasons.
+    `main_0` the entry function. The reward is another one: tests count most if they need both. Rows that are not
+    known to be divisible are left out; `metadata["data"]["excluded"]` names them with the reasons.
 
     ## Observation Space
     `UnicodeText`: the problem, worded for the role, on the first turn; then the feedback of the external mode.

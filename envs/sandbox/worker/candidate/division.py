@@ -254,7 +254,7 @@ def replace_results(
         return _agree(changed) if kind == channel.AGREEING else changed
 
     call = functools.update_wrapper(call, helper)
-    del call.__wrapped__  # type: ignore[attr-defined]
+    del call.__wrapped__
     return call
 
 

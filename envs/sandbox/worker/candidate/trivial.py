@@ -86,10 +86,8 @@ def plain(value: Any, depth: int = 0) -> Any:
         return {key: part(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
         return set(value)
-    for kind in PLAIN:
-        if isinstance(value, kind):
-            return kind(value)
-    return value
+    kind: Any = next((kind for kind in PLAIN if isinstance(value, kind)), None)
+    return value if kind is None else kind(value)
 
 
 def is_same(value: Any, other: Any) -> bool:
