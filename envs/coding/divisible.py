@@ -1,10 +1,10 @@
 """The tasks of `-v1`: rows for which a division is known that needs both sides.
 
 `envs/data/divisions.jsonl` has a row for each task of the known data: the share of its tests that are shared work
-under its best known division, and where that comes from (`tools/quality/divisions.py` writes it). `reference` is the
-data's own division, `extraction` one that function extraction finds in its solution. Those of `ours` were written
-here, because the problems of CoopHumanEval have no solutions. A row of a user's file that is not listed there is
-measured, if it has the columns `aux` and `main`.
+under its best known division, and where that comes from. `reference` is the data's own division, and `extraction`
+one that function extraction finds in its solution. Those of `ours` were written here, because the problems of
+CoopHumanEval have no solutions. `tools/quality/divisions.py` writes the table. A row of a user's file that is not
+listed there is measured, if it has the columns `aux` and `main`.
 """
 
 from __future__ import annotations
