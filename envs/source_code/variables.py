@@ -105,9 +105,9 @@ def _statement_flow(node: ast.stmt) -> Flow:
             )
         case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
             return Flow(loaded_names(node), ends=True)
-        case ast.Match():
-            bound = bound_in([node])
-            return Flow(loaded_names(node), bound)
+    # `match` and `except*`: nothing in them is sure.
+    if isinstance(node, ast.Match) or hasattr(node, "handlers"):
+        return Flow(loaded_names(node), bound_in([node]))
     reads, bound = loaded_names(node), bound_in([node])
     if isinstance(node, ast.AugAssign):
         reads |= bound

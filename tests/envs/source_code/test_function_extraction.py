@@ -223,6 +223,12 @@ def flow(code: str) -> tuple[set[str], set[str], bool]:
         ("a = [b for b in c if b > d]\nx: 0", {"c", "d"}, {"a"}, False),
         ("a = lambda b, c=d: b + e", {"d", "e"}, {"a"}, False),
         ("try:\n    a = 1\nexcept E as e:\n    b = e", {"E"}, set(), False),
+        (
+            "match a:\n    case [b]:\n        c = b\n    case _:\n        c = d",
+            {"a", "b", "d"},
+            set(),
+            False,
+        ),
         ("with a as b:\n    c = b", {"a"}, {"b", "c"}, False),
         ("def g(a):\n    b = a\n    return b + c", {"c"}, {"g"}, False),
     ],
