@@ -53,12 +53,11 @@ LONG = {"num_turns": 3, "stop_when_solved": False}
 ALL_TESTS = {"original_prompt": True, "sandbox_slice": -1}
 
 SETUPS = [
-    (env_id, SIZES[(i + j) % 2], mode, settings)
+    (env_id, SIZES[(i + j) % 2], mode, ({}, {**LONG, **ALL_TESTS})[(i + j // 2) % 2])
     for i, env_id in enumerate(CODING)
     for j, mode in enumerate(CODE_MODES)
-    for settings in ({}, {**LONG, **ALL_TESTS})
 ]
-"""Every environment of code in every mode; alone and as a team in turn, so that both have played each mode."""
+"""Every environment of code in every mode: alone or as a team and for one turn or several, in turn."""
 SETUPS += [(env_id, size, None, {}) for env_id in WRITING if "v0" in env_id for size in SIZES]
 SETUPS += [
     (env_id, size, mode, LONG)

@@ -112,7 +112,11 @@ def test_a_crew_is_given_each_version_of_the_weights_before_bundles_of_it(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"plan": "tree"}, {"plan": "episodes"}, {"refill": 2}, {"algorithm": "rae"}]
+    "options",
+    [
+        *({"plan": "tree"}, {"refill": 2}, {"algorithm": "rae"}),
+        *(pytest.param(plan, marks=pytest.mark.slow) for plan in ({}, {"plan": "episodes"})),
+    ],
 )
 def test_the_order_in_which_bundles_are_played_changes_nothing(
     tmp_path: Path, options: dict[str, Any]

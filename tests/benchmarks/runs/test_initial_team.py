@@ -36,7 +36,7 @@ def call(*arguments: str) -> int:
 
 def begin(runs: Runs, *more: str) -> None:
     """Train for an update that changes all weights, although nothing earns a reward."""
-    runs.train(*SHORT, *LOUD, "algorithm.learning_rate=0.1", *more, config="demo")
+    runs.copy(*SHORT, *LOUD, "algorithm.learning_rate=0.1", *more, config="demo")
 
 
 def weights(team: Any) -> dict[str, list[torch.Tensor]]:

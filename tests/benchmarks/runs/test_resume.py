@@ -147,7 +147,7 @@ def test_two_resumes_of_one_run_do_not_train_side_by_side(
     assert not (run / "lock.json").exists()
 
 
-@pytest.mark.parametrize("content", [None, "{"])
+@pytest.mark.parametrize("content", ["{", pytest.param(None, marks=pytest.mark.slow)])
 def test_a_run_without_its_manifest_goes_on_with_a_warning(
     runs: Runs, tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
