@@ -46,13 +46,13 @@ LORA = {"r": 2, "target_modules": "all-linear", "init_lora_weights": False}
 Team = dict[str, CausalLM]
 
 
-def make_team(compute_dtype: str = "float32") -> Team:
+def make_team(compute_dtype: str = "float32", history: str = "none") -> Team:
     """`x` with weights of its own; `y` and `z` with adapters on one model, which computes activations twice."""
-    team = {"x": tiny_causal_lm("ab", SAMPLING, width=16, seed=1)}
+    team = {"x": tiny_causal_lm("ab", SAMPLING, width=16, seed=1, history=history)}
     if compute_dtype != "float32":
         own = team["x"].engine
         team["x"].engine = ModelEngine(own.model, own.tokenizer, compute_dtype=compute_dtype)
-    below = tiny_causal_lm("ab", SAMPLING, width=16, layers=1, seed=2)
+    below = tiny_causal_lm("ab", SAMPLING, width=16, layers=1, seed=2, history=history)
     model = add_adapters(
         below.model.requires_grad_(False),
         {"policy_y": LORA, "policy_z": LORA},
@@ -159,11 +159,15 @@ RUN: dict[str, Any] = {
 
 
 def make_run(folder: Path, updates: int = 3, shards: int = 1, **options: Any) -> Trainer:
-    dtype = options.pop("compute_dtype", "float32")
-    team = make_team(dtype)
+    team = make_team(options.pop("compute_dtype", "float32"), options.pop("history", "none"))
     shard_team(team, shards)
-    options = {**RUN, **options}
-    return build(folder, UNEVEN[:updates], env=EchoEnv(1, AGENTS), team=team, **options)
+    options = {"env": EchoEnv(1, AGENTS), **RUN, **options}
+    return build(folder, UNEVEN[:updates], team=team, **options)
+
+
+def make_dialogues(folder: Path, shards: int = 1) -> Trainer:
+    """A run of two turns whose agents read the first in the second."""
+    return make_run(folder, 2, shards, env=EchoEnv(2, AGENTS), history="chat")
 
 
 FURTHER: dict[str, dict[str, Any]] = {
@@ -213,6 +217,7 @@ def work(folder: Path) -> None:
         updates = [processes.shard(batch) for batch in batches()]
         torch.save(learned(team, updates, **options), here / f"{name}.pt")
     make_run(folder / "run", shards=2).run_updates()
+    make_dialogues(folder / "dialogues", shards=2).run_updates()
     for name in ("parts", "one"):  # of which the second was begun by one process
         if name == "parts":
             make_run(folder / name, 2, shards=2).run_updates()

@@ -92,6 +92,15 @@ def test_a_run_samples_and_reports_what_one_process_does(pair: Path, alone: Any)
         assert row == pytest.approx(other, rel=1e-3, abs=1e-5)
 
 
+def test_dialogues_are_those_of_one_process(pair: Path, tmp_path: Path) -> None:
+    """`x` learns all weights, and `y` and `z` adapters."""
+    run = runs.make_dialogues(tmp_path)
+    run.run_updates()
+    for name in ("episodes", "metrics"):
+        shards, whole = (rows(f / f"{name}.jsonl") for f in (pair / "dialogues", tmp_path))
+        assert_alike(shards, whole)
+
+
 @pytest.mark.parametrize("name", ["run", "parts", "one"])
 def test_checkpoints_are_those_of_one_process(pair: Path, alone: Any, name: str) -> None:
     """One that was begun by one process or two, and went on in two."""

@@ -20,7 +20,7 @@ from llm_decpomdp.agents.remote.client import ServedWeights
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import RunningServer
-from llm_decpomdp.policy import SKIPPED, Completion
+from llm_decpomdp.policy import SKIPPED, Completion, Dialogue, DialogueTurn
 from tests.agents.conftest import tiny_model, tiny_tokenizer
 from tests.support.fake_vllm import FakeVllm
 
@@ -108,6 +108,32 @@ def test_a_server_draws_what_this_project_s_sampler_draws_by_the_same_seeds(
             sampled = torch.tensor([p for c in group for p in c.log_probs])
             assert torch.allclose(log_probs[mask > 0], sampled, atol=1e-5)
     assert any(c.finish_reason == "stop" for group in draw(policies) for c in group)
+
+
+def test_a_server_is_asked_with_the_tokens_of_a_dialogue(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.role }} {{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant {% endif %}"
+    )
+    tiny_model(0).save_pretrained(tmp_path / "chat")
+    tokenizer.save_pretrained(tmp_path / "chat")
+    with FakeVllm(tmp_path / "chat") as server:
+        policies = two(tmp_path / "chat", history="chat", max_new_tokens=6)
+        attach(server, policies, tmp_path)
+        (answers,), pairs = policies["main"].generate(["one"]), list(policies.items())
+        dialogue = Dialogue("two", [DialogueTurn("one", answers[0])])
+        server.calls.clear()
+        groups = pairs[0][1].engine.generate([(policy, dialogue) for _, policy in pairs], 2)
+    bodies = [body for path, body in server.calls if path == "/v1/completions"]
+    ids = policies["main"].encode(dialogue)
+    assert [body["prompt"] for body in bodies] == [ids, ids]
+    place = len(policies["main"].encode("one"))
+    assert tuple(ids[place : place + len(answers[0].tokens)]) == tuple(answers[0].tokens)
+    for (_, policy), group in zip(pairs, groups, strict=True):
+        log_probs, mask = policy.log_probs(dialogue, group)
+        sampled = torch.tensor([value for one in group for value in one.log_probs])
+        assert torch.allclose(log_probs[mask > 0], sampled, atol=1e-5)
 
 
 def test_a_server_ends_completions_at_stop_strings_where_this_process_does(
