@@ -10,6 +10,7 @@ transformers and peft alone can load a checkpoint. The manifest contains policie
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import re
@@ -303,3 +304,20 @@ def _write(policy: Policy, spec: PolicySpec, folder: Path, name: str) -> dict[st
         adapter = (folder / name / "adapter_config.json").is_file()
         entry |= {"folder": name, "base_model": spec.name or None, "adapter": adapter}
     return entry
+
+
+def identify_team(folder: Path) -> Mapping[str, str]:
+    """Identify the team in a folder, among all others and among those that the folder held before.
+
+    The identity has the names, sizes and times of the files.
+    """
+    # Reading gigabytes of weights for a digest would take too long.
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        status = path.stat()
+        digest.update(
+            f"{path.relative_to(folder)}:{status.st_size}:{status.st_mtime_ns}\n".encode()
+        )
+        if path.name == MANIFEST:
+            digest.update(path.read_bytes())
+    return {"team": str(folder.resolve()), "files": digest.hexdigest()}

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.table import Table
 
+from llm_decpomdp.agents.saved_team import identify_team
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
@@ -33,7 +34,6 @@ from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_requ
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.evaluation.teams import load_teams, locate_team
-from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -134,7 +134,7 @@ def exchange_partners(
             )
     players["untrained"] = teams.load(load_config(run / "config.yaml"), [setting.env])
     players["before"] = players["untrained"]
-    about = {name: kept_teams.identify_team(path) for name, path in paths.items()}
+    about = {name: identify_team(path) for name, path in paths.items()}
     evaluations = {}
     with RunFolder(run / FOLDER).exclusive_access():
         for case in filter(players.__contains__, CASES):

@@ -113,16 +113,14 @@ def _count_lines(plan: MemoryPlan) -> Iterable[str]:
 
 def _left_out(config: Config) -> Iterable[str]:
     """Yield what a configuration loads besides the team and its learning."""
+    from llm_decpomdp.benchmarks.config.teams import team_source
+
     workers, comparator = config.cluster.rollout_workers, config.algorithm.named_comparator
     if config.sampler.engine == "vllm":
         yield "servers of vLLM, which hold keys and values instead of this process"
     if comparator is not None:
         yield f"the comparator, another team in {comparator}"
-    if config.partners.pool:
-        from llm_decpomdp.benchmarks.config.partner_pool import describe_cost
-        from llm_decpomdp.benchmarks.config.teams import team_spec
-
-        yield describe_cost(config, team_spec(config, config.make_eval_env().possible_agents))
+    yield from team_source(config).describe_cost()
     if workers:
         yield f"{workers} cop{'y' if workers == 1 else 'ies'} of the team in rollout workers"
     if config.algorithm.update_options.critic_trunk != "frozen":

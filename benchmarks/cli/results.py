@@ -176,6 +176,7 @@ def crossplay(
     """
     from rich.console import Console
 
+    from llm_decpomdp.agents.saved_team import identify_team
     from llm_decpomdp.benchmarks.analysis import crossplay as exchanges
     from llm_decpomdp.benchmarks.analysis import role_swap
     from llm_decpomdp.benchmarks.evaluation.request import (
@@ -189,7 +190,6 @@ def crossplay(
         make_greedy,
         run_names,
     )
-    from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
     from llm_decpomdp.benchmarks.runs.manifest import warn_of_other_data
 
     if len(runs) < 2 and not swap_roles:
@@ -226,9 +226,7 @@ def crossplay(
             "samples": samples,
             "seed": seed,
             "at_a_time": at_a_time,
-            "about": {
-                n: {**kept_teams.identify_team(path), "greedy": greedy} for n, path in paths.items()
-            },
+            "about": {n: {**identify_team(path), "greedy": greedy} for n, path in paths.items()},
         }
         if swap_roles:
             effects = role_swap.swap_roles(setting.env, teams, starts, **options)

@@ -7,22 +7,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.filesize import decimal
 
 from llm_decpomdp.agents.loading import POOL, PolicySpec, bases, freeze, load_team
 from llm_decpomdp.agents.partner_pool import PartnerPool
-from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration
+from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration, identify_team
 from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.teams import (
+    TeamSource,
+    TeamSpec,
+    code_of,
+    endpoints_of,
+    team_spec,
+)
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.causal_lm import CausalLM
     from llm_decpomdp.benchmarks.config.schema import Config
-    from llm_decpomdp.benchmarks.config.teams import TeamSpec
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +47,32 @@ class Partner:
     def is_checkpoint(self) -> bool:
         """True if its weights are in a checkpoint, and not in folders of their own."""
         return not (self.path / MANIFEST).is_file()
+
+
+class PartnerPoolSource(TeamSource):
+    """Takes the policies of some agents from a pool of trained teams."""
+
+    def declare(self, team: TeamSpec) -> TeamSpec:
+        """Return the team with a pool for the agents that partners play; raises the errors of `declare_pool`."""
+        return TeamSpec(team.agents, declare_pool(self.config, team.agents, team.policies))
+
+    def check(self, team: TeamSpec) -> None:
+        """Raise the errors of `read_partners`."""
+        read_partners(self.config, team)
+
+    def load(self, team: TeamSpec) -> dict[str, Policy]:
+        """Load the team and its partners, as `load_pooled_team`."""
+        return load_pooled_team(self.config, team)
+
+    def describe_cost(self) -> list[str]:
+        """Return the line of `describe_cost`."""
+        team = team_spec(self.config, self.config.make_eval_env().possible_agents)
+        return [describe_cost(self.config, team)]
+
+    def identify(self, team: TeamSpec) -> dict[str, Any]:
+        """Identify the teams of the pool."""
+        partners = read_partners(self.config, team)
+        return {"partners": [dict(identify_team(partner.path)) for partner in partners]}
 
 
 def pooled_agents(config: Config, possible_agents: Sequence[str]) -> list[str]:
@@ -157,7 +189,6 @@ def _read_partner(
     config: Config, path: Path, agents: Sequence[str], learner: PolicySpec | None
 ) -> Partner:
     from llm_decpomdp.benchmarks.config.load import load_stored_config
-    from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of, team_spec
 
     folder = locate_partner(path)
     if (folder / MANIFEST).is_file():

@@ -135,12 +135,45 @@ class TeamSpec:
 def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
     """Read the team of a configuration; errors as of `agents_of` and `policies_of`."""
     agents = agents_of(config, possible_agents)
-    policies = policies_of(config, agents)
-    if config.partners.pool:
-        from llm_decpomdp.benchmarks.config.partner_pool import declare_pool
+    return team_source(config).declare(TeamSpec(agents, policies_of(config, agents)))
 
-        policies = declare_pool(config, agents, policies)
-    return TeamSpec(agents, policies)
+
+class TeamSource:
+    """Where the policies of a configuration come from: it declares all of them itself.
+
+    A feature that takes some of them from elsewhere overrides these methods, and is chosen in `team_source`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def declare(self, team: TeamSpec) -> TeamSpec:
+        """Return the team, from the policies that the configuration declares; no file is read."""
+        return team
+
+    def check(self, team: TeamSpec) -> None:
+        """Raise a `ConfigError` or `ValueError` for files that do not fit the team; no model is loaded."""
+
+    def load(self, team: TeamSpec) -> dict[str, Policy]:
+        """Load a policy for each agent; raises the errors of `check` and of `load_team`."""
+        return load_team(team.agents, team.policies, seed=self.config.seed)
+
+    def describe_cost(self) -> list[str]:
+        """Return lines on the memory of what is loaded besides the declared policies."""
+        return []
+
+    def identify(self, team: TeamSpec) -> dict[str, Any]:
+        """Identify the files of other policies than the declared ones, by a key of the manifest."""
+        return {}
+
+
+def team_source(config: Config) -> TeamSource:
+    """Return where the policies of a configuration come from."""
+    if config.partners.pool:
+        from llm_decpomdp.benchmarks.config.partner_pool import PartnerPoolSource
+
+        return PartnerPoolSource(config)
+    return TeamSource(config)
 
 
 def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> bool:
@@ -214,11 +247,7 @@ def load(
     if models:
         logger.info("loading %s", ", ".join(models))
     try:
-        if config.partners.pool:
-            from llm_decpomdp.benchmarks.config.partner_pool import load_pooled_team
-
-            return load_pooled_team(config, team)
-        return load_team(names, policies, seed=config.seed)
+        return team_source(config).load(team)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise RunError(f"cannot load the team: {error}") from error
 

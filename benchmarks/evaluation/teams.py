@@ -15,6 +15,7 @@ from llm_decpomdp.agents.saved_team import (
     MANIFEST,
     check_trust,
     declaration,
+    identify_team,
     load_saved_team,
     read_manifest,
 )
@@ -66,7 +67,7 @@ def load_stored_team(folder: Path, setting: EvalConfig) -> TeamUnderTest:
         ConfigError: If the team does not fit the environment.
         RunError: If a model cannot be loaded.
     """
-    env, identity = setting.env, kept_teams.identify_team(folder)
+    env, identity = setting.env, identify_team(folder)
     if not (folder / MANIFEST).is_file():
         team = teams.load(setting.config, [env])
         kept_teams.restore(team, folder)

@@ -6,14 +6,13 @@ Only weights and adapters are taken over: optimizers, schedules, counters and ra
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.agents.models.local_models import saved_adapter
-from llm_decpomdp.agents.saved_team import MANIFEST, declaration, save_team
+from llm_decpomdp.agents.saved_team import MANIFEST, declaration, identify_team, save_team
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder, writing
@@ -82,23 +81,6 @@ def _find_in_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
     if path is None:
         raise ConfigError(f"{folder} has no {name} team: it has {', '.join(names)}")
     return path
-
-
-def identify_team(folder: Path) -> Mapping[str, str]:
-    """Identify the team in a folder, among all others and among those that the folder held before.
-
-    The identity has the names, sizes and times of the files.
-    """
-    # Reading gigabytes of weights for a digest would take too long.
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        status = path.stat()
-        digest.update(
-            f"{path.relative_to(folder)}:{status.st_size}:{status.st_mtime_ns}\n".encode()
-        )
-        if path.name == MANIFEST:
-            digest.update(path.read_bytes())
-    return {"team": str(folder.resolve()), "files": digest.hexdigest()}
 
 
 def restore(team: Team, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import platform
 import subprocess
@@ -124,8 +123,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         **({"plugins": packages_of_names} if packages_of_names else {}),
         "seed": config.seed,
         "updates": len(run.batches),
-        **({"pairs": describe_pairs(run)} if run.pairs else {}),
-        **({"partners": describe_partners(run)} if run.config.partners.pool else {}),
+        **run.identify_inputs(),
         "data": {"train": train_env.metadata["data"], "eval": run.eval_env.metadata["data"]},
         "packages": versions(),
         "python": platform.python_version(),
@@ -152,21 +150,6 @@ def first_prompts(env: DecPOMDPEnv, team: Team, start: Start) -> dict[str, dict[
             ids = policy.encode(prompt)
             encoded[agent] = {"text": policy.tokenizer.decode(ids), "tokens": len(ids)}
     return encoded
-
-
-def describe_pairs(run: ResolvedRun) -> dict[str, Any]:
-    """Describe the stored pairs of a run: their number, and the SHA-256 of their file."""
-    source = Path(str(run.config.algorithm.pairs_source))
-    return {"rows": len(run.pairs), "sha256": hashlib.sha256(source.read_bytes()).hexdigest()}
-
-
-def describe_partners(run: ResolvedRun) -> list[dict[str, str]]:
-    """Identify the teams of a run's partner pool."""
-    from llm_decpomdp.benchmarks.config.partner_pool import read_partners
-    from llm_decpomdp.benchmarks.runs.checkpoints import identify_team
-
-    partners = read_partners(run.config, run.team)
-    return [dict(identify_team(partner.path)) for partner in partners]
 
 
 def describe_env(env: DecPOMDPEnv) -> dict[str, Any]:

@@ -22,8 +22,6 @@ from llm_decpomdp.benchmarks.runs.build import load_team, make_training
 from llm_decpomdp.benchmarks.runs.manifest import (
     change_of_data,
     commit_of_package,
-    describe_pairs,
-    describe_partners,
     versions,
 )
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
@@ -122,15 +120,12 @@ def resume(
                 change = change_of_data(part, record["data"][part], env.metadata["data"])
                 if change is not None:
                     raise ConfigError(f"{path} cannot go on: {change}")
-            if run.pairs and describe_pairs(run) != record["pairs"]:
-                raise ConfigError(
-                    f"{path} cannot go on: {config.algorithm.pairs_source} has changed"
-                )
-            if "partners" in record and describe_partners(run) != record["partners"]:
-                raise ConfigError(
-                    f"{path} cannot go on: a team of partners.pool has changed. Restore it as it was, or begin a "
-                    "new run with the team: --from FOLDER"
-                )
+            for name, now in run.identify_inputs().items():
+                if now != record[name]:
+                    raise ConfigError(
+                        f"{path} cannot go on: the {name} of its configuration have changed. Restore their files, "
+                        "or begin a new run with the team: --from FOLDER"
+                    )
         check_machine(run)
         run, team = load_team(run)
         updates = checkpoint.read_counters(newest)["update"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from llm_decpomdp.agents.saved_team import read_manifest
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -21,7 +22,7 @@ from llm_decpomdp.algorithms.training.trainer_options import GOLD, PASSES, Train
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import build_env, fit
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import TeamSpec, check_trainable
+from llm_decpomdp.benchmarks.config.teams import TeamSpec, check_trainable, team_source
 from llm_decpomdp.benchmarks.config.trackers import require_packages
 from llm_decpomdp.benchmarks.runs.manifest import Manifest, find_source, pin_commit
 from llm_decpomdp.env import DecPOMDPEnv
@@ -92,6 +93,14 @@ class ResolvedRun:
         except ValueError as error:
             raise ConfigError(f"warm_start.source: {error}") from None
 
+    def identify_inputs(self) -> dict[str, Any]:
+        """Identify what the run reads besides its problems, so that a change is found when it goes on."""
+        inputs = team_source(self.config).identify(self.team)
+        if self.pairs:
+            digest = hashlib.sha256(Path(str(self.config.algorithm.pairs_source)).read_bytes())
+            inputs["pairs"] = {"rows": len(self.pairs), "sha256": digest.hexdigest()}
+        return inputs
+
     def skip_tasks(self, skipped: Sequence[str]) -> ResolvedRun:
         """Return the run without some of its training problems."""
         batches = plan_batches(self.config, self.train_env, self.pairs, skipped)
@@ -128,10 +137,7 @@ def resolve(
     # Everything that needs no data is checked first: loading data may take minutes.
     config, team, learner = fit(config, train_env)
     _check_opponent(config.algorithm.named_comparator, train_env.possible_agents)
-    if config.partners.pool:
-        from llm_decpomdp.benchmarks.config.partner_pool import read_partners
-
-        read_partners(config, team)
+    team_source(config).check(team)
     check_trainable(team.policies)
     try:
         trainer_options(config)

@@ -131,7 +131,7 @@ def test_a_run_with_a_pool_goes_on_as_if_it_had_not_stopped(
     shutil.copy(
         tmp_path / "seed-2/final_model/team.json", tmp_path / "seed-1/final_model/extra.json"
     )
-    with pytest.raises(ConfigError, match=r"a team of partners.pool has changed. Restore it"):
+    with pytest.raises(ConfigError, match="the partners of its configuration have changed"):
         resume(tmp_path / "again", ["algorithm.max_updates=4"])
 
 

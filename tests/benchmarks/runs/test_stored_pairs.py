@@ -141,7 +141,7 @@ def test_a_run_learns_from_a_file_and_goes_on_where_it_stopped(
     assert [row["update"] for row in rows] == list(range(1, 9))
     file.write_text(file.read_text() + json.dumps(ROW | {"task": "t/9"}) + "\n")
     assert call("train", "--resume", str(run), "--override", "algorithm.num_train_epochs=5") == 2
-    assert "has changed" in capsys.readouterr().err
+    assert "the pairs of its configuration have changed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
