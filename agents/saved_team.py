@@ -14,7 +14,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,10 +29,9 @@ from llm_decpomdp.agents.loading import (
     endpoint_address,
     load_team,
 )
-from llm_decpomdp.agents.partner_pool import PartnerPool
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.plugins import plugin_origin
-from llm_decpomdp.policy import Policy, Team, TrainablePolicy
+from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.utils.extras import MODEL_PACKAGES, installed
 
 FORMAT = 1
@@ -60,7 +59,7 @@ logger = logging.getLogger(__name__)
 def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = None) -> None:
     """Write a team to a folder, which is replaced as a whole if it holds a team already.
 
-    A partner pool is saved as its first partner.
+    A policy that stands for several, such as a partner pool, is saved as the first of them.
 
     Args:
         team: A policy for each agent.
@@ -74,9 +73,10 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
     """
     folder = Path(folder)
     check_target(folder)
-    if any(isinstance(policy, PartnerPool) for policy in team.values()):
-        # The partner has names of its own, such as one policy of two agents.
-        team, names = {agent: _first_partner(policy) for agent, policy in team.items()}, None
+    firsts = {agent: _first_member(policy) for agent, policy in team.items()}
+    if any(firsts[agent] is not policy for agent, policy in team.items()):
+        # A partner has names of its own, such as one policy of two agents.
+        team, names = firsts, None
     agents = _names(team) if names is None else {agent: names[agent] for agent in team}
     policies = _policies_by_name(team, agents)
     specs = {name: read_policy_spec(policy) for name, policy in policies.items()}
@@ -105,8 +105,9 @@ def save_team(team: Team, folder: Path | str, names: Mapping[str, str] | None = 
     logger.info("saved %d policies to %s", len(policies), folder)
 
 
-def _first_partner(policy: Policy) -> Policy:
-    return policy.members[0] if isinstance(policy, PartnerPool) else policy
+def _first_member(policy: Policy) -> Policy:
+    members: Sequence[Policy] = policy_attribute(policy, "members") or (policy,)
+    return members[0]
 
 
 def check_target(folder: Path) -> None:

@@ -6,6 +6,7 @@ completions in both samples have no row, and are not in the group.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import re
@@ -215,3 +216,8 @@ def tokenize(
     if not completion.truncated or whole.truncated:
         return whole
     return replace(whole, tokens=whole.tokens[:-1], finish_reason="length")
+
+
+def identify_pairs(path: Path, rows: int) -> dict[str, Any]:
+    """Identify stored pairs by their number and the SHA-256 of their file."""
+    return {"rows": rows, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}

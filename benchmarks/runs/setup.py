@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -97,8 +96,10 @@ class ResolvedRun:
         """Identify what the run reads besides its problems, so that a change is found when it goes on."""
         inputs = team_source(self.config).identify(self.team)
         if self.pairs:
-            digest = hashlib.sha256(Path(str(self.config.algorithm.pairs_source)).read_bytes())
-            inputs["pairs"] = {"rows": len(self.pairs), "sha256": digest.hexdigest()}
+            from llm_decpomdp.algorithms.preferences.stored import identify_pairs
+
+            source = Path(str(self.config.algorithm.pairs_source))
+            inputs["pairs"] = identify_pairs(source, len(self.pairs))
         return inputs
 
     def skip_tasks(self, skipped: Sequence[str]) -> ResolvedRun:
