@@ -237,8 +237,9 @@ class Reward(Protocol):
     for the transcript; `own_components`, the names of the points in `Verdict.own`; `history`, true if the reward
     also takes the earlier turns of the episode: `reward(task, completions, turns=turns)`; `strategies`, the
     scripted teams that `check rewards` plays; `known_scores`, a function of the environment that returns exact
-    mean scores by name, of which evaluations use `optimum` and `silent`. The picture of a turn is
-    `Verdict.details["picture"]` (`llm_decpomdp.picture`).
+    mean scores by name, of which evaluations use `optimum` and `silent`; `cumulative`, true if the rewards of an
+    episode sum to its score, which reports then show. The picture of a turn is `Verdict.details["picture"]`
+    (`llm_decpomdp.picture`).
     """
 
     @property

@@ -29,8 +29,7 @@ from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import reference_demonstrations
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
-from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
-from llm_decpomdp.envs.worlds.strategies import NUMBERS
+from llm_decpomdp.envs.worlds.strategies import NUMBERS, play
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 
@@ -69,9 +68,11 @@ def run(family: str, seed: int) -> None:
         )
         for agent in env.possible_agents
     }
-    known = check_strategies(family, {**arguments, "split": "test"})
-    numbers = {entry.name: entry.score.value for entry in known if entry.name in NUMBERS}
-    print(f"{family}: {', '.join(f'{name} {value:.3f}' for name, value in numbers.items())}")
+    for name in NUMBERS:
+        strategy = test.reward.strategies[name]
+        played_in = make(family, **{**arguments, "split": "test", **strategy.changes})
+        played = [play(played_in, task.task_id, strategy) for task in test.tasks.tasks]
+        print(f"{family}, {name}: {np.mean(played):.3f}", flush=True)
 
     def show(moment: str) -> None:
         found = measure(test, team)

@@ -134,7 +134,7 @@ class HouseGame(BlockGame):
 
     def score(self, task: HouseTask, world: World) -> float:
         """Return the number of cells with the right block, divided by that of cells with any block or plan."""
-        right = sum(task.plan.get(cell) == name for cell, (name, _) in world.items())
+        right = sum(world.get(cell, ("",))[0] == name for cell, name in task.plan.items())
         return right / len(world.keys() | task.plan.keys())
 
     def draw(
@@ -183,7 +183,7 @@ def remaining(task: HouseTask, agent: int, world: World) -> dict[str, int]:
     return {name: count - usage[name] for name, count in task.stock.items()}
 
 
-def _list_boxes(plan: Mapping[Cell, str]) -> str:
+def _list_boxes(plan: Mapping[Any, str]) -> str:
     return "\n".join(line_of(*entry) for entry in cover(plan)) or "none"
 
 

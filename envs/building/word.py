@@ -86,7 +86,7 @@ class WordTask(Task):
         return tuple(".".join(GLYPHS[letter][y] for letter in self.word) for y in range(SIZE))
 
     @cached_property
-    def target(self) -> Owners:
+    def target(self) -> dict[Cell, int]:
         """The owner of every cell of the word, from left to right and then from the top."""
         return {
             (x, y): (x + y + self.shift) % self.num_agents
@@ -127,7 +127,7 @@ def word_task(index: int, row: Row) -> WordTask:
 
 def f1(task: WordTask, blocks: Owners) -> float:
     """Return F1 of the cells with a block of the right owner: 2 correct / (blocks + cells of the word)."""
-    correct = sum(task.target.get(cell) == owner for cell, owner in blocks.items())
+    correct = sum(blocks.get(cell) == owner for cell, owner in task.target.items())
     return 2 * correct / (len(blocks) + len(task.target))
 
 
@@ -299,7 +299,7 @@ def _request(task: WordTask) -> list[str]:
     ]
 
 
-def _world_rows(task: WordTask, blocks: Mapping[Place, Any], ground: str = ".") -> list[str]:
+def _world_rows(task: WordTask, blocks: Mapping[Any, Any], ground: str = ".") -> list[str]:
     cells = range(task.width)
     return ["".join(str(blocks.get((x, y), ground)) for x in cells) for y in range(SIZE)]
 

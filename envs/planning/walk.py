@@ -132,11 +132,12 @@ def find_plan(
         walker, boxes = current
         for letter, ahead in steps[walker].items():
             # Most moves push nothing: they are decided here, without a call.
-            after: State | None = (ahead, boxes)
+            after = (ahead, boxes)
             if ahead in boxes:
-                after = move(steps, current, letter)
-                if after is None or (alive is not None and not alive.issuperset(after[1])):
+                pushed = move(steps, current, letter)
+                if pushed is None or (alive is not None and not alive.issuperset(pushed[1])):
                     continue
+                after = pushed
             if after not in earlier:
                 earlier[after] = (current, letter)
                 queue.append(after)
