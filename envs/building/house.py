@@ -18,7 +18,6 @@ from llm_decpomdp.envs.building.plan import (
     MATERIALS,
     PLANNED_TURNS,
     SIZES,
-    Cell,
     HouseTask,
     cells_of,
     cover,
