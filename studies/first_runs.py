@@ -48,9 +48,9 @@ SETTINGS = {
     "sokoban-v1": Setting({"size": 4, "num_turns": 2}, "UDLR#.WGB*?+\n ", 21),
     "sudoku-v1": Setting({"clues": 12, "num_turns": 2}, "1234.\n", 20),
 }
-LESSONS, EPOCHS = 200, 6
+LESSONS, EPOCHS = 400, 20
 """Imitated training tasks, and how often."""
-UPDATES, TASKS, GROUP = 30, 8, 16
+UPDATES, TASKS, GROUP = 60, 8, 16
 """Updates, each of so many tasks with so many episodes."""
 
 
@@ -68,8 +68,9 @@ def run(family: str, seed: int) -> None:
         )
         for agent in env.possible_agents
     }
+    reward: Any = test.reward
     for name in NUMBERS:
-        strategy = test.reward.strategies[name]
+        strategy = reward.strategies[name]
         played_in = make(family, **{**arguments, "split": "test", **strategy.changes})
         played = [play(played_in, task.task_id, strategy) for task in test.tasks.tasks]
         print(f"{family}, {name}: {np.mean(played):.3f}", flush=True)
