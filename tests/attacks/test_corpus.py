@@ -114,7 +114,9 @@ def test_fewer_layers_leave_the_results_honest(mode: str, every: bool) -> None:
     assert results and not bad, lines(bad)
 
 
-@pytest.mark.parametrize("options", [["--quick"], pytest.param([], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "options", [["--quick", "--fourth"], pytest.param([], marks=pytest.mark.slow)]
+)
 def test_the_corpus_comes_to_nothing_for_an_unprivileged_user(options: list[str]) -> None:
     if os.geteuid() != 0:
         pytest.skip("the tests run as one already")

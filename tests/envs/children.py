@@ -46,5 +46,5 @@ if os.getuid() == 0:
 def child(code: str, stdin: str = "", cwd: Path | str = "/") -> str:
     """Run a program with `PRELUDE`; return its output."""
     return python(
-        *("-S", "-s", "-B", "-c", PRELUDE + code), input=stdin, timeout=20, cwd=cwd
+        *("-S", "-s", "-B", "-c", PRELUDE + code), input=stdin, timeout=120, cwd=cwd
     ).stdout

@@ -110,7 +110,7 @@ def start_caller(code: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def run_caller(code: str, seconds: float = 40.0, **environment: str) -> str:
+def run_caller(code: str, seconds: float = 120.0, **environment: str) -> str:
     """Return the output of a process that runs `code`; it must end by itself and leave no worker behind."""
     with start_caller(code, **environment) as process:
         try:

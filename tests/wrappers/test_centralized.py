@@ -53,10 +53,10 @@ def test_a_completion_is_taken_apart_by_its_tags(
 
 
 def test_many_tags_cost_no_more_than_their_length() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     for text in ("<aux_0>" * 14_000, "<" * 100_000, "< " * 50_000, "<aux_0>" + "</" * 50_000):
         read_parts(text, AGENTS)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 5
 
 
 def test_joined_parts_and_prompts_are_read_back() -> None:

@@ -63,8 +63,8 @@ def divergence(policy: CausalLM, prompts: list[str]) -> float:
     ("joint_mode", "options"),
     [
         ("aligned", {"pair_kind": "joint"}),
-        ("common", {"pair_kind": "single"}),
         ("aligned", {"comparator": "history"}),
+        pytest.param("common", {"pair_kind": "single"}, marks=pytest.mark.slow),
     ],
 )
 def test_pairs_teach_a_team_to_find_a_common_letter(

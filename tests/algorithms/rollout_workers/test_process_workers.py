@@ -176,7 +176,7 @@ def test_a_script_whose_workers_cannot_import_it_ends_with_an_error(tmp_path: Pa
     script = tmp_path / "unguarded.py"
     script.write_text(UNGUARDED)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    run = python(str(script), str(tmp_path / "run"), env=environment, timeout=120, check=False)
+    run = python(str(script), str(tmp_path / "run"), env=environment, timeout=600, check=False)
     assert run.returncode == 1
     assert "if __name__ == '__main__'" in run.stderr
     assert "1 worker has died of batch 0 of update 1" in run.stderr
@@ -189,11 +189,11 @@ def test_a_worker_ends_at_once_when_the_process_that_learns_is_killed(tmp_path: 
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(script), str(tmp_path)]
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=120
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=600
     )
     assert done.returncode == -signal.SIGKILL
     worker, _ = map(int, (tmp_path / "note").read_text().split())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and alive(worker):
         time.sleep(0.05)
     assert not alive(worker)

@@ -22,7 +22,7 @@ class Far:
 
     def generate(self, requests: Sequence[Any], num_samples: int = 1) -> list[list[Completion]]:
         if self.asked is not None:
-            self.asked.wait(20)
+            self.asked.wait(120)
         return [[Completion(f"{self.name} {text}")] * num_samples for _, text in requests]
 
     def act(self, prompt: str) -> str:

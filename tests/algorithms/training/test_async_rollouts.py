@@ -79,7 +79,7 @@ def train_rows(trainer: Run) -> list[dict[str, Any]]:
     return [row for row in read_json_lines(trainer.folder.metrics) if row["kind"] == "train"]
 
 
-@pytest.mark.parametrize("lag", [1, 2, 9])
+@pytest.mark.parametrize("lag", [1, pytest.param(2, marks=pytest.mark.slow), 9])
 def test_an_update_learns_from_what_the_weights_of_lag_updates_before_have_sampled(
     tmp_path: Path, lag: int
 ) -> None:

@@ -69,10 +69,9 @@ def test_a_killed_run_goes_on_exactly(killed: Path, straight: Run, moment: str) 
 @pytest.mark.parametrize(
     "options",
     [
-        {"eval_every": 1},
         {"plan": "tree", "joint_mode": "cross", "group_size": 2},
-        {"plan": "episodes"},
-        {"joint_mode": "common", "num_partners": 2},
+        {"joint_mode": "common", "num_partners": 2, "eval_every": 1},
+        pytest.param({"plan": "episodes"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_of_any_plan_resumes_exactly(tmp_path: Path, options: Any) -> None:

@@ -100,7 +100,7 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
         learning.set()
         row = accumulate(self, rollouts)
         if self.updates < 2:  # the last update has nothing ahead
-            assert played.wait(20)
+            assert played.wait(120)
         learning.clear()
         played.clear()
         return row
@@ -111,7 +111,7 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
         threads.append(threading.current_thread().name)
         if threads[-1] == "MainThread":
             return sample(self, rollout_batches, timer)
-        assert learning.wait(20)
+        assert learning.wait(120)
         rolled = sample(self, rollout_batches, timer)
         played.set()
         return rolled

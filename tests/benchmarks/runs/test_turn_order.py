@@ -25,8 +25,8 @@ def call(*arguments: object) -> None:
     [
         ["rollout.mode=episodes", "step_advantage_weight=0.5"],
         ["rollout.mode=tree", "rollout.joint_mode=common", "rollout.num_partners=1"],
-        ["name=coma"],
         ["name=iac"],
+        pytest.param(["name=coma"], marks=pytest.mark.slow),
     ],
 )
 def test_agents_that_take_turns_learn_with(learning: list[str], runs: Runs) -> None:

@@ -29,7 +29,7 @@ cells: [{method: random, seeds: [0, 1]}]
 """
 EPISODES = 70
 
-PATIENCE = 60
+PATIENCE = 180
 """Seconds until a process that should end by itself is said to hang."""
 
 TRAINED = """# A training that can be stopped.

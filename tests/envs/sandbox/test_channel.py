@@ -148,7 +148,7 @@ def test_a_program_cannot_buy_time_with_answers_that_nobody_asked_for():
     code = f"{WRITE}import time\ndef sq(x):\n    while True:\n        time.sleep(0.2)\n        forge({callback!r})"
     begin = time.monotonic()
     assert is_bad_but_sound(run(code, limits=replace(SHORT, program_seconds=2)))
-    assert time.monotonic() - begin < 9
+    assert time.monotonic() - begin < 40  # without a limit it never ends
 
 
 CALLBACK = json.dumps(["callback", [0, [[1], []]], None, [], ""]).encode()
@@ -178,7 +178,7 @@ def test_closing_the_channel_ends_the_program(at_load):
     code = "import os, time\n" + (close.format("") if at_load else called)
     begin = time.monotonic()
     assert {outcome.status for outcome in run(code).tests} == {"crashed"}
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
 
 
 def test_large_answers_are_no_failure_of_the_sandbox_or_of_the_next_program():

@@ -57,7 +57,7 @@ def test_a_worker_that_is_killed_costs_only_time(own, kind, busy):
     for execution in own.run_batch(jobs):
         assert [outcome.status for outcome in execution.tests] == PASSED
     timer.join()
-    assert end_within(5, {worker})
+    assert end_within(60, {worker})
 
 
 START = """
@@ -85,7 +85,7 @@ def test_no_process_outlives_a_caller_that_is_killed(then):
     process, workers = started(BUSY + then)
     process.kill()
     process.communicate()
-    assert end_within(20, workers)
+    assert end_within(60, workers)
 
 
 def test_a_fork_of_the_caller_keeps_no_worker_alive():
@@ -107,15 +107,15 @@ time.sleep(60)
     process.stdout.readline()
     process.kill()
     process.communicate()
-    ended = end_within(20, workers)
+    ended = end_within(60, workers)
     os.killpg(process.pid, signal.SIGKILL)
     assert ended
 
 
 def test_no_process_outlives_a_caller_that_ends():
     process, workers = started(f"CODE = {SQUARE!r}{START}sandbox.run_batch(jobs)")
-    assert process.communicate(timeout=30)[1] == "" and process.returncode == 0
-    assert end_within(20, workers)
+    assert process.communicate(timeout=120)[1] == "" and process.returncode == 0
+    assert end_within(60, workers)
 
 
 def test_an_interrupt_ends_the_batch_and_leaves_the_sandbox_usable():
@@ -129,16 +129,16 @@ except KeyboardInterrupt:
 """
     )
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=120)
     assert output.startswith("works"), errors
-    assert end_within(20, workers | {int(number) for number in output.split()[1:]})
+    assert end_within(60, workers | {int(number) for number in output.split()[1:]})
 
 
 def test_an_interrupt_that_nobody_catches_leaves_nothing_behind():
     process, workers = started(BUSY + "sandbox.run_batch(jobs)")
     process.send_signal(signal.SIGINT)
-    assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
-    assert end_within(20, workers)
+    assert "KeyboardInterrupt" in process.communicate(timeout=120)[1]
+    assert end_within(60, workers)
 
 
 # Resources
@@ -280,4 +280,4 @@ def test_a_worker_that_stops_is_told_from_a_slow_one_by_its_deadline(own, monkey
     own.limits = Limits(load_seconds=0.1, test_seconds=0.1, program_seconds=0.1)
     os.kill(worker, signal.SIGSTOP)
     assert statuses_in(own) == PASSED
-    assert end_within(5, {worker})
+    assert end_within(60, {worker})

@@ -38,7 +38,7 @@ def threads():
     done = queue.Queue()
     workers = [threading.Thread(target=done.put, args=(number,)) for number in range(4)]
     [worker.start() for worker in workers]
-    assert sorted(done.get(timeout=5) for worker in workers) == [0, 1, 2, 3]
+    assert sorted(done.get(timeout=60) for worker in workers) == [0, 1, 2, 3]
 
 def alarm():
     rung = []

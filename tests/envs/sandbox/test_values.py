@@ -361,10 +361,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_bad_text_is_refused(text):
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(DECODE_ERRORS):
         DECODE(text)
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 SWELLING = (

@@ -37,11 +37,11 @@ def test_a_process_that_is_forked_while_a_thread_parses_can_parse():
     def hold() -> None:
         with syntax._LOCK:
             held.set()
-            done.wait(20)
+            done.wait(60)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(20)
+    held.wait(60)
     child = os.fork()
     if child == 0:
         signal.alarm(60)
