@@ -31,32 +31,90 @@ else:
         },
     )
 
-register("humaneval-v0", "llm_decpomdp.envs.coding.env:humaneval")
-register("coophumaneval-v0", "llm_decpomdp.envs.coding.env:coophumaneval")
-register("mbpp-v0", "llm_decpomdp.envs.coding.env:mbpp")
-for _family in ("humaneval", "coophumaneval", "mbpp"):
-    register(f"{_family}-v1", f"llm_decpomdp.envs.coding.env:{_family}_v1")
-register("classeval-v0", "llm_decpomdp.envs.classeval.env:classeval")
-register("bugfix-v0", "llm_decpomdp.envs.bugfix.env:bugfix")
-register("humanevalfix-v0", "llm_decpomdp.envs.bugfix.env:humanevalfix")
-register("compose-v0", "llm_decpomdp.envs.compose.env:compose")
-for _puzzle in ("path", "sokoban", "sudoku"):
-    register(f"{_puzzle}-v1", f"llm_decpomdp.envs.planning.{_puzzle}:{_puzzle}")
-register("build-word-v0", "llm_decpomdp.envs.building.word:build_word")
-register("build-house-v0", "llm_decpomdp.envs.building.house:build_house")
-register("gather-v0", "llm_decpomdp.envs.gather.env:gather")
-register("pooled-v0", "llm_decpomdp.envs.pooled.env:pooled")
-register("verified-v0", "llm_decpomdp.envs.verified.env:verified")
-for _genre in ("tldr", "arxiv"):
-    for _version in ("v0", "v1"):
-        register(f"{_genre}-{_version}", f"llm_decpomdp.envs.writing.env:{_genre}_{_version}")
-_PROBES = {
-    "env": "rendezvous halves turns lazy delayed noisy-partners climbing mixed-pairs",
-    "horizon": "relay speaker-listener",
-    "topology": "relay-turns early-exit late-entry verifier memory",
+_ENVS = {
+    "humaneval-v0": (
+        "coding.env:humaneval",
+        "Write a helper and the function that calls it, for HumanEval.",
+    ),
+    "coophumaneval-v0": (
+        "coding.env:coophumaneval",
+        "Write a helper and the function that calls it, for problems that divide in two.",
+    ),
+    "mbpp-v0": ("coding.env:mbpp", "Write a helper and the function that calls it, for MBPP."),
+    "classeval-v0": (
+        "classeval.env:classeval",
+        "Write the methods of one class, each agent its own.",
+    ),
+    "bugfix-v0": ("bugfix.env:bugfix", "Repair the functions of one program, each agent its own."),
+    "humanevalfix-v0": (
+        "bugfix.env:humanevalfix",
+        "Repair programs of HumanEval with a bug in each part.",
+    ),
+    "compose-v0": (
+        "compose.env:compose",
+        "Write a program from steps, each of which only one agent knows.",
+    ),
+    "path-v1": (
+        "planning.path:path",
+        "Lead a planner through a maze that only the caller sees whole.",
+    ),
+    "sokoban-v1": (
+        "planning.sokoban:sokoban",
+        "Push boxes on a map that only the caller sees whole.",
+    ),
+    "sudoku-v1": (
+        "planning.sudoku:sudoku",
+        "Solve a Sudoku whose clues only the caller sees whole.",
+    ),
+    "build-word-v0": ("building.word:build_word", "Build a word of parts that no agent has alone."),
+    "build-house-v0": (
+        "building.house:build_house",
+        "Build a house of blocks that no agent has alone.",
+    ),
+    "gather-v0": ("gather.env:gather", "Gather on a map on which each sees what the others need."),
+    "pooled-v0": ("pooled.env:pooled", "Choose an option for which the facts of all agents count."),
+    "verified-v0": (
+        "verified.env:verified",
+        "Answer a question, and judge the answer of the other agent.",
+    ),
+    "tldr-v0": ("writing.env:tldr_v0", "Summarize a post in two texts, in one turn."),
+    "tldr-v1": (
+        "writing.env:tldr_v1",
+        "Summarize a post in two texts, over turns, graded with the source.",
+    ),
+    "arxiv-v0": ("writing.env:arxiv_v0", "Introduce a paper in two texts, in one turn."),
+    "arxiv-v1": (
+        "writing.env:arxiv_v1",
+        "Introduce a paper in two texts, over turns, graded with the source.",
+    ),
 }
+_PROBES = {
+    "env": {
+        "rendezvous": "Say the same letter as the other agent.",
+        "halves": "Spell a word, each agent a letter.",
+        "turns": "Take turns, each agent with its letter.",
+        "lazy": "Work both, although one can ride for free.",
+        "delayed": "Ask for a secret in the first turn, and say it in the second.",
+        "noisy-partners": "Write the best letter among many agents whose mean counts.",
+        "climbing": "Dare together, where one alone loses.",
+        "mixed-pairs": "Leave it to the other, whose answer alone counts.",
+    },
+    "horizon": {
+        "relay": "Hand a secret letter on from agent to agent.",
+        "speaker-listener": "Describe a goal to an agent that acts on it.",
+    },
+    "topology": {
+        "relay-turns": "Tell a goal to an agent that acts second.",
+        "early-exit": "Leave a word before the other agent acts.",
+        "late-entry": "Brief an agent that joins on the second turn.",
+        "verifier": "Judge four answers of the other agent.",
+        "memory": "Remember a letter until the third turn.",
+    },
+}
+for _id, (_path, _text) in _ENVS.items():
+    register(_id, f"llm_decpomdp.envs.{_path}", description=_text)
 for _module, _probes in _PROBES.items():
-    for _probe in _probes.split():
-        _function = _probe.replace("-", "_")
-        register(f"probe-{_probe}-v0", f"llm_decpomdp.envs.probes.{_module}:{_function}")
+    for _probe, _text in _probes.items():
+        _path = f"llm_decpomdp.envs.probes.{_module}:{_probe.replace('-', '_')}"
+        register(f"probe-{_probe}-v0", _path, description=_text)
 register_collection("openspiel", "llm_decpomdp.envs.openspiel.env:openspiel")

@@ -164,8 +164,9 @@ def drift(
                 f"the score of the reward model rose by {scores:.3g} while the task's reward fell by {-gain:.3g}: "
                 "the policies may exploit the model. Refit it (update_interval) or stop earlier",
             )
-    errors = [row.get("reward_standard_error") for row in (*evaluations[:1], *evaluations[-1:])]
-    if len(evaluations) < 2 or None in errors:
+    ends = [row.get("reward_standard_error") for row in (*evaluations[:1], *evaluations[-1:])]
+    errors = [error for error in ends if error is not None]
+    if len(evaluations) < 2 or len(errors) < 2:
         return
     held_out = evaluations[-1]["reward_mean"] - evaluations[0]["reward_mean"]
     error = math.hypot(_error(first, last, "reward_mean"), *errors)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from llm_decpomdp.benchmarks.cli.console import PROGRAM
+from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 
 Engine = Literal["local", "ray"]
@@ -50,7 +52,7 @@ def bench(
 
     The exit code is 1 if an arm has failed; the others are not harmed by that.
     """
-    from llm_decpomdp.benchmarks.suites.cost import show_costs
+    from llm_decpomdp.benchmarks.suites.cost import estimate_costs, show_costs
     from llm_decpomdp.benchmarks.suites.job import make_jobs
     from llm_decpomdp.benchmarks.suites.run import lock_folder, refuse_runs, run_suite
     from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite
@@ -70,7 +72,10 @@ def bench(
     refuse_runs(folder)
     jobs = make_jobs(plan, folder, only or ())
     if dry_run:
-        raise SystemExit(0 if show_costs(plan, jobs, tokens_per_second) else 1)
+        is_known = show_costs(plan, jobs, tokens_per_second)
+        costs, problems = estimate_costs(jobs)
+        give_result({"arms": costs, "problems": problems})
+        raise SystemExit(0 if is_known else 1)
     if tokens_per_second:
         raise ConfigError("--tokens-per-second tells the hours of a --dry-run: give both")
     if engine == "local" and (address or trusted_network):
@@ -95,6 +100,7 @@ def show_suites() -> None:
 
     suites = shipped_suites()
     width = max(map(len, suites))
+    give_result({name: description(path) for name, path in suites.items()})
     console = Console(highlight=False, soft_wrap=True)
     for name, path in suites.items():
         count = len(load_suite(path).arms)
@@ -119,6 +125,7 @@ def show_leaderboard(folder: Path) -> None:
         console.print(table)
     if leaderboard.tables:
         console.print(f"report: {write_suite_report(folder)}", soft_wrap=True)
+    give_result({"folder": folder, **asdict(leaderboard)})
     for job in leaderboard.failed:
         console.print(
             f"FAILED: {job.name}: {job.error.splitlines()[-1]}", markup=False, soft_wrap=True

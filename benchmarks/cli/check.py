@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from llm_decpomdp.benchmarks.cli.completion import complete_environment
 from llm_decpomdp.benchmarks.cli.console import EnvOptions, Seed, Tasks
+from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors
 from llm_decpomdp.utils.text import plain, visible
 
@@ -22,19 +26,36 @@ def list_() -> None:
     from llm_decpomdp.plugins import KINDS, plugins
     from llm_decpomdp.registry import origin, registered_ids, spec
 
-    width = max(map(len, [*shipped(), *registered_ids()]))
+    specs = {env_id: spec(env_id) for env_id in registered_ids()}
+    environments = {env_id: of.description or of.entry_point for env_id, of in specs.items()}
+    packages = {env_id: origin(env_id) for env_id in specs}
+    configurations = {name: description(path) for name, path in shipped().items()}
+    extra = [plugin for plugin in plugins() if plugin.kind != "environment"]
+    width = max(map(len, [*configurations, *environments]))
     print("Environments: llm_decpomdp.make(ID)\n")
-    for env_id in registered_ids():
-        package = origin(env_id)
-        print(f"{env_id:<{width}}  {spec(env_id).entry_point}{f' ({package})' if package else ''}")
+    for env_id, text in environments.items():
+        package = packages[env_id]
+        print(f"{env_id:<{width}}  {text}{f' ({package})' if package else ''}")
     print("\nConfigurations: llm-decpomdp train --config NAME\n")
-    for name, path in shipped().items():
-        print(f"{name:<{width}}  {description(path)}")
-    if extra := [plugin for plugin in plugins() if plugin.kind != "environment"]:
+    for name, text in configurations.items():
+        print(f"{name:<{width}}  {text}")
+    if extra:
         print("\nOf installed packages: names for configurations\n")
         for plugin in extra:
             kind = f"{plugin.kind:<{max(map(len, KINDS))}}"
             print(f"{kind}  {plugin.name:<{width}}  {plugin.path} ({plugin.origin})")
+    give_result(
+        {
+            "environments": [
+                {"id": env_id, "description": text, "package": packages[env_id]}
+                for env_id, text in environments.items()
+            ],
+            "configurations": [
+                {"name": name, "description": text} for name, text in configurations.items()
+            ],
+            "plugins": extra,
+        }
+    )
 
 
 def doctor(
@@ -65,7 +86,9 @@ def doctor(
     from llm_decpomdp.benchmarks.doctor.examine import examine, show
 
     if cluster is None:
-        raise SystemExit(0 if examine(need or ()) else 1)
+        findings, lacking = examine(need or ())
+        give_result({"works": not lacking, "lacking": lacking, "findings": findings})
+        raise SystemExit(1 if lacking else 0)
     if need:
         raise ConfigError(
             "--need is about this machine, and --cluster about others: give one of them"
@@ -74,12 +97,20 @@ def doctor(
 
     with raise_run_errors():
         findings = examine_cluster(cluster, trusted_network=trusted_network)
-        missing = [finding for finding in map(show, findings) if finding.core and not finding.ok]
+        shown = list(map(show, findings))
+    missing = [finding.message for finding in shown if finding.core and not finding.ok]
+    give_result({"works": not missing, "lacking": missing, "findings": shown})
     raise SystemExit(1 if missing else 0)
 
 
 def env(
-    env_id: Annotated[str, Argument(help="An environment of `list`, or your own as MODULE:ID.")],
+    env_id: Annotated[
+        str,
+        Argument(
+            help="An environment of `list`, or your own as MODULE:ID.",
+            autocompletion=complete_environment,
+        ),
+    ],
     env_option: EnvOptions = None,
     seed: Seed = 0,
     messages: Annotated[
@@ -100,10 +131,14 @@ def env(
     except (KeyError, TypeError, ValueError, ImportError) as error:
         raise ConfigError(str(error.args[0]) if error.args else repr(error)) from None
     print(f"{env_id} keeps the contract of environments")
+    give_result({"environment": env_id, "keeps_contract": True})
 
 
 def data(
-    env_id: Annotated[str, Argument(help="An environment of `list` with tests.")],
+    env_id: Annotated[
+        str,
+        Argument(help="An environment of `list` with tests.", autocompletion=complete_environment),
+    ],
     source: Annotated[str, Option(help="Where the problems come from.")] = "auto",
     split: Annotated[
         str | None, Option(help="Which of them, such as test[16:]; by default the usual.")
@@ -113,7 +148,6 @@ def data(
         Option(metavar="FILE", help="Grade the programs of a run's episodes.jsonl too."),
     ] = None,
     repeats: Annotated[int, Option(help="How often each program is graded.")] = 3,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
     output: Annotated[
         Path | None, Option(metavar="FILE", help="Save the result as JSON, too.")
     ] = None,
@@ -127,10 +161,8 @@ def data(
     result = auditing.audit(env_id, source, split, episodes, repeats)
     if output is not None:
         auditing.save(result, output)
-    if as_json:
-        print(auditing.to_json(result))
-    else:
-        show_audit(result)
+    show_audit(result)
+    give_result(json.loads(auditing.to_json(result)))
     # So that CI fails for new faults alone.
     raise SystemExit(0 if result.healthy else 1)
 
@@ -167,6 +199,7 @@ def rewards(
         )
     result = regrade(folder, output)
     print(visible("\n".join(result.lines())))
+    give_result({"agrees": result.agrees, **asdict(result)})
     raise SystemExit(0 if result.agrees else 1)
 
 
@@ -200,6 +233,7 @@ def _check_strategies(env_id: str, options: Sequence[str], tasks: int | None, se
             style="red" if entry.problem else "",
         )
     Console().print(table)
+    give_result({"environment": env_id, "strategies": entries})
     raise SystemExit(1 if any(entry.problem for entry in entries) else 0)
 
 

@@ -15,6 +15,11 @@ from typing import Annotated, Any, NoReturn
 from typer import Argument, Option
 
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
+from llm_decpomdp.benchmarks.cli.completion import (
+    complete_environment,
+    complete_key,
+    complete_run,
+)
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.utils.extras import missing_packages
@@ -108,10 +113,20 @@ def _leave(text: str, code: int) -> NoReturn:
 
 Overrides = Annotated[
     list[str] | None,
-    Option("--override", metavar="KEY=VALUE ...", help="Set keys of the configuration."),
+    Option(
+        "--override",
+        metavar="KEY=VALUE ...",
+        help="Set keys of the configuration.",
+        autocompletion=complete_key,
+    ),
 ]
 Checkpoint = Annotated[str | None, Option(help="Which team of a run: final, best or last.")]
-Env = Annotated[str | None, Option(help="An environment instead of the configuration's.")]
+Env = Annotated[
+    str | None,
+    Option(
+        help="An environment instead of the configuration's.", autocompletion=complete_environment
+    ),
+]
 EnvOptions = Annotated[
     list[str] | None, Option(metavar="KEY=VALUE", help="An argument of the environment.")
 ]
@@ -132,4 +147,7 @@ AllowEndpoint = Annotated[
         help="Server that a saved team may ask, and the environment variable with its key.",
     ),
 ]
-Folder = Annotated[Path, Argument(metavar="FOLDER", help="A run or an evaluation.")]
+Folder = Annotated[
+    Path,
+    Argument(metavar="FOLDER", help="A run or an evaluation.", autocompletion=complete_run),
+]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from llm_decpomdp.benchmarks.cli.completion import complete_config, complete_run
 from llm_decpomdp.benchmarks.cli.console import (
     AllowEndpoint,
     AtATime,
@@ -22,6 +23,7 @@ from llm_decpomdp.benchmarks.cli.console import (
     Split,
     Tasks,
 )
+from llm_decpomdp.benchmarks.cli.output import give_result
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
@@ -49,11 +51,18 @@ docs/evaluation.md says what is measured.
 
 def eval_(
     config: Annotated[
-        str | None, Option(help="Name or path of a configuration, whose team plays untrained.")
+        str | None,
+        Option(
+            help="Name or path of a configuration, whose team plays untrained.",
+            autocompletion=complete_config,
+        ),
     ] = None,
     override: Overrides = None,
     team: Annotated[
-        Path | None, Option(metavar="FOLDER", help="A saved team, or a run, instead.")
+        Path | None,
+        Option(
+            metavar="FOLDER", help="A saved team, or a run, instead.", autocompletion=complete_run
+        ),
     ] = None,
     checkpoint: Checkpoint = None,
     baseline: Annotated[
@@ -138,8 +147,13 @@ def show(evaluations: Mapping[str, EvaluationResult]) -> None:
     """Print the table of an evaluation, or that of several models by name, with failures and folders."""
     from rich.console import Console
 
-    from llm_decpomdp.benchmarks.evaluation.folder import comparison, table
+    from llm_decpomdp.benchmarks.evaluation.folder import comparison, summary, table
 
+    give_result(
+        {name: {"folder": of.folder, **summary(of)} for name, of in evaluations.items()}
+        if len(evaluations) > 1
+        else {"folder": (first := next(iter(evaluations.values()))).folder, **summary(first)}
+    )
     console = Console(highlight=False)
     first = next(iter(evaluations.values()))
     console.print(table(first) if len(evaluations) == 1 else comparison(evaluations))

@@ -17,6 +17,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.cli import bench, check, evaluate, plan, play, results, serve, train
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes, prepare_process
+from llm_decpomdp.benchmarks.cli.output import with_output_options
 
 Functions = Mapping[Callable[..., None], str | None]
 """Functions of commands, and the last lines of their help."""
@@ -85,6 +86,14 @@ WITH_MODELS = {
 """Commands in whose process models compute."""
 
 
+WITH_RESULTS = (
+    *(check.list_, check.doctor, check.env, check.data, check.rewards),
+    *(train.demo, train.train_, evaluate.eval_, plan.plan, bench.bench),
+    *(results.credit, results.crossplay, results.partners, results.necessity, results.export),
+)
+"""Functions of commands that print a result for scripts with `--json`."""
+
+
 class WithoutTypes:
     """A command whose help shows metavars, and types only for options that take a value and have none."""
 
@@ -133,17 +142,23 @@ def command_name(function: Callable[..., None]) -> str:
     return function.__name__.rstrip("_").replace("_", "-")
 
 
+def add_command(group: typer.Typer, name: str, function: Callable[..., None], **about: Any) -> None:
+    """Add a command with the options of all commands."""
+    group.command(name, cls=Command, **about)(
+        with_output_options(function, has_result=function in WITH_RESULTS)
+    )
+
+
 for panel, functions in COMMANDS.items():
     for function, epilog in functions.items():
-        name = command_name(function)
-        app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog)(function)
+        add_command(app, command_name(function), function, rich_help_panel=panel, epilog=epilog)
 for group, (text, functions) in GROUPS.items():
     below = typer.Typer(cls=CommandGroup, no_args_is_help=True, help=text)
     for function, epilog in functions.items():
-        below.command(command_name(function), cls=Command, epilog=epilog)(function)
+        add_command(below, command_name(function), function, epilog=epilog)
     app.add_typer(below, name=group, rich_help_panel="During and after a run")
 for name, function in OLD_NAMES.items():
-    app.command(name, cls=Command, hidden=True)(function)
+    add_command(app, name, function, hidden=True)
 
 
 def _version(requested: bool) -> None:
@@ -184,7 +199,8 @@ def spread(arguments: Sequence[str]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command."""
-    if arguments is None and WITH_MODELS & {" ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])}:
+    named = {" ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])}
+    if arguments is None and WITH_MODELS & named and "--help" not in sys.argv:
         # The settings of memory allocators are read once, when a process starts.
         from llm_decpomdp.benchmarks.runs import restart_with_settings
 

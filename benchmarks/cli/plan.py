@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Argument, Option
 
+from llm_decpomdp.benchmarks.cli.completion import complete_config
 from llm_decpomdp.benchmarks.cli.console import Overrides
+from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.doctor.memory_plan import (
     ASSUMED,
@@ -26,7 +28,14 @@ if TYPE_CHECKING:
 
 
 def plan(
-    config: Annotated[str, Argument(metavar="CONFIG", help="Name or path of a configuration.")],
+    config: Annotated[
+        str,
+        Argument(
+            metavar="CONFIG",
+            help="Name or path of a configuration.",
+            autocompletion=complete_config,
+        ),
+    ],
     gpus: Annotated[
         str, Option(metavar="[N]xKIND", help="Devices: 8xh100, a100, h200, l40s, 4090, cpu.")
     ] = "cpu",
@@ -51,11 +60,40 @@ def plan(
     numbers = read_assumptions(assume or ())
     if parameters is not None:
         numbers["parameters"] = parameters
+    estimate = estimate_devices(settings, gpus, numbers)
+    give_result(
+        {
+            "devices": estimate.devices,
+            "fits": estimate.need <= estimate.usable,
+            "gigabytes": estimate.need,
+            "usable_gigabytes": estimate.usable,
+            "parts": {part: size / 1e9 for part, size in estimate.parts.items() if size},
+            "assumed": estimate.assumed,
+        }
+    )
     print("\n".join(plan_lines(settings, gpus, numbers)))
 
 
-def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[str]:
-    """Return the plan of a run on given devices, as lines."""
+class DeviceEstimate(NamedTuple):
+    """The memory that a run needs on each of some devices."""
+
+    devices: str
+    plan: MemoryPlan
+    parts: Mapping[str, float]
+    """Bytes of a device by their use."""
+    usable: float
+    """Gigabytes that may be used."""
+    assumed: Mapping[str, float]
+    dtype: str
+
+    @property
+    def need(self) -> float:
+        """Gigabytes of a device."""
+        return sum(self.parts.values()) / 1e9
+
+
+def estimate_devices(config: Config, gpus: str, numbers: Mapping[str, float]) -> DeviceEstimate:
+    """Estimate the memory of a run on given devices."""
     count, kind = _read_devices(gpus)
     if config.learner.shards > 1:
         raise ConfigError(
@@ -65,8 +103,15 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
     assumed = {**ASSUMED, "memory": _device_memory(kind), **numbers}
     dtype, usable = _compute_dtype(kind), assumed["memory"] * assumed["usable_memory"]
     counted = plan_memory(config, assumed, dtype, 0 if kind == "cpu" else count)
-    parts = counted.parts(count)
-    need, devices = sum(parts.values()) / 1e9, kind if kind == "cpu" else f"{count}x{kind}"
+    devices = kind if kind == "cpu" else f"{count}x{kind}"
+    return DeviceEstimate(devices, counted, counted.parts(count), usable, assumed, dtype)
+
+
+def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[str]:
+    """Return the plan of a run on given devices, as lines."""
+    estimate = estimate_devices(config, gpus, numbers)
+    devices, counted, parts, usable, assumed, dtype = estimate
+    count, need = _read_devices(gpus)[0], estimate.need
     if need <= usable:
         return [
             f"{config.algorithm.name}, {config.algorithm.rollout.plan}, on {config.env.id}, on {devices}",

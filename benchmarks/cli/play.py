@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from llm_decpomdp.benchmarks.cli.completion import complete_environment
 from llm_decpomdp.benchmarks.cli.console import AllowEndpoint, EnvOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 
@@ -14,7 +15,10 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 def play(
     env_id: Annotated[
         str | None,
-        Argument(help="An environment of `list`, or your own as MODULE:ID; by default the team's."),
+        Argument(
+            help="An environment of `list`, or your own as MODULE:ID; by default the team's.",
+            autocompletion=complete_environment,
+        ),
     ] = None,
     agent: Annotated[
         str | None, Option(help="The agent that you are; by default the last one.")

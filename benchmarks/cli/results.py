@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from llm_decpomdp.benchmarks.cli.completion import complete_run
 from llm_decpomdp.benchmarks.cli.console import (
     AllowEndpoint,
     AtATime,
@@ -21,11 +23,15 @@ from llm_decpomdp.benchmarks.cli.console import (
     Split,
     Tasks,
 )
+from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 
 
 def report(
-    runs: Annotated[list[Path], Argument(metavar="RUN", help="Folders of runs, evaluations.")],
+    runs: Annotated[
+        list[Path],
+        Argument(metavar="RUN", help="Folders of runs, evaluations.", autocompletion=complete_run),
+    ],
     output: Annotated[
         Path | None,
         Option(metavar="FILE", help="The page; by default report.html, of one run in its folder."),
@@ -40,11 +46,18 @@ def report(
     """
     from llm_decpomdp.benchmarks.report.document import report as write
 
-    print(write(runs, output, files))
+    path = write(runs, output, files)
+    print(path)
+    give_result({"report": path})
 
 
 def watch(
-    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run, of any process.")],
+    run: Annotated[
+        Path,
+        Argument(
+            metavar="RUN", help="The folder of a run, of any process.", autocompletion=complete_run
+        ),
+    ],
     interval: Annotated[
         float, Option(metavar="SECONDS", min=0.1, help="Time between two looks at its files.")
     ] = 2.0,
@@ -63,7 +76,7 @@ def watch(
 
 
 def export(
-    run: Annotated[Path, Argument(metavar="FOLDER", help="A run or an evaluation.")],
+    run: Folder,
     to: Annotated[str, Option(help="parquet, jsonl or hub-folder.")] = "parquet",
     output: Annotated[
         Path | None, Option(metavar="FOLDER", help="A new folder; by default in the run's.")
@@ -94,6 +107,7 @@ def export(
     for split, count in result.rows.items():
         print(f"{split}: {count} rows")
     print(result.folder)
+    give_result({"folder": result.folder, "rows": result.rows})
 
 
 def demonstrations(
@@ -145,10 +159,14 @@ def credit(
     for point in points if len(points) < 3 else (points[0], points[-1]):
         console.print(table(point))
     console.print(f"credit: {', '.join(map(str, result.files))}", soft_wrap=True)
+    give_result({"files": result.files, **json.loads(result.files[0].read_bytes())})
 
 
 def crossplay(
-    runs: Annotated[list[Path], Argument(metavar="RUN", help="Runs or saved teams.")],
+    runs: Annotated[
+        list[Path],
+        Argument(metavar="RUN", help="Runs or saved teams.", autocompletion=complete_run),
+    ],
     agent: Annotated[
         str | None, Option(help="Who comes from the column's run; by default the last agent.")
     ] = None,
@@ -238,6 +256,8 @@ def crossplay(
     for part in tables:
         console.print(part)
     console.print(f"{'role swap' if swap_roles else 'cross-play'}: {folder}", soft_wrap=True)
+    file = folder / (role_swap.FILE if swap_roles else exchanges.FILE)
+    give_result({"folder": folder, **json.loads(file.read_bytes())})
 
 
 def partners(
@@ -263,6 +283,7 @@ def partners(
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.analysis.partners import FOLDER, exchange_in_turn, table
+    from llm_decpomdp.benchmarks.evaluation.folder import summary
     from llm_decpomdp.benchmarks.report import write_report
     from llm_decpomdp.utils.storage import RunFolder
 
@@ -275,6 +296,7 @@ def partners(
     for run in runs[: len(evaluations["after"])]:
         console.print(f"partners: {run / FOLDER}", soft_wrap=True)
         console.print(f"report: {write_report(RunFolder(run))}", soft_wrap=True)
+    give_result({case: [summary(of) for of in several] for case, several in evaluations.items()})
 
 
 def necessity(
@@ -295,3 +317,4 @@ def necessity(
     console = Console(highlight=False)
     console.print(tables(result))
     console.print(f"necessity: {team / 'necessity.json'}, {team / 'necessity.csv'}", soft_wrap=True)
+    give_result(json.loads((team / "necessity.json").read_bytes()))

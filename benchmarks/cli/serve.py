@@ -8,13 +8,20 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from llm_decpomdp.benchmarks.cli.completion import complete_environment
 from llm_decpomdp.benchmarks.cli.console import EnvOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.utils.extras import how_to_get, installed
 
 
 def serve(
-    env_id: Annotated[str, Argument(help="An environment of `list`, or your own as MODULE:ID.")],
+    env_id: Annotated[
+        str,
+        Argument(
+            help="An environment of `list`, or your own as MODULE:ID.",
+            autocompletion=complete_environment,
+        ),
+    ],
     seat: Annotated[
         str | None,
         Option(help="The agent that clients play; they play the whole team if none is given."),

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from llm_decpomdp.benchmarks.cli.completion import complete_config, complete_run
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, Overrides, first_process
+from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import (
     ALONE,
     ConfigError,
@@ -85,7 +87,10 @@ def demo(override: Overrides = None) -> None:
 
 
 def train_(
-    config: Annotated[str | None, Option(help="Name or path of a configuration.")] = None,
+    config: Annotated[
+        str | None,
+        Option(help="Name or path of a configuration.", autocompletion=complete_config),
+    ] = None,
     override: Overrides = None,
     seed: Annotated[
         int | None, Option(min=0, help="Decides what is drawn at random; the key seed.")
@@ -97,6 +102,7 @@ def train_(
     resume: Annotated[
         Path | None,
         Option(
+            autocompletion=complete_run,
             metavar="FOLDER",
             help="Continue an interrupted run, or with --override a longer one: the budget, checkpoints and what "
             "happens to long prompts may change.",
@@ -106,6 +112,7 @@ def train_(
         Path | None,
         Option(
             "--from",
+            autocompletion=complete_run,
             metavar="RUN",
             help="Begin a new run with the team of another, by its configuration if --config names none.",
         ),
@@ -275,6 +282,19 @@ def describe_cost(config: Config, name: str) -> Iterator[str]:
         f"tokens; {episodes:,} episodes of evaluations, {episodes * config.horizon * tokens:,} tokens"
     )
     yield "Tokens are upper bounds: every completion as long as its limit, every episode to its horizon."
+    give_result(
+        {
+            "algorithm": config.algorithm.name,
+            "environment": config.env.id,
+            "model": run.team.models,
+            "updates": updates,
+            "joint_samples": training.joint_samples,
+            "training_tokens_at_most": training.completions * tokens,
+            "evaluation_episodes": episodes,
+            "evaluation_tokens_at_most": episodes * config.horizon * tokens,
+            "folder": folder,
+        }
+    )
     yield f"run folder: {folder}"
     yield "Models were not loaded, and nothing was written."
 
@@ -286,6 +306,9 @@ def conclude(result: run.Result) -> None:
     if first_process():
         report = write_report(result.folder) if result.config.output.report else None
         print("\n".join(outcome(result, report)))
+        team = result.team if result.team.is_dir() else None
+        paths = {"folder": result.folder.path, "report": report, "team": team}
+        give_result({**paths, **result.summary})
 
 
 def outcome(result: run.Result, report: Path | None) -> Iterator[str]:

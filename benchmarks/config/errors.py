@@ -7,11 +7,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.remote.endpoint import EndpointError
-from llm_decpomdp.agents.remote.options import SamplerError
-from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
-from llm_decpomdp.envs.feedback.experts import ExpertError
-from llm_decpomdp.envs.sandbox import SandboxError
 from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -39,20 +34,18 @@ def writing(path: Path) -> Iterator[None]:
         raise RunError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-# ValueError, OSError and MemoryError are what torch, transformers and full disks raise.
-FAILURES = (
-    PartError,
-    FloatingPointError,
-    MemoryError,
-    ValueError,
-    OSError,
-    EndpointError,
-    ExpertError,
-    SandboxError,
-    RolloutWorkerError,
-    SamplerError,
-)
-"""Errors that may end a run which has begun."""
+def failures() -> tuple[type[Exception], ...]:
+    """Return the errors that may end a run which has begun."""
+    # Imported here, so that `--help` does without.
+    from llm_decpomdp.agents.remote.endpoint import EndpointError
+    from llm_decpomdp.agents.remote.options import SamplerError
+    from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
+    from llm_decpomdp.envs.feedback.experts import ExpertError
+    from llm_decpomdp.envs.sandbox import SandboxError
+
+    # ValueError, OSError and MemoryError are what torch, transformers and full disks raise.
+    usual = (PartError, FloatingPointError, MemoryError, ValueError, OSError)
+    return (*usual, EndpointError, ExpertError, SandboxError, RolloutWorkerError, SamplerError)
 
 
 @contextmanager
@@ -62,7 +55,7 @@ def raise_run_errors() -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except FAILURES as error:
+    except failures() as error:
         raise RunError(format_message(error)) from error
 
 

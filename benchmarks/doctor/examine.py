@@ -26,8 +26,8 @@ HANGING = "def square(x):\n    while True:\n        pass\n"
 NEEDS = ("demo", "gpu", "host-safe", *EXTRAS)  # names of what `--need` requests
 
 
-def examine(needs: Collection[str] = ()) -> bool:
-    """Print all findings and their consequences, and return whether all that is requested works.
+def examine(needs: Collection[str] = ()) -> tuple[list[Finding], list[str]]:
+    """Print all findings and their consequences; return them, and what is requested and does not work.
 
     Requested are the core parts (the sandbox and the bundled problems), what `needs` names, and what a variable of
     the environment names: the folder of `LLM_DECPOMDP_DATA`, and the Python of vLLM.
@@ -54,7 +54,7 @@ def examine(needs: Collection[str] = ()) -> bool:
     ):
         if messages:
             print("\n".join([f"\n{title}", *(f"  {message}" for message in messages)]))
-    return not lacking
+    return findings, lacking
 
 
 def show(finding: Finding) -> Finding:

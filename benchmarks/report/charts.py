@@ -22,7 +22,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     TaskColumn,
     evaluated_after,
 )
-from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
+from llm_decpomdp.benchmarks.evaluation.statistics import LEVEL, Estimate, student_quantile
 from llm_decpomdp.benchmarks.report.page import plain, tag
 from llm_decpomdp.benchmarks.runs.results import component_names
 from llm_decpomdp.utils.extras import installed
@@ -58,6 +58,9 @@ PAPER = Palette(
 # Letters keep their size in a drawing, so a phone gets a narrower drawing instead of a smaller one.
 WIDTHS = {"wide-chart": 8.6, "narrow-chart": 4.6}
 """Inches (72 CSS pixels each) by the class of the drawing."""
+
+ENOUGH_SEEDS = 3
+"""Seeds from which on a band is an interval of the mean: with two it would be wider than the figure."""
 
 # More dots than this on a curve merge into a band.
 DOTTED = 60
@@ -310,11 +313,21 @@ def _draw_training(axes: Axes, series: Series, color: str, *, dots: bool, single
     marker = "o" if len(updates) == 1 else ""
     axes.plot(updates, smooth.mean(axis=0), color=color, lw=2.2, marker=marker, markersize=4)
     if len(series.values) > 1:
-        low, high = smooth.min(axis=0), smooth.max(axis=0)
+        low, high = _band(smooth)
         axes.fill_between(updates, low, high, color=color, alpha=0.16, linewidth=0)
     elif single:
         marker = "." if dots and len(updates) <= DOTTED else ""
         axes.plot(updates, series.values[0], color=color, alpha=0.4, lw=0.9, marker=marker)
+
+
+def _band(values: Array) -> tuple[Array, Array]:
+    """Return the interval of the mean of values (seeds, updates), or with few seeds their range."""
+    seeds = len(values)
+    if seeds < ENOUGH_SEEDS:
+        return values.min(axis=0), values.max(axis=0)
+    error = values.std(axis=0, ddof=1) / np.sqrt(seeds)
+    length = student_quantile(LEVEL, seeds - 1) * error
+    return values.mean(axis=0) - length, values.mean(axis=0) + length
 
 
 def inline(chart: Chart) -> Markup:

@@ -9,10 +9,9 @@ from statistics import fmean
 
 import numpy as np
 from markupsafe import Markup
-from omegaconf import OmegaConf
 
 from llm_decpomdp.algorithms.training.training_warnings import TrainingWarning, find_warnings
-from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, Series
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, Series, read_settings
 from llm_decpomdp.benchmarks.report.charts import COLORS, Line, colors, inline, line_charts
 from llm_decpomdp.benchmarks.report.page import box, definitions, plain, render, tag
 from llm_decpomdp.benchmarks.runs.results import Results, Row
@@ -152,12 +151,11 @@ SHOWING = ("level_feedback",)
 
 def shown_tests(config_text: str) -> int:
     """Return how many tests the prompts of a run show: n first, -n last; 0 where none or all are shown."""
-    config = OmegaConf.create(config_text) if config_text else OmegaConf.create()
-    family = str(OmegaConf.select(config, "env.id", default="")).rpartition("-v")[0]
-    shows = OmegaConf.select(config, "external.mode") in SHOWING
-    if family not in SLICED or not shows or OmegaConf.select(config, "env.num_turns") == 1:
+    keys = read_settings(config_text) if config_text else {}
+    family = str(keys.get("env.id")).rpartition("-v")[0]
+    if family not in SLICED or keys.get("external.mode") not in SHOWING:
         return 0
-    return parse_slice(OmegaConf.select(config, "external.sandbox_slice", default=0))
+    return parse_slice(keys.get("external.sandbox_slice")) if keys.get("env.num_turns") != 1 else 0
 
 
 def _share(tests: Sequence[Sequence[bool]]) -> float:

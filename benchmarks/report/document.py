@@ -159,8 +159,9 @@ def write_page(sets: Sequence[Experiment], path: Path, moment: str = "") -> None
         RunError: If the page cannot be written.
     """
     manifests = [run.manifest for experiment in sets for run in experiment.runs]
+    # Of one's own, as in `my_package.learning:MINE`, the name alone.
     algorithms, environments = (
-        ", ".join(dict.fromkeys(str(m[key]) for m in manifests if key in m))
+        ", ".join(dict.fromkeys(str(m[key]).rpartition(":")[2] for m in manifests if key in m))
         for key in ("algorithm", "environment")
     )
     title = f"{algorithms.upper() or 'Teams'} on {environments or 'a text environment'}"

@@ -48,7 +48,7 @@ class LiveReport(TrainerCallback):
         if not self._every or self._evaluations % self._every or begin < self._next:
             return
         try:
-            self._write(f"update {row['update']} of {trainer.total}")
+            self._write(f"update {trainer.learner.updates} of {trainer.total}")
         except Exception as error:  # no page may end a run
             self._every = 0
             logger.warning("no more pages during training: %s: %s", type(error).__name__, error)

@@ -16,6 +16,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     Experiment,
     compare_experiments,
     component_gain,
+    config_differences,
     evaluation_mean,
     evaluation_return,
     format_estimate,
@@ -48,6 +49,9 @@ DOCS = (
 
 ENOUGH_TASKS = 6
 """Minimum number of tasks: with fewer, even a gain on every task has p > 0.05 (two-sided sign test)."""
+
+LONGEST_VALUE = 60
+"""Maximum characters of a value of a configuration in a table; longer ones are cut."""
 
 ENOUGH_RUNS = 6
 """Minimum number of runs that need no remark on the assumption behind the interval."""
@@ -383,7 +387,29 @@ def _comparison(experiments: Sequence[Experiment]) -> Iterator[str]:
     yield table("summary", head, [[row.get(name, "—") for name in head] for row in rows])
     if "seeds needed" in head:
         yield tag("p", SEEDS_NEEDED_NOTE, "small")
+    yield from _differences(experiments)
     yield details_block("All runs", _runs_table(experiments))
+
+
+def _differences(experiments: Sequence[Experiment]) -> Iterator[str]:
+    """Yield a table of the keys in which configurations differ; the longer one of both lists goes down."""
+    names = [e.name for e in experiments if e.runs[0].config_text]
+    values = {
+        key: list(map(_short_value, of)) for key, of in config_differences(experiments).items()
+    }
+    if not values:
+        return
+    yield tag("h3", "Differences of the configurations")
+    if len(names) > len(values):
+        rows = [(name, *cells) for name, *cells in zip(names, *values.values(), strict=True)]
+        yield table("differences", ("configuration", *values), rows)
+    else:
+        yield table("differences", ("key", *names), [(key, *of) for key, of in values.items()])
+
+
+def _short_value(value: object) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
 def _cells(experiment: Experiment, first: Experiment, against: Heading) -> dict[str | Heading, str]:

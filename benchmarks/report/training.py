@@ -15,6 +15,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     last_estimate,
 )
 from llm_decpomdp.benchmarks.report.charts import (
+    ENOUGH_SEEDS,
     Chart,
     Point,
     colors,
@@ -75,7 +76,8 @@ def _explanation(experiments: Sequence[Experiment]) -> str:
     if updates:
         mean = f"mean of the last {moving_window(updates)} updates"
         if runs > 1:
-            parts.append(f"Line: {mean}, averaged over seeds. Band: range over {runs} seeds.")
+            band = "95 % interval of the mean" if runs >= ENOUGH_SEEDS else "range"
+            parts.append(f"Line: {mean}, averaged over seeds. Band: {band} over {runs} seeds.")
         elif len(experiments) == 1:
             parts.append(f"Thin line: each update. Thick line: {mean}.")
         else:
@@ -281,7 +283,8 @@ def _cost_column(experiment: Experiment) -> dict[str, str]:
         column[ACTIVITIES.get(activity, plain(activity))] = f"{value:.2f} s per update{share}"
     for name, kind in (("training, total", "train"), ("evaluation, total", "eval")):
         rows = [row for run in runs for row in run.rows(kind)]
-        whole = sum(row.get(key, 0.0) for row in rows for key in _seconds_keys(rows)) / len(runs)
+        keys = _seconds_keys(rows)  # once: there may be a million rows
+        whole = sum(row.get(key, 0.0) for row in rows for key in keys) / len(runs)
         column[name] = duration(whole) if whole else "—"
     # Runs of early versions lack some of the metrics.
     if all("tokens" in row for row in train):

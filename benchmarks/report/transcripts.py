@@ -10,14 +10,15 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
-from llm_decpomdp.benchmarks.report.page import render
+from llm_decpomdp.benchmarks.report.page import render, tag
 from llm_decpomdp.benchmarks.runs.results import (
     Results,
     Row,
+    Score,
     is_cumulative,
     stored_rows,
     sum_of_episode,
@@ -29,12 +30,35 @@ from llm_decpomdp.picture import draw_svg, find_picture
 def transcripts(experiments: Sequence[Experiment]) -> str:
     """Draw the browser of all episodes; empty if there are none."""
     pack = Pack()
+    budget = LIMIT // max(sum(len(experiment.runs) for experiment in experiments), 1)
     for experiment in experiments:
         for run in experiment.runs:
-            pack.add_run(run, experiment.name if len(experiments) > 1 else "")
+            pack.add_run(run, experiment.name if len(experiments) > 1 else "", budget)
     if not pack.episodes:
         return ""
-    return "".join([render("transcripts"), *pack.blocks()])
+    total, note = sum(len(run.scores) for e in experiments for run in e.runs), ""
+    if len(pack.episodes) < total:
+        text = f"The page has {len(pack.episodes):,} of {total:,} episodes, and episodes.jsonl has all: here are "
+        note = tag("p", f"{text}evaluations, and a sample over all updates.", "small")
+    return "".join([note, render("transcripts"), *pack.blocks()])
+
+
+LIMIT = 100_000_000
+"""Bytes of `episodes.jsonl` of all runs whose texts a page holds."""
+
+
+def choose_lines(scores: Sequence[Score], count: int) -> Collection[int]:
+    """Choose at most `count` lines of episodes: of evaluations, the last first, and some over all updates."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    for score in scores:
+        groups.setdefault((score.phase, score.update), []).append(score.line)
+    evaluations = [lines for (phase, _), lines in groups.items() if phase == "eval"]
+    ordered = [line for lines in (*evaluations[-1:], *evaluations[:-1]) for line in lines]
+    rest = [line for (phase, _), lines in groups.items() if phase != "eval" for line in lines]
+    left = max(count - len(ordered), 0)
+    # Evenly over the updates, with the last ones.
+    spread = rest[:: -(-len(rest) // left)] if left and rest else []
+    return set([*ordered, *spread][:count])
 
 
 class Pack:
@@ -57,13 +81,17 @@ class Pack:
         self._texts: list[str] = []
         self._size = 0
 
-    def add_run(self, run: Results, experiment: str) -> None:
-        """Add all episodes of a run."""
+    def add_run(self, run: Results, experiment: str, budget: int = LIMIT) -> None:
+        """Add the episodes of a run, or those that fit into a number of bytes."""
         seed = run.manifest.get("seed")
         about = {"name": run.path.name, "seed": seed, "experiment": experiment}
         cumulative = is_cumulative(run.manifest)
         self.runs.append({**about, "trained": bool(run.train)})
-        for _, row in stored_rows(run.path / "episodes.jsonl"):
+        path, lines = run.path / "episodes.jsonl", None
+        if path.exists() and path.stat().st_size > budget:
+            mean = path.stat().st_size / len(run.scores)
+            lines = choose_lines(run.scores, int(budget / mean))
+        for _, row in stored_rows(path, lines):
             self._add(row, cumulative)
 
     def blocks(self) -> Iterator[str]:

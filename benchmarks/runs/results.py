@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from sys import intern
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Score:
     """A row of `episodes.jsonl` in numbers; means are over joint samples, groups, then turns.
 
@@ -39,6 +40,8 @@ class Score:
     """Mean reward of each turn."""
     characters: Mapping[str, float]
     """Mean length of each agent's completions."""
+    line: int
+    """Its line in the file, counted from 1."""
     outcomes: tuple[bool, ...] = ()
     """The tests of the last turn, True for passed; empty where the environment has none."""
     sequential_tokens: float | None = None
@@ -98,10 +101,14 @@ def read_results(folder: RunFolder) -> Results:
     Raises:
         ValueError: If nothing was measured in it yet.
     """
-    metrics = list(read_json_lines(folder.metrics))
+    # Rows of JSON have keys of their own, which would need more memory than the numbers.
+    metrics = [
+        {intern(key): value for key, value in row.items()}
+        for row in read_json_lines(folder.metrics)
+    ]
     manifest = folder.read_manifest() if folder.manifest.exists() else {}
     cumulative = is_cumulative(manifest)
-    scores = tuple(_make_score(row, cumulative) for _, row in unique_rows(folder.episodes))
+    scores = tuple(_make_score(line, row, cumulative) for line, row in unique_rows(folder.episodes))
     if not metrics and not scores:
         raise ValueError(f"{folder.metrics} has no rows: train first, then write the report")
     train, evaluations, steps, untrained = (
@@ -141,10 +148,10 @@ def _with_sums(row: Row, scores: Sequence[Score]) -> Row:
     return {**row, "reward_mean": fmean(score.reward for score in scores), **points}
 
 
-def _make_score(row: Row, cumulative: bool = False) -> Score:
+def _make_score(line: int, row: Row, cumulative: bool = False) -> Score:
     groups = row["groups"]
     infos = groups[0]["infos"][0] if groups[0]["infos"] else {}
-    names = [key.removeprefix("reward/") for key in infos if key.startswith("reward/")]
+    names = [intern(key.removeprefix("reward/")) for key in infos if key.startswith("reward/")]
 
     def values(key: str, of: type = float) -> Callable[[Row], Sequence[float]]:
         return lambda group: [of(info[key]) for info in group["infos"]]
@@ -154,15 +161,16 @@ def _make_score(row: Row, cumulative: bool = False) -> Score:
     turns = range(1 + groups[-1]["turn"])
     rewards = [[fmean(g["rewards"]) for g in groups if g["turn"] == turn] for turn in turns]
     return Score(
-        phase=row["phase"],
+        phase=intern(row["phase"]),
         update=row["update"],
-        task=task_name(row),
+        task=intern(task_name(row)),
         reward=over_turns(groups, get_rewards),
         solved=_mean_over_turns(groups, values("solved")) if "solved" in infos else None,
         points={name: over_turns(groups, values(f"reward/{name}")) for name in names},
         earned={name: _mean_over_turns(groups, values(f"reward/{name}", bool)) for name in names},
         turns=tuple(map(fmean, rewards)),
         characters={agent: fmean(map(len, texts)) for agent, texts in _completions(groups).items()},
+        line=line,
         outcomes=_last_tests(row),
         sequential_tokens=sequential_tokens(row.get("tokens", ())),
     )
@@ -195,7 +203,7 @@ def _completions(groups: Sequence[Row]) -> dict[str, list[str]]:
     by_agent: dict[str, list[str]] = {}
     for group in groups:
         for agent, texts in group["completions"].items():
-            by_agent.setdefault(agent, []).extend(texts)
+            by_agent.setdefault(intern(agent), []).extend(texts)
     return by_agent
 
 
@@ -239,7 +247,7 @@ def make_start_key(start: Mapping[str, Any]) -> tuple[Any, Any]:
     return start["seed"], start["task_id"]
 
 
-def unique_rows(path: Path) -> Iterator[tuple[int, Row]]:
+def unique_rows(path: Path, lines: Container[int] | None = None) -> Iterator[tuple[int, Row]]:
     """Yield the rows of an `episodes.jsonl` with their line numbers; for an evaluation one row for each episode.
 
     Rows that repeat an episode, which a second process has written, are left out with a warning.
@@ -249,7 +257,7 @@ def unique_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """
     places: set[Any] = set()
     repeats = 0
-    for line, row in numbered_rows(path):
+    for line, row in numbered_rows(path, lines=lines):
         if "sample" in row:
             place = make_episode_key(row)
             if place in places:
@@ -266,13 +274,17 @@ _repeating: set[Path] = set()
 """Files whose repeated rows a warning has counted."""
 
 
-def stored_rows(path: Path) -> Iterator[tuple[int, Row]]:
+def stored_rows(path: Path, lines: Container[int] | None = None) -> Iterator[tuple[int, Row]]:
     """Read the rows of an `episodes.jsonl`, each with its line, counted from 1.
+
+    Args:
+        path: The file.
+        lines: The lines that are read; all if `None`.
 
     Raises:
         ConfigError: If a row has no groups, or verdicts no details, as in early versions.
     """
-    for line, row in unique_rows(path):
+    for line, row in unique_rows(path, lines):
         if "groups" not in row:
             raise ConfigError(
                 f"{path}: line {line} has no groups, as of an early version; train again"

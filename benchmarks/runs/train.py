@@ -13,9 +13,9 @@ from llm_decpomdp.agents.saved_team import check_target, save_team
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import (
-    FAILURES,
     ConfigError,
     RunError,
+    failures,
     format_message,
     open_folder,
     raise_run_errors,
@@ -158,7 +158,7 @@ def complete_run(
                 feeds = tracking(config.output.trackers, folder, by_key(config))
                 trainer.callbacks.extend(stack.enter_context(feeds))
             trainer.train()
-    except FAILURES as error:
+    except failures() as error:
         text = format_message(error).removesuffix(".")
         if saves.newest:
             # Retrying alone would end at the same prompt.

@@ -11,7 +11,7 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -190,7 +190,9 @@ def read_json_lines(path: Path, *, growing: bool = False) -> Iterator[dict[str, 
     return (row for _, row in numbered_rows(path, growing=growing))
 
 
-def numbered_rows(path: Path, *, growing: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+def numbered_rows(
+    path: Path, *, growing: bool = False, lines: Container[int] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a JSON Lines file, each with its line, counted from 1; none without a file.
 
     An incomplete last line is left out with a warning.
@@ -198,11 +200,12 @@ def numbered_rows(path: Path, *, growing: bool = False) -> Iterator[tuple[int, d
     Args:
         path: The file.
         growing: True for a file that another process writes to: its last line is often incomplete, so no warning.
+        lines: The lines that are read, which saves time in a large file; all if `None`.
 
     Raises:
         DamagedFile: If another line is no row.
     """
-    for number, row in _lines(path):
+    for number, row in _lines(path, lines):
         if isinstance(row, DamagedFile):
             raise row
         if row is not None:
@@ -227,12 +230,16 @@ _reported: set[tuple[Path, int]] = (
 )  # so that a command that reads a file several times warns once
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | DamagedFile | None]]:
+def _lines(
+    path: Path, wanted: Container[int] | None = None
+) -> Iterator[tuple[int, dict[str, Any] | DamagedFile | None]]:
     """Yield the lines of a JSON Lines file from 1: rows, errors, and `None` for an incomplete last one."""
     if not path.exists():
         return
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
+            if wanted is not None and number not in wanted:
+                continue
             try:
                 row = json.loads(line)
                 if not isinstance(row, dict):

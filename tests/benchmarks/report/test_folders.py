@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from llm_decpomdp.agents.scripted import Constant, Gold
@@ -20,9 +21,11 @@ from llm_decpomdp.benchmarks.evaluation import run as evaluation
 from llm_decpomdp.benchmarks.evaluation.experiments import (
     LONGEST,
     Experiment,
+    config_differences,
     experiments,
     headings,
 )
+from llm_decpomdp.benchmarks.report.charts import _band
 from llm_decpomdp.benchmarks.report.document import report
 from llm_decpomdp.benchmarks.runs.results import read_results, stored_rows
 from llm_decpomdp.registry import make
@@ -254,3 +257,26 @@ def test_a_matrix_leads_from_each_cell_to_its_transcripts(tmp_path: Path) -> Non
     assert "both: player_1 is from the run of the column" in text
     assert "reward: self-play 1.00 (1.00 to 1.00), cross-play 0.00 (0.00 to 0.00)" in text
     assert "the difference is \u22121.00" in text
+
+
+def test_the_keys_in_which_configurations_differ_are_listed(tmp_path: Path) -> None:
+    runs = [finished(RunFolder(tmp_path / name), seed) for seed, name in enumerate("ab")]
+    for run, rate in zip(runs, (1, 2), strict=True):
+        text = f"learner: {{rate: {rate}, same: 3}}\nseed: {rate}\noutput: {{name: x}}\n"
+        run.config.write_text(text, encoding="utf-8")
+    assert config_differences(experiments(list(map(read_results, runs)))) == {
+        "learner.rate": [1, 2]
+    }
+    text = words(*runs)
+    assert "Differences of the configurations" in text and "learner.rate" in text
+    assert "learner.same" not in text
+
+
+def test_the_band_of_a_curve_is_an_interval_from_three_seeds_on() -> None:
+    values = np.array([[1.0], [2.0], [3.0]])
+    low, high = _band(values[:2])
+    assert (low[0], high[0]) == (1.0, 2.0)
+    low, high = _band(values)
+    # Student's t for 2 degrees of freedom is 4.303.
+    assert high[0] - 2.0 == pytest.approx(4.303 / 3**0.5, rel=1e-3)
+    assert low[0] == pytest.approx(4.0 - high[0])

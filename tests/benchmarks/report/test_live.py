@@ -15,7 +15,9 @@ from llm_decpomdp.benchmarks.report.page import RELOADS
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import evaluate
 
-TRAINER: Any = SimpleNamespace(total=40)
+TRAINER: Any = SimpleNamespace(total=40, learner=SimpleNamespace(updates=3))
+
+ROW = {"reward_mean": 1.0}  # of an evaluation, as `on_evaluate` gets it: without an update
 
 
 def callback(folder: RunFolder, every: int = 1) -> live.LiveReport:
@@ -35,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 def test_the_page_reloads_itself_until_the_run_ends(folder: RunFolder) -> None:
     writer = callback(folder)
-    writer.on_evaluate(TRAINER, {"update": 3})
+    writer.on_evaluate(TRAINER, ROW)
     text = folder.report.read_text(encoding="utf-8")
     assert RELOADS in text
     assert "Training goes on: update 3 of 40" in text
@@ -45,13 +47,13 @@ def test_the_page_reloads_itself_until_the_run_ends(folder: RunFolder) -> None:
 
 def test_evaluations_between_two_pages_write_none(folder: RunFolder) -> None:
     writer = callback(folder, every=2)
-    writer.on_evaluate(TRAINER, {"update": 1})
+    writer.on_evaluate(TRAINER, ROW)
     assert not folder.report.exists()
-    writer.on_evaluate(TRAINER, {"update": 2})
+    writer.on_evaluate(TRAINER, ROW)
     assert folder.report.exists()
     never = callback(folder, every=0)
     folder.report.unlink()
-    never.on_evaluate(TRAINER, {"update": 1})
+    never.on_evaluate(TRAINER, ROW)
     assert not folder.report.exists()
 
 
@@ -69,13 +71,13 @@ def test_pages_take_a_small_part_of_the_time(
     monkeypatch.setattr(writer, "_write", write)
     for moment in (100.0, 200.0, 299.0, 301.0):
         clock[0] = moment
-        writer.on_evaluate(TRAINER, {"update": 1})
+        writer.on_evaluate(TRAINER, ROW)
     assert written == [100.0, 301.0]
 
 
 def test_a_page_that_fails_ends_no_run(folder: RunFolder, caplog: pytest.LogCaptureFixture) -> None:
     folder.episodes.write_text("no row\n{}\n", encoding="utf-8")
     writer = callback(folder)
-    for update in (1, 2):
-        writer.on_evaluate(TRAINER, {"update": update})
+    for _ in range(2):
+        writer.on_evaluate(TRAINER, ROW)
     assert caplog.text.count("no more pages during training: DamagedFile") == 1

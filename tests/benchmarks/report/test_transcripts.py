@@ -9,7 +9,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.report.transcripts import Pack
+import pytest
+
+from llm_decpomdp.benchmarks.report import write_report
+from llm_decpomdp.benchmarks.report.transcripts import Pack, choose_lines
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.picture import panel, picture
 from llm_decpomdp.utils.storage import RunFolder
@@ -107,3 +110,25 @@ def test_where_rewards_sum_to_the_score_the_page_has_the_sum(tmp_path: Path) -> 
     assert results.scores[0].points == {"tests": 0.75 * 0.75, "syntax": 0.25 * 0.75}
     page = run.report.read_text(encoding="utf-8")
     assert "reward means this sum" in page and "team reward, sum over turns" in page
+
+
+def test_a_page_of_a_large_file_has_evaluations_and_a_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished(RunFolder(tmp_path))
+    size = run.episodes.stat().st_size
+    monkeypatch.setattr("llm_decpomdp.benchmarks.report.transcripts.LIMIT", size * 20 // 22)
+    text = write_report(run).read_text(encoding="utf-8")
+    assert "of 22 episodes, and episodes.jsonl has all" in text
+    episodes = blocks(run)["index"]["episodes"]
+    phases = [phase for _, phase, *_ in episodes]
+    assert phases.count(1) == 16 and 0 < phases.count(0) < 6
+
+
+def test_lines_are_chosen_from_the_last_evaluation_on_then_over_all_updates(tmp_path: Path) -> None:
+    scores = read_results(finished(RunFolder(tmp_path))).scores
+    last = {score.line for score in scores if (score.phase, score.update) == ("eval", 6)}
+    assert choose_lines(scores, 8) == last
+    trained = [score.line for score in scores if score.phase == "train"]
+    more = set(choose_lines(scores, 19)) & set(trained)
+    assert more == set(trained[::2])
