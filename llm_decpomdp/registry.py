@@ -51,7 +51,7 @@ class EnvSpec:
     """`module:function` of a function that builds the environment from keyword arguments."""
     kwargs: dict[str, Any] = field(default_factory=dict)
     """Default arguments, JSON-able."""
-    description: str = ""
+    description: str = field(default="", compare=False)
     """What the team does, in one sentence; empty if it was registered without."""
 
 
@@ -94,7 +94,7 @@ def register(id: str, entry_point: str, *, description: str = "", **kwargs: Any)
             entry_point=f"{__name__}:make",
             kwargs={"id": id, **kwargs},
         )
-    _registry[id] = entry
+    _registry.setdefault(id, entry)
 
 
 def register_collection(name: str, entry_point: str) -> None:

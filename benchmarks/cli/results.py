@@ -77,7 +77,7 @@ def watch(
 
 def export(
     run: Folder,
-    to: Annotated[str, Option(help="parquet, jsonl or hub-folder.")] = "parquet",
+    to: Annotated[str, Option(help="parquet, jsonl, hub-folder, or inspect for logs.")] = "parquet",
     output: Annotated[
         Path | None, Option(metavar="FOLDER", help="A new folder; by default in the run's.")
     ] = None,

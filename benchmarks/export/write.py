@@ -24,7 +24,10 @@ NO_PAIRS = (
     "several samples"
 )
 
-FORMATS = ("parquet", "jsonl", "hub-folder")
+INSPECT = "inspect"
+"""Format of evaluations as logs of Inspect."""
+
+FORMATS = ("parquet", "jsonl", "hub-folder", INSPECT)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,10 @@ def export(
         raise ConfigError(
             f"pairs_per_group must be at least 1; it and pair_kind need pairs; got {choice}"
         )
+    if to == INSPECT:
+        if as_pairs:
+            raise ConfigError("logs of Inspect hold evaluations: leave out --pairs")
+        return _export_logs(run, output or run / "inspect-logs")
     source = EpisodeSource(run)
     content = pairs(source, choice) if as_pairs else trajectories(source)
     folder = output or run / f"{content.name}-{to}"
@@ -98,6 +105,24 @@ def export(
             (data_set / "README.md").write_text(_card(source, content, rows), encoding="utf-8")
         # A rename inside one folder is atomic.
         data_set.rename(folder)
+    return Export(folder, rows)
+
+
+def _export_logs(run: Path, folder: Path) -> Export:
+    """Write the evaluations as logs of Inspect; after an error no part of them is left."""
+    from llm_decpomdp.benchmarks.export.inspect_logs import write_inspect_logs
+
+    if not (run / "episodes.jsonl").is_file():
+        raise ConfigError(f"{run} has no episodes.jsonl: name the folder of a run or an evaluation")
+    if folder.exists():
+        raise ConfigError(f"{folder} already exists: choose another folder with --output")
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place:
+            logs = Path(place) / "made"
+            logs.mkdir()
+            rows = write_inspect_logs(run, logs)
+            logs.rename(folder)
     return Export(folder, rows)
 
 

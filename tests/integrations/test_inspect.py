@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -143,3 +144,37 @@ def test_the_example_prints_the_scores() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = python("examples/inspect_roles.py", env=environment)
     assert float(re.findall(r"^return +(\d\.\d\d)$", run.stdout, re.MULTILINE)[0]) > 0
+
+
+def test_evaluations_are_logs_of_inspect(tmp_path: Path) -> None:
+    from inspect_ai.log import read_eval_log
+
+    from llm_decpomdp.benchmarks.export.write import export
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    groups = [
+        {
+            "turn": turn,
+            "prompts": {"aux_0": f"help {turn}", "main_0": f"do {turn}"},
+            "completions": {"aux_0": ["a"], "main_0": ["b"]},
+            "joint": [[0, 0]],
+            "rewards": [float(turn)],
+            "infos": [{"solved": float(turn), "reward/tests": float(turn)}],
+            "chosen": 0,
+        }
+        for turn in range(2)
+    ]
+    row = {"phase": "eval", "update": 3, "start": {"task_id": "t", "seed": None}, "groups": groups}
+    text = json.dumps({**row, "final": None}) + "\n"
+    (folder / "episodes.jsonl").write_text(text, encoding="utf-8")
+    made = export(folder, "inspect")
+    log = read_eval_log(str(made.folder / "update-00003.eval"))
+    (sample,) = log.samples
+    assert [message.text for message in sample.messages] == [
+        *("[aux_0]\nhelp 0", "a", "[main_0]\ndo 0", "b"),
+        *("[aux_0]\nhelp 1", "a", "[main_0]\ndo 1", "b"),
+    ]
+    assert sample.id == "t" and sample.scores["reward"].value == 0.5
+    means = {score.name: score.metrics["mean"].value for score in log.results.scores}
+    assert means == {"reward": 0.5, "solved": 0.5, "reward/tests": 0.5}
