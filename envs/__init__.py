@@ -112,9 +112,9 @@ _PROBES = {
     },
 }
 for _id, (_path, _text) in _ENVS.items():
-    register(_id, f"llm_decpomdp.envs.{_path}", description=_text)
+    register(_id, f"llm_decpomdp.envs.{_path}", summary=_text)
 for _module, _probes in _PROBES.items():
     for _probe, _text in _probes.items():
         _path = f"llm_decpomdp.envs.probes.{_module}:{_probe.replace('-', '_')}"
-        register(f"probe-{_probe}-v0", _path, description=_text)
+        register(f"probe-{_probe}-v0", _path, summary=_text)
 register_collection("openspiel", "llm_decpomdp.envs.openspiel.env:openspiel")

@@ -51,7 +51,7 @@ class EnvSpec:
     """`module:function` of a function that builds the environment from keyword arguments."""
     kwargs: dict[str, Any] = field(default_factory=dict)
     """Default arguments, JSON-able."""
-    description: str = field(default="", compare=False)
+    summary: str = field(default="", compare=False)
     """What the team does, in one sentence; empty if it was registered without."""
 
 
@@ -61,13 +61,13 @@ _collections: dict[str, str] = {}
 """Entry points of collections by name."""
 
 
-def register(id: str, entry_point: str, *, description: str = "", **kwargs: Any) -> None:
+def register(id: str, entry_point: str, *, summary: str = "", **kwargs: Any) -> None:
     """Add an environment, also to PettingZoo's registry if it has one (as `llm_decpomdp/<id>`).
 
     Args:
         id: `name-vN`.
         entry_point: `module:function`, loaded when an environment is first made.
-        description: What the team does, in one sentence, which `llm-decpomdp list` shows.
+        summary: What the team does, in one sentence, which `llm-decpomdp list` shows.
         **kwargs: Default arguments of the function, JSON-able.
 
     Raises:
@@ -83,7 +83,7 @@ def register(id: str, entry_point: str, *, description: str = "", **kwargs: Any)
         json.dumps(kwargs)
     except TypeError as error:
         raise ValueError(f"the default arguments of {id!r} must be JSON-able: {error}") from None
-    entry = EnvSpec(id, entry_point, kwargs, description)
+    entry = EnvSpec(id, entry_point, kwargs, summary)
     if _registry.get(id, entry) != entry:
         raise ValueError(f"{id!r} is already registered to {_registry[id].entry_point!r}")
     # PettingZoo refuses an id that it already has, and a module may be imported twice.

@@ -27,7 +27,7 @@ def list_() -> None:
     from llm_decpomdp.registry import origin, registered_ids, spec
 
     specs = {env_id: spec(env_id) for env_id in registered_ids()}
-    environments = {env_id: of.description or of.entry_point for env_id, of in specs.items()}
+    environments = {env_id: of.summary or of.entry_point for env_id, of in specs.items()}
     packages = {env_id: origin(env_id) for env_id in specs}
     configurations = {name: description(path) for name, path in shipped().items()}
     extra = [plugin for plugin in plugins() if plugin.kind != "environment"]
