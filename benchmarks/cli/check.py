@@ -86,8 +86,8 @@ def doctor(
     from llm_decpomdp.benchmarks.doctor.examine import examine, show
 
     if cluster is None:
-        findings, lacking = examine(need or ())
-        give_result({"works": not lacking, "lacking": lacking, "findings": findings})
+        lines, lacking = examine(need or ())
+        give_result({"works": not lacking, "lacking": lacking, "findings": lines})
         raise SystemExit(1 if lacking else 0)
     if need:
         raise ConfigError(
