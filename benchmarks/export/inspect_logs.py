@@ -64,8 +64,10 @@ def _log(run: Path, manifest: Mapping[str, Any], update: int) -> Any:
         EvalResults,
         EvalScore,
         EvalSpec,
+        EvalStats,
     )
 
+    created = str(manifest.get("created", "2000-01-01T00:00:00+00:00"))
     environment = str(manifest.get("environment", "environment"))
     rows = (row for _, row in stored_rows(run / "episodes.jsonl") if _is_evaluation(row))
     samples = [_sample(row) for row in rows if row["update"] == update]
@@ -86,7 +88,7 @@ def _log(run: Path, manifest: Mapping[str, Any], update: int) -> Any:
     return EvalLog(
         status="success",
         eval=EvalSpec(
-            created=str(manifest.get("created", "2000-01-01T00:00:00+00:00")),
+            created=created,
             task=f"{environment}, {run.name}, after update {update}",
             dataset=EvalDataset(name=str(data.get("name", environment)), samples=len(samples)),
             model=f"llm_decpomdp/{manifest.get('model', 'team')}",
@@ -96,6 +98,8 @@ def _log(run: Path, manifest: Mapping[str, Any], update: int) -> Any:
         results=EvalResults(
             total_samples=len(samples), completed_samples=len(samples), scores=scores
         ),
+        # Runs do not store when an evaluation began; without times the viewer shows no number.
+        stats=EvalStats(started_at=created, completed_at=created),
         samples=samples,
     )
 
