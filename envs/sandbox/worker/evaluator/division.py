@@ -9,7 +9,7 @@ in many single tests of a function that returns True or False.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import UNFINISHED, HelperChecks
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
@@ -41,12 +41,12 @@ class DivisionChecks(HelperChecks):
             trivial_main = self._passes(0, channel.SAME) | self._passes(0, channel.DIRECT)
         for helper, called in enumerate(helped):
             if called:
-                called -= self._unaffected(helper)
+                called -= self._unaffected(helper, called)
         shared = set().union(*helped) - trivial_main
         for kind in (channel.ITEM, channel.LAST_ITEM, channel.STEP, channel.CHOICE):
             if shared:
                 share = 1.0 if kind == channel.CHOICE else SHARE
-                trivial_main |= self._explained(self._passes(0, kind), shared, share)
+                trivial_main |= self._explained(0, kind, shared, share)
         for helper, called in enumerate(helped):
             for kind in range(channel.EMPTY, channel.AGREEING + 1):
                 if not called:
@@ -55,7 +55,7 @@ class DivisionChecks(HelperChecks):
                 if kind in CONSTANTS and len(called) < 2:
                     kind = channel.PLAIN_RESULT
                 question = called - trivial_main or called
-                called -= self._explained(self._passes(helper, kind), question, SHARE)
+                called -= self._explained(helper, kind, question, SHARE)
         helpers_add = [[test in called for test in tests] for called in helped]
         return {
             "main_adds": [test in passing - trivial_main for test in tests],
@@ -70,28 +70,31 @@ class DivisionChecks(HelperChecks):
             return set(range(len(self.passed)))
         return {test for test, stage in enumerate(self.findings.stages) if stage in stages}
 
-    def _unaffected(self, helper: int) -> set[int]:
-        """Return the tests that pass whatever the helper returns."""
-        tests = set(range(len(self.passed)))
+    def _unaffected(self, helper: int, called: set[int]) -> set[int]:
+        """Return the tests among those `called` that pass whatever the helper returns."""
+        tests = called
         for kind in UNRELATED:
             # Without a test left, further runs would tell nothing.
-            tests &= self._passes(helper, kind) if tests else set()
+            tests = tests & self._passes(helper, kind) if tests else tests
         return tests
 
-    def _explained(self, passing: set[int], question: set[int], share: float) -> set[int]:
+    def _explained(self, helper: int, kind: int, question: set[int], share: float) -> set[int]:
         """Return the tests that pass with a substitute, if it explains enough of those in question."""
-        return passing if len(passing & question) >= share * len(question) else set()
+        most = round((1 - share) * len(question), 6) // 1  # failures that leave it explained
+        passing = self._passes(helper, kind, set() if most else question)
+        return passing if len(question - passing) <= most else set()
 
-    def _passes(self, helper: int, kind: int) -> set[int]:
-        """Run the program with a change, once; return the tests that pass.
+    def _passes(self, helper: int, kind: int, required: Set[int] = frozenset()) -> set[int]:
+        """Run the program with a change, once, up to the first failure of a `required` test.
 
-        Those whose outcome there was no time to find are among them, so a program cannot gain by taking long.
+        Returns:
+            The tests that pass, or whose outcome there was no time to find: a program cannot gain by taking long.
         """
         if (helper, kind) not in self.runs:
-            self.runs[helper, kind] = self._run_changed(helper, kind)
+            self.runs[helper, kind] = self._run_changed(helper, kind, required)
         return self.runs[helper, kind]
 
-    def _run_changed(self, helper: int, kind: int) -> set[int]:
+    def _run_changed(self, helper: int, kind: int, required: Set[int]) -> set[int]:
         session, now = self.session, time.monotonic()
         if now >= self.deadline:
             session.wall_decided = True
@@ -99,7 +102,8 @@ class DivisionChecks(HelperChecks):
         session.end = now + (self.deadline - now) / 2  # the rest is for later runs
         session.request["change"] = [helper, kind]
         by_clock, session.wall_decided = session.wall_decided, False
-        findings = self.run([], self.hanging)
+        expected = [test in required for test in range(len(self.passed))]
+        findings = self.run(expected if required else [], self.hanging)
         unknown: Iterable[str] = ()
         if session.wall_decided:
             unknown = UNFINISHED
