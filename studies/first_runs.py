@@ -46,7 +46,7 @@ class Setting:
 SETTINGS = {
     "pooled-v0": Setting({}, "abcd", 2),
     "sokoban-v1": Setting({"size": 4, "num_turns": 2}, "UDLR#.WGB*?+\n ", 21),
-    "sudoku-v1": Setting({"clues": 12, "num_turns": 2}, "1234.\n", 20),
+    "sudoku-v1": Setting({"clues": 12, "num_turns": 2}, "1234.\n ", 20),
 }
 LESSONS, EPOCHS = 400, 20
 """Imitated training tasks, and how often."""
