@@ -110,7 +110,16 @@ def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
     signal.signal(request.param, before)
 
 
-@pytest.mark.parametrize(("call", "number"), SIGNALS.items(), indirect=["number"])
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [
+        (call, SIGNALS[call])
+        if call in (3, 7, 9)
+        else pytest.param(call, SIGNALS[call], marks=pytest.mark.slow)
+        for call in SIGNALS
+    ],
+    indirect=["number"],
+)
 def test_a_signal_while_sampling_saves_the_last_update(
     evaluated: Run, tmp_path: Path, call: int, number: signal.Signals
 ) -> None:
@@ -125,7 +134,11 @@ def test_a_signal_while_sampling_saves_the_last_update(
 
 
 @pytest.mark.parametrize(
-    "learner", [{}, {"updates_per_batch": 3}, {"normalize_advantages": "role"}]
+    "learner",
+    [
+        {"updates_per_batch": 3, "normalize_advantages": "role"},
+        pytest.param({}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_between_two_policies_finishes_the_update(tmp_path: Path, learner: Any) -> None:
     straight = build(tmp_path / "straight", learner=learner)
@@ -266,7 +279,7 @@ def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:
             build(tmp_path, **options).resume()
 
 
-@pytest.mark.parametrize("call", [None, 2, 5])
+@pytest.mark.parametrize("call", [None, pytest.param(2, marks=pytest.mark.slow), 5])
 def test_a_partner_that_replays_texts_resumes_exactly(tmp_path: Path, call: int | None) -> None:
     def trainer(folder: str, batches: Any = BATCHES, **options: Any) -> Run:
         texts = [f"{number:b}".replace("0", "a").replace("1", "b") for number in range(1000)]

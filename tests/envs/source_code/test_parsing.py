@@ -107,6 +107,10 @@ def parsed(monkeypatch):
     return found
 
 
+def test_tokens_are_words_and_marks_also_in_comments():
+    assert tokens("f(a_1)  # two!") == 7
+
+
 def test_what_is_parsed_of_a_hostile_text_is_bounded(monkeypatch):
     texts: list[str] = []
     monkeypatch.setattr(code, "parse", lambda text: texts.append(text) or parse(text))
