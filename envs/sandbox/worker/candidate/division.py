@@ -46,7 +46,8 @@ class InPlace:
         """Results of helpers in this call of the entry point."""
         self.calls: list[Callable[[], Any]] = []
         """Calls of helpers that are made after it."""
-        self.explanation = Explanation()
+        kinds = range(channel.ITEM, channel.ANY) if kind == channel.ANY else [kind]
+        self.explanations = {kind: Explanation() for kind in kinds}
         self.choices: tuple[dict[Any, Any], ...] = ({}, {})
         """Results of the entry point, by the truth of a helper's result, and by the result itself."""
         self.helpers: list[Callable[..., Any]] = []
@@ -156,7 +157,7 @@ class InPlace:
             return True
 
     def _explains(self, result: Any, arguments: tuple[Any, ...]) -> bool:
-        names: list[Name] = []
+        names: dict[int, list[Name]] = {kind: [] for kind in self.explanations}
         for value in self.results:
             if hasattr(value, "__next__"):
                 value = [*itertools.islice(value, MAX_ITEMS)]
@@ -167,8 +168,11 @@ class InPlace:
             for option in options:
                 if self._is_default(option, result):
                     return True
-                names += self._explanations(option, result)
-        return self.kind > channel.DIRECT and self.explanation.explain(names)
+                for kind, found in names.items():
+                    found += self._find_names(kind, option, result)
+        # All of them, as each drops the functions that do not explain this call.
+        explained = [self.explanations[kind].explain(found) for kind, found in names.items()]
+        return self.kind > channel.DIRECT and any(explained)
 
     def _is_default(self, value: Any, result: Any) -> bool:
         """Check whether a value is the result, or the result is what a caller writes for a missing value."""
@@ -179,13 +183,13 @@ class InPlace:
             others = (*others, 0, "", [], False)
         return any(type(other) is type(result) and other == result for other in others)
 
-    def _explanations(self, value: Any, result: Any) -> list[Name]:
+    def _find_names(self, kind: int, value: Any, result: Any) -> list[Name]:
         """Return the names of the trivial functions of this kind that give the result for a value."""
-        if self.kind == channel.STEP:
+        if kind == channel.STEP:
             return [*steps(value, result, self.constants)]
-        if self.kind == channel.CHOICE:
+        if kind == channel.CHOICE:
             return [("choice",)] if self._is_choice(value, result) else []
-        place = {channel.ITEM: 0, channel.LAST_ITEM: -1}.get(self.kind)
+        place = {channel.ITEM: 0, channel.LAST_ITEM: -1}.get(kind)
         names: list[Name] = []
         while place is not None and len(names) < MAX_DEPTH:
             parts = items(value)

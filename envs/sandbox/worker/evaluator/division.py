@@ -43,7 +43,9 @@ class DivisionChecks(HelperChecks):
             if called:
                 called -= self._unaffected(helper, called)
         shared = set().union(*helped) - trivial_main
-        for kind in (channel.ITEM, channel.LAST_ITEM, channel.STEP, channel.CHOICE):
+        # Where one must explain all of them, a single run tries all kinds.
+        apart = len(shared) >= 1 / (1 - SHARE) - 1e-6
+        for kind in range(channel.ITEM, channel.ANY) if apart else [channel.ANY]:
             if shared:
                 share = 1.0 if kind == channel.CHOICE else SHARE
                 trivial_main |= self._explained(0, kind, shared, share)

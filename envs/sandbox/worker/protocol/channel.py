@@ -130,12 +130,13 @@ where it returns the first.
 
 IN_PLACE = 9  # kind of a changed run in which the helper replaces the entry point
 
-SAME, DIRECT, ITEM, LAST_ITEM, STEP, CHOICE = range(10, 16)
+SAME, DIRECT, ITEM, LAST_ITEM, STEP, CHOICE, ANY = range(10, 17)
 """Kinds of a changed run in which a helper's result takes the place of the entry point's, see `division`.
 
 It is the result of a call that the entry point makes with its own arguments, as it is or cast, or a default where
 it is None; of a call in place of the entry point; its first item; its last item; the result of one operation, also
-with a constant of the entry point's code; or a choice between two constants.
+with a constant of the entry point's code; a choice between two constants; or any of these four, the same in all
+calls.
 """
 
 (
@@ -148,7 +149,7 @@ with a constant of the entry point's code; or a choice between two constants.
     ARGUMENTS,
     STEP_OF_ARGUMENT,
     AGREEING,
-) = range(16, 25)
+) = range(17, 26)
 """Kinds of a changed run in which something trivial takes the place of a helper's result, see `division`.
 
 It is changed within its type; 0 or empty; the result of the first call, or another constant of that type; the
