@@ -163,12 +163,15 @@ def _share(tests: Sequence[Sequence[bool]]) -> float:
 
 
 def _diagnostic_rows(run: Results) -> dict[str, Values]:
-    """Return every number of a run's updates by its key."""
+    """Return the numbers of a run's updates that a diagnostic draws, by their keys."""
     values: dict[str, Values] = {}
+    keys = dict.fromkeys(key for row in run.train for key in row)
+    # The other keys of a thousand runs would need hundreds of megabytes.
+    drawn = [key for key in keys if any(re.fullmatch(d.key, key) for d in DIAGNOSTICS)]
     for row in run.train:
-        for key, value in row.items():
-            if isinstance(value, (int, float)):
-                values.setdefault(key, {})[row["update"]] = value
+        for key in drawn:
+            if key in row:
+                values.setdefault(key, {})[row["update"]] = row[key]
         if row.get("groups"):
             silent = row["groups_without_signal"] / row["groups"]
             values.setdefault("silent", {})[row["update"]] = silent

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment
@@ -54,12 +58,18 @@ def write_suite_report(output: Path, path: Path | None = None) -> Path:
             f"no job of the suite in {output} is finished yet: go on with {leaderboard.command}"
         )
     trainings = list(_experiments(output, cells, "training"))
+    target = path or output / "report.html"
     first = evaluations[0].runs[0]
     panels = []
     for panel in PANELS:
         # A suite has no single gain, so its leaderboard takes the place of the summary.
         if panel.anchor == "summary":
-            title, draw = "Leaderboard", lambda _: "\n".join(_leaderboard_blocks(leaderboard))
+            title = "Leaderboard"
+
+            def draw(_: Sequence[Experiment]) -> str:
+                runs = _runs_block(output, cells, target.parent)
+                return "\n".join([*_leaderboard_blocks(leaderboard), runs])
+
             panel = Panel(panel.anchor, title, title, draw, "wide")
         of_trainings = trainings and panel.anchor in OF_TRAININGS
         panels.append((panel, trainings if of_trainings else evaluations))
@@ -70,7 +80,6 @@ def write_suite_report(output: Path, path: Path | None = None) -> Path:
         [*data_table(first), box("div", list(details(first)))],
         "Generated from suite.json and the folders of the suite's trainings and evaluations.",
     )
-    target = path or output / "report.html"
     write_atomically(target, page(title, [body]))
     return target
 
@@ -99,6 +108,18 @@ def _leaderboard_blocks(leaderboard: Leaderboard) -> Iterator[str]:
     for job in leaderboard.failed:
         note = f"failed; the whole log is in {job.folder}/log.txt"
         yield details_block(job.name, listing(job.error), note=note)
+
+
+def _runs_block(output: Path, cells: Sequence[Mapping[str, Any]], place: Path) -> str:
+    """Return a table of links to the folder of every job, or its report, from a page in `place`."""
+    rows = []
+    for cell in cells:
+        for seed, folder in job_folders(output, cell):
+            page = folder / "training" / "report.html"
+            address = os.path.relpath(page if page.is_file() else folder, place)
+            link = Markup('<a href="{}">{}</a>').format(quote(address), folder.name)
+            rows.append((str(cell["name"]), str(seed), link if folder.is_dir() else "—"))
+    return details_block("Runs", table("jobs", ("arm", "seed", "folder"), rows))
 
 
 def _table_blocks(entry: LeaderboardTable, number: int) -> Iterator[str]:

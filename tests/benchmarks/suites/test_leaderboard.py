@@ -246,6 +246,7 @@ def test_the_report_has_the_league_its_commands_and_failures(output: Path) -> No
     assert "llm-decpomdp bench &#39;a b&#39; --only learned" in page
     assert "MemoryError: &lt;b&gt;all&lt;/b&gt; is full" in page
     assert "not measured yet" in page.lower()
+    assert '<a href="gold-seed-0">gold-seed-0</a>' in page
     assert 'id="transcripts"' in page and 'id="learning"' not in page
 
 
