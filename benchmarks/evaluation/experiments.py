@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 from statistics import fmean
+from sys import intern
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -159,7 +160,7 @@ def config_differences(experiments: Sequence[Experiment]) -> dict[str, list[Any]
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        name = f"{prefix}{key}"
+        name = intern(f"{prefix}{key}")  # a page of many runs has each key many times
         flat |= _flatten(value, f"{name}.") if isinstance(value, dict) else {name: value}
     return flat
 
