@@ -3,8 +3,8 @@
 `envs/data/divisions.jsonl` has a row for each task of the known data: the share of its tests that are shared work
 under its best known division, and where that comes from. `reference` is the data's own division, and `extraction`
 one that function extraction finds in its solution. Those of `ours` were written here, because the problems of
-CoopHumanEval have no solutions. `python -m tools.quality.divisions` writes the table. A row of a user's file that is not
-listed there is measured, if it has the columns `aux` and `main`.
+CoopHumanEval have no solutions. `python -m tools.quality.divisions` writes the table. A row of a user's file that
+is not listed there is measured, if it has the columns `aux` and `main`.
 """
 
 from __future__ import annotations
