@@ -312,7 +312,9 @@ def _single_run(experiment: Experiment) -> Iterator[str]:
         text = f"mean team reward {mean} over {_episodes(row)}. {_brackets([experiment])}"
         if not experiment.has_training:
             yield _cards(experiment)
-            yield tag("p", f"One evaluation, without training: {text}")
+            # Of a run that goes on; the manifest of an evaluation has no updates.
+            moment = "before" if "updates" in run.manifest else "without"
+            yield tag("p", f"One evaluation, {moment} training: {text}")
             return
         yield tag("p", f"The run has one evaluation so far, {_moment(row, experiment)}: {text}")
     yield from _training_course(run.train)

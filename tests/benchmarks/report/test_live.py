@@ -41,6 +41,10 @@ def test_the_page_reloads_itself_until_the_run_ends(folder: RunFolder) -> None:
     text = folder.report.read_text(encoding="utf-8")
     assert RELOADS in text
     assert "Training goes on: update 3 of 40" in text
+    assert "One evaluation, without training" in text
+    folder.write_manifest({"updates": 40})
+    callback(folder).on_evaluate(TRAINER, ROW)
+    assert "One evaluation, before training" in folder.report.read_text(encoding="utf-8")
     writer.on_train_end(TRAINER)
     assert RELOADS not in folder.report.read_text(encoding="utf-8")
 
