@@ -47,7 +47,8 @@ def chain(
 ) -> Rollout:
     """A chain with a list of rewards for each turn, split into components by their shares."""
     shares = {"tests": 0.75, "syntax": 0.25} if components is None else components
-    turns, record = [], []
+    turns: list[Any] = []
+    record: list[Any] = []
     for number, group in enumerate(rewards, 1):
         prompts = {agent: f"{agent}, solve {task}, turn {number}" for agent in agents}
         infos = [
