@@ -79,7 +79,8 @@ def test_the_list_is_data_with_a_sentence_for_each_environment(
 
 
 def test_a_plan_is_data_also_where_it_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("plan", "demo", "--json", "--quiet", "--assume", "memory=0.01") == 2
+    size = ("--parameters", "1.35e8", "--assume", "memory=0.01")
+    assert call("plan", "demo", "--json", "--quiet", *size) == 2
     found = json.loads(capsys.readouterr().out)
     assert found["fits"] is False and found["gigabytes"] > found["usable_gigabytes"]
     assert set(found["parts"]) >= {"weights", "gradients"}

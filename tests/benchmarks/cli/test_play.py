@@ -112,10 +112,12 @@ def test_commands_with_models_start_with_the_settings(
 ) -> None:
     started: list[str] = []
     monkeypatch.setattr(process, "restart_with_settings", lambda: started.append(command))
-    monkeypatch.setattr(sys, "argv", ["llm-decpomdp", command, "--help"])
-    with pytest.raises(SystemExit):
-        commands.main()
-    assert started == [command]
+    for option, expected in (("--unknown", [command]), ("--help", [])):  # help needs no models
+        started.clear()
+        monkeypatch.setattr(sys, "argv", ["llm-decpomdp", command, option])
+        with pytest.raises(SystemExit):
+            commands.main()
+        assert started == expected
 
 
 def test_the_mistake_of_a_part_takes_one_line(

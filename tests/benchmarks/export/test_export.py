@@ -146,7 +146,7 @@ def test_a_row_is_what_an_agent_saw_said_and_earned(tmp_path: Path) -> None:
     assert (played["task"], played["chosen"], played["advantage"]) == ("seed 5", True, None)
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", [name for name in FORMATS if name != "inspect"])
 def test_all_formats_hold_the_same(tmp_path: Path, to: str) -> None:
     run = folder(tmp_path / "run", CHAIN, TREE, with_tokens=True)
     made = export(run, to, tmp_path / "made")

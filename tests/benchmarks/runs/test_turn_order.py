@@ -14,10 +14,10 @@ ORDER = ["env.order=[aux_0,main_0]", "output.report=false", "evaluation.num_task
 ORDER += ["algorithm.group_size=2", "algorithm.max_updates=1"]
 
 
-def call(*arguments: object) -> None:
+def call(*arguments: object, code: int = 0) -> None:
     with pytest.raises(SystemExit) as stop:
         main([str(argument) for argument in arguments])
-    assert stop.value.code == 0
+    assert stop.value.code == code
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,6 @@ def test_commands_after_a_run_accept_turns(runs: Runs, tmp_path: Path) -> None:
     folder, other = tmp_path / "run", tmp_path / "other"
     call("report", folder)
     call("export", folder, "--to", "jsonl", "--output", tmp_path / "rows.jsonl")
-    call("analyze", "credit", folder)
+    call("analyze", "credit", folder, code=2)
     call("analyze", "crossplay", folder, other, "--tasks", 1)
     call("check", "rewards", folder)
