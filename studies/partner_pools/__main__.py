@@ -34,8 +34,9 @@ declared on 2026-11-26 before an `ordered-pool-N` was started:
 - P4: as P2, with the order: `ordered-pool-N` solves at most 0.1 less with the partners of its pool than
   `ordered-pair-N` does with its own partner.
 
-An earlier declaration of the same day had partners that were trained with the order too. It was given up with none
-of its runs finished, because ten runs did not fit into the day; one of them is now `ordered-pair-0`.
+An earlier declaration of the same day had partners that were trained with the order too. It was given up because
+ten runs did not fit into the day, when one pair was about to finish. That pair had not been evaluated, and is now
+`ordered-pair-0`.
 
 Power: one undeclared seed solved 0.34 with a stranger, one sample of each of 32 tasks. `main_0` copied the name
 in every transcript that was read, and failures were wrong steps of `aux_0` or of `main_0`. With a deviation of 0.1
