@@ -121,7 +121,7 @@ def resume(
                 if change is not None:
                     raise ConfigError(f"{path} cannot go on: {change}")
             for name, now in run.identify_inputs().items():
-                if now != record[name]:
+                if name in record and now != record[name]:  # earlier versions knew fewer inputs
                     raise ConfigError(
                         f"{path} cannot go on: the {name} of its configuration have changed. Restore their files, "
                         "or begin a new run with the team: --from FOLDER"
