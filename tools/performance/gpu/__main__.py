@@ -60,7 +60,8 @@ def main(
         )
     with TemporaryDirectory() as scratch:
         trials.progress("writing models with random weights")
-        folders = {name: str(write_model(name, Path(scratch))) for name in {*size, CHECKED}}
+        places = {name: write_model(name, Path(scratch), device) for name in {*size, CHECKED}}
+        folders = {name: str(place) for name, place in places.items()}
         setting = GpuSettings(
             folders=folders,
             sizes=size,

@@ -33,12 +33,13 @@ SIZES = {
 CONTEXT = 32_768
 
 
-def write_model(size: str, folder: Path) -> Path:
+def write_model(size: str, folder: Path, device: str = "cpu") -> Path:
     """Write a Qwen2 of a size, with weights in bfloat16 and a tokenizer of bytes; texts hardly ever end.
 
     Args:
         size: One of `SIZES`.
         folder: Parent of the folder that is returned.
+        device: Where the weights are drawn: 7B take minutes on a CPU.
     """
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -60,10 +61,11 @@ def write_model(size: str, folder: Path) -> Path:
         bos_token_id=None,
         eos_token_id=256,  # of the tokenizer of bytes
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        model: Any = Qwen2ForCausalLM(config)
-        model.to(torch.bfloat16).save_pretrained(target)
+    config.dtype = torch.bfloat16
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(0)
+        model: Any = Qwen2ForCausalLM._from_config(config)
+        model.save_pretrained(target)
     return target
 
 
