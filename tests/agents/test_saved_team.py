@@ -23,7 +23,7 @@ def scores(policy: Policy) -> torch.Tensor:
     """Log-probabilities of completions that a policy's own random numbers do not decide."""
     assert isinstance(policy, CausalLM)
     completions = Fixed.sample(policy)
-    return policy.log_probs("abc", completions)[0].detach()
+    return policy.log_probs("abc", completions)[0].detach().cpu()
 
 
 class Fixed:
@@ -63,7 +63,7 @@ def test_a_team_of_models_comes_back_and_transformers_alone_loads_its_parts(
     alone = AutoModelForCausalLM.from_pretrained(folder / "pair")
     ids = AutoTokenizer.from_pretrained(folder / "pair")("abc", return_tensors="pt").input_ids
     with torch.no_grad():
-        assert torch.equal(alone(ids).logits, shared.model(ids).logits)
+        assert torch.equal(alone(ids).logits, shared.model.cpu()(ids).logits)
 
 
 def test_adapters_on_one_base_come_back_on_one_base_and_peft_alone_loads_each(
@@ -99,7 +99,7 @@ def test_adapters_on_one_base_come_back_on_one_base_and_peft_alone_loads_each(
 
 
 def fresh(folder: Path, ids: torch.Tensor) -> tuple[torch.Tensor, CausalLM]:
-    policy = load_policy(folder, compute_dtype="float32")
+    policy = load_policy(folder, compute_dtype="float32", device="cpu")
     with torch.no_grad():
         return policy.model(ids).logits, policy
 

@@ -429,7 +429,8 @@ def together(work: Callable[[], None]) -> None:
 def start(*arguments: str | Path, module: str = "tests.algorithms.runs") -> None:
     """Run a file in a process of its own, which fails if it is not done within ten minutes."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # CUDA does not survive a fork, and two processes need two GPUs.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=600)
 
 

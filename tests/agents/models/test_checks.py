@@ -140,7 +140,8 @@ def spec(folder: Path, **options: Any) -> PolicySpec:
 
 def test_names_that_begin_alike_are_not_taken_for_each_other(model: Path, tmp_path: Path) -> None:
     folders = {name: adapter(model, tmp_path / name, n) for n, name in enumerate(("ab", "a"))}
-    both = load_team({name: name for name in folders}, {k: spec(v) for k, v in folders.items()})
+    specs = {name: spec(folder, device="cpu") for name, folder in folders.items()}
+    both = load_team({name: name for name in folders}, specs)
     for name, folder in folders.items():
         policies: list[Any] = [both[name], load(folder)]
         scores = [

@@ -59,7 +59,7 @@ def change(policy: CausalLM, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in policy.parameters():
-            weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
+            weight.add_(0.3 * torch.randn(weight.shape, generator=generator).to(weight.device))
 
 
 def attach(
