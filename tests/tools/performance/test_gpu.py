@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -33,7 +34,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def setting(model: str, monkeypatch: pytest.MonkeyPatch) -> GpuSettings:
     """Two completions of four tokens on a CPU, and trials in this process."""
     monkeypatch.setattr(steps, "compare", in_this_process)
-    return GpuSettings({"tiny": model}, ["tiny"], "cpu", 0, 8.0, "float32", 2, 4, 40, 1, {})
+    return GpuSettings({"tiny": model}, ["tiny"], "cpu", 0, 8.0, "float32", 2, [3], 4, 40, 1, {})
 
 
 def in_this_process(
@@ -61,7 +62,10 @@ def test_a_written_model_has_its_shape_and_random_weights(model: str) -> None:
 
 
 def test_sampling_and_learning_do_the_same_work_as_their_rivals(setting: GpuSettings) -> None:
-    assert units(steps.sampling(setting)) == {"ours, tiny": 8, "generate, tiny": 8}
+    assert units(steps.sampling(setting)) == {
+        "ours, 3 rows, tiny": 12,
+        "generate, 3 rows, tiny": 12,
+    }
     outcome = steps.learning(setting)
     packed, padded = outcome.sections[0]
     assert packed.trials[0].units == padded.trials[0].units == 2 * (1 + 4)
@@ -79,7 +83,35 @@ def test_gradients_are_compared_with_those_of_the_cpu(setting: GpuSettings) -> N
 def test_an_update_of_own_models_and_of_adapters(setting: GpuSettings) -> None:
     outcome = steps.update(setting)
     assert set(units(outcome).values()) == {2 * 2 * 4}
-    assert outcome.judgements[0].value is not None
+    large = GpuSettings(**{**vars(setting), "sizes": ["7b"], "gigabytes": 50.0})
+    assert large.fitting(steps.TEAMS["adapters"][1]) == ["7b"]
+    with pytest.raises(Skipped, match="needs 305 GB"):
+        large.fitting(steps.TEAMS["own"][1])
+
+
+def test_equal_updates_of_two_processes_have_equal_weights(setting: GpuSettings) -> None:
+    outcome = steps.equal_bytes(setting)
+    assert [judgement.value.median for judgement in outcome.judgements if judgement.value] == [
+        1
+    ] * 4
+    digests = [row.trials[0].figures["digest"] for row in outcome.sections[0]]
+    assert digests[0] == digests[1] > 0
+
+
+def test_waits_are_counted_by_place(
+    setting: GpuSettings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = steps.synchronizations(setting)
+    assert [judgement.met for judgement in outcome.judgements] == [True, None, None]
+    modes: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+    with trials.count_synchronizations("cuda:0") as places:
+        for _ in range(3):
+            warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+        warnings.warn("another warning", stacklevel=1)
+    assert modes == ["warn", "default"]
+    ((place, count),) = places.items()
+    assert count == 3 and "test_gpu.py" in place
 
 
 def test_update_against_trl(setting: GpuSettings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +188,6 @@ def test_the_whole_command_in_processes_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     command.main(
         *(["tiny"], ["sampling", "gradients"], "cpu", "float32"),
-        **{"group_size": 2, "new_tokens": 4, "updates": 2, "json_file": file},
+        **{"group_size": 2, "rows": [2], "new_tokens": 4, "updates": 2, "json_file": file},
     )
-    assert '"ours, tiny"' in file.read_text()
+    assert '"ours, 2 rows, tiny"' in file.read_text()

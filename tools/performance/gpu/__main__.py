@@ -41,6 +41,9 @@ def main(
     device: trials.Device = "cuda",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
     group_size: Annotated[int, typer.Option(min=2, help="Completions of a group (G).")] = 8,
+    rows: Annotated[
+        list[int], typer.Option(min=1, help="Completions that are sampled together; give it again.")
+    ] = [16, 64],  # noqa: B006
     new_tokens: trials.NewTokens = 256,
     updates: Annotated[int, typer.Option(min=1, help="Updates of the short training.")] = 100,
     rounds: trials.Rounds = 1,
@@ -70,6 +73,7 @@ def main(
             gigabytes=_gigabytes(device),
             dtype=dtype,
             group_size=group_size,
+            rows=rows,
             new_tokens=new_tokens,
             updates=updates,
             rounds=rounds,

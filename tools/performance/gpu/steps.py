@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,12 @@ DISTANCE = {"float32": 1e-3, "bfloat16": 0.1}
 SAMPLING_BYTES, LEARNING_BYTES, UPDATE_BYTES = 7, 14, 20
 """Maximum bytes per weight of a step, with a margin: weights and copy, then gradients, then moments."""
 
+TEAMS = {"adapters": ("two adapters", 6), "own": ("two own models", 2 * UPDATE_BYTES)}
+"""Name of a team by its weights, and the maximum bytes per weight of its update; frozen weights have one copy."""
+
+SYNCHRONIZATIONS = {"sampling": 0.125, "update, adapters": None, "update, own": None}
+"""What may wait for the device, and its maximum: per token that is sampled, and per update."""
+
 
 class Skipped(Exception):
     """A step is not possible here, for the reason in the text."""
@@ -100,6 +106,8 @@ class GpuSettings:
     """Memory of one."""
     dtype: str
     group_size: int
+    rows: Sequence[int]
+    """Numbers of completions that are sampled together."""
     new_tokens: int
     updates: int
     """Updates of the short training."""
@@ -108,15 +116,15 @@ class GpuSettings:
     peers: Path | None = None
     """Interpreter that may have TRL."""
 
-    def fitting(self, bytes_a_weight: int) -> list[str]:
+    def fitting(self, bytes_a_weight: int, at_least: int = 1) -> list[str]:
         """List the sizes that fit the device.
 
         Raises:
-            Skipped: If there are none.
+            Skipped: If there are fewer than `at_least`.
         """
         need = {size: SIZES[size].parameters * bytes_a_weight / 1e9 for size in self.sizes}
         fitting = [size for size in self.sizes if need[size] <= self.gigabytes]
-        if not fitting:
+        if len(fitting) < at_least:
             least = min(need.values())
             raise Skipped(f"needs {least:.0f} GB, and the device has {self.gigabytes:.0f}")
         return fitting
@@ -143,46 +151,52 @@ class StepOutcome:
     judgements: Sequence[Judgement]
 
 
-def _speed_by_size(
-    setting: GpuSettings, bytes_a_weight: int, goal: str, variants: Callable[[str], list[Variant]]
-) -> StepOutcome:
-    """Compare the speed of two variants for each size that fits."""
-    sections, judgements = [], []
-    for size in setting.fitting(bytes_a_weight):
-        first, rival = section = setting.compare(variants(size))
-        sections.append(section)
-        judgements.append(speed(Goal(f"{goal}, {size}"), first, rival))
-    return StepOutcome(sections, judgements)
-
-
 def _on_device(setting: GpuSettings, name: str, size: str, **arguments: object) -> Variant:
     case = {**setting.case(size), "device": setting.device, **arguments}
     return Variant(f"{name}, {size}", FILE, "on_device", case)
 
 
+def _race(setting: GpuSettings, races: Iterable[Sequence[Variant]]) -> StepOutcome:
+    """Let the variants of each race take turns, and judge the speed of the first against the others."""
+    sections, judgements = [], []
+    for variants in races:
+        first, *rivals = section = setting.compare(variants)
+        sections.append(section)
+        for rival in rivals:
+            goal = Goal(f"{first.variant.name} against {rival.variant.name}")
+            judgements.append(speed(goal, first, rival))
+    return StepOutcome(sections, judgements)
+
+
 def sampling(setting: GpuSettings) -> StepOutcome:
-    """Compare our sampling with transformers' `generate`."""
+    """Compare our sampling with `generate` and with continuous batching of transformers, by number of rows."""
+    works = {"ours": "sampling", "generate": "generate", "continuous batching": "continuous"}
+    if setting.device == "cpu":
+        del works["continuous batching"]  # transformers refuses it there
     prompts = _prompts()[0][:1]
 
-    def variants(size: str) -> list[Variant]:
-        works = {"ours": "sampling", "generate": "generate"}
-        return [_on_device(setting, n, size, work=w, prompts=prompts) for n, w in works.items()]
+    def variants(size: str, rows: int) -> list[Variant]:
+        case = {"prompts": prompts, "group_size": rows}
+        return [
+            _on_device(setting, f"{name}, {rows} rows", size, work=work, **case)
+            for name, work in works.items()
+        ]
 
-    return _speed_by_size(setting, SAMPLING_BYTES, "sampling: ours against generate", variants)
+    sizes = setting.fitting(SAMPLING_BYTES)
+    return _race(setting, (variants(size, rows) for size in sizes for rows in setting.rows))
 
 
 def learning(setting: GpuSettings) -> StepOutcome:
     """Compare packed learning with a padded batch a group."""
-    prompts = _prompts()[0]
+    case: dict[str, object] = {"prompts": _prompts()[0]}
 
     def variants(size: str) -> list[Variant]:
-        options: dict[str, dict[str, object]] = {"packed": {}, "padded": {"together": False}}
         return [
-            _on_device(setting, work, size, work=work, prompts=prompts, **more)
-            for work, more in options.items()
+            _on_device(setting, "packed", size, work="packed", **case),
+            _on_device(setting, "padded", size, work="padded", together=False, **case),
         ]
 
-    return _speed_by_size(setting, LEARNING_BYTES, "learning: ours against padded", variants)
+    return _race(setting, map(variants, setting.fitting(LEARNING_BYTES)))
 
 
 def _prompts() -> list[list[str]]:
@@ -193,18 +207,16 @@ def _prompts() -> list[list[str]]:
 
 
 def update(setting: GpuSettings) -> StepOutcome:
-    """Compare updates of MAGRPO with adapters and with own weights."""
-    tasks = workload.task_ids(workload.environment(), 2)
-
-    def variants(size: str) -> list[Variant]:
-        teams = {"two adapters": "adapters", "two own models": "own"}
-        return [
-            _on_device(setting, name, size, work="update", tasks=tasks, weights=weights)
-            for name, weights in teams.items()
-        ]
-
-    goal = "update: adapters against own models"
-    return _speed_by_size(setting, 2 * UPDATE_BYTES, goal, variants)
+    """Measure updates of MAGRPO with adapters and with own weights, each for the sizes that fit."""
+    case: dict[str, object] = {"work": "update", "tasks": _tasks()}
+    return StepOutcome(
+        [
+            setting.compare([_on_device(setting, name, size, weights=weights, **case)])
+            for weights, (name, bytes_a_weight) in TEAMS.items()
+            for size in setting.fitting(bytes_a_weight, at_least=0)
+        ],
+        [],
+    )
 
 
 def trl(setting: GpuSettings) -> StepOutcome:
@@ -212,18 +224,54 @@ def trl(setting: GpuSettings) -> StepOutcome:
     version = installed_versions(setting.peers)["trl"]
     if not version:
         raise Skipped("needs --peers, an interpreter that has trl")
-    tasks, prompts = workload.task_ids(workload.environment(), 2), _prompts()
 
     def variants(size: str) -> list[Variant]:
-        case = {**setting.case(size), "device": setting.device, "prompts": prompts}
+        case = {**setting.case(size), "device": setting.device, "prompts": _prompts()}
         case |= {"bf16": case.pop("dtype") == "bfloat16", "gradient_checkpointing": False}
         python = str(setting.peers)
         return [
-            _on_device(setting, "ours", size, work="update", tasks=tasks, weights="own"),
+            _on_device(setting, "ours", size, work="update", tasks=_tasks(), weights="own"),
             Variant(f"TRL {version}, {size}", "models/trl_update.py", "grpo", case, python),
         ]
 
-    return _speed_by_size(setting, 2 * UPDATE_BYTES, "update: ours against TRL", variants)
+    return _race(setting, map(variants, setting.fitting(2 * UPDATE_BYTES)))
+
+
+def synchronizations(setting: GpuSettings) -> StepOutcome:
+    """Count how often sampling and an update wait for the device."""
+    size = setting.fitting(2 * UPDATE_BYTES)[0]
+    case = {**setting.case(size), "device": setting.device, "tasks": _tasks()}
+    sections, judgements = [], []
+    for name, at_most in SYNCHRONIZATIONS.items():
+        variant = Variant(name, FILE, "synchronizations", {**case, "work": name})
+        (figures,) = section = setting.compare([variant])
+        sections.append(section)
+        count = figures.spread(lambda trial: trial.figures["waits"])
+        judgements.append(Judgement(Goal(f"synchronizations, {name}", "", at_most=at_most), count))
+    return StepOutcome(sections, judgements)
+
+
+def equal_bytes(setting: GpuSettings) -> StepOutcome:
+    """Compare the weights of two processes after equal updates, with deterministic kernels and without."""
+    size = setting.fitting(2 * UPDATE_BYTES)[0]
+    case = {**setting.case(size), "device": setting.device, "tasks": _tasks()}
+    sections, judgements = [], []
+    for weights, (team, _) in TEAMS.items():
+        for switch in (True, False):
+            name = f"{team}, deterministic={str(switch).lower()}"
+            arguments = {**case, "weights": weights, "switch": switch}
+            pair = [Variant(f"{name}, {n}", FILE, "digest", arguments) for n in ("first", "second")]
+            section = setting.compare(pair)
+            sections.append(section)
+            digests = {trial.figures["digest"] for one in section for trial in one.trials}
+            goal = Goal(f"different weights, {name}", "", at_most=1 if switch else None)
+            judgements.append(Judgement(goal, Spread.from_values([len(digests)])))
+    return StepOutcome(sections, judgements)
+
+
+def _tasks() -> list[str]:
+    """Return the tasks of two updates."""
+    return workload.task_ids(workload.environment(), 2)
 
 
 def gradients(setting: GpuSettings) -> StepOutcome:
@@ -258,8 +306,7 @@ def devices(setting: GpuSettings) -> StepOutcome:
             f"needs two GPUs, and there {'is' if setting.devices == 1 else 'are'} {setting.devices}"
         )
     size = setting.fitting(LEARNING_BYTES)[0]
-    tasks = workload.task_ids(workload.environment(), 2)
-    case = {**setting.case(size), "tasks": tasks}
+    case = {**setting.case(size), "tasks": _tasks()}
     variants = [
         Variant(f"policies on {name}, {size}", FILE, "two_policies", {**case, "devices": places})
         for name, places in (("two GPUs", ["cuda:0", "cuda:1"]), ("one GPU", ["cuda:0", "cuda:0"]))
@@ -271,6 +318,8 @@ def devices(setting: GpuSettings) -> StepOutcome:
 STEPS: dict[str, Callable[[GpuSettings], StepOutcome]] = {
     "gradients": gradients,
     "probe": probe,
+    "synchronizations": synchronizations,
+    "equal_bytes": equal_bytes,
     "sampling": sampling,
     "learning": learning,
     "update": update,

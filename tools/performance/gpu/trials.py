@@ -5,20 +5,29 @@ A trial waits for its device before it answers, and tells the device's peak of m
 
 from __future__ import annotations
 
+import hashlib
+import traceback
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+import llm_decpomdp
 from llm_decpomdp import make
+from llm_decpomdp.agents.inference.determinism import deterministic
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.probes.known import PROBES
@@ -33,6 +42,7 @@ PROBE = "probe-rendezvous-v0"
 VARIANTS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "sampling": sampling.ours,
     "generate": sampling.transformers_generate,
+    "continuous": sampling.transformers_continuous,
     "packed": learning.ours,
     "padded": learning.padded_batch,
     "update": update.ours,
@@ -49,6 +59,72 @@ def on_device(work: str, device: str, **arguments: Any) -> Iterator[dict[str, An
             torch.cuda.synchronize(device)
             figures[PEAK] = torch.cuda.max_memory_allocated(device) / 1e9
         yield {**answer, "figures": figures}
+
+
+def synchronizations(work: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+    """Count waits for a device: per token of sampling, or in all updates of a team after the first.
+
+    Args:
+        work: `sampling`, or `update` and the weights of the team.
+        arguments: As of `Case`.
+    """
+    case = Case(**arguments)
+    if work == "sampling":
+        prompts = [*workload.prompts(workload.environment(), case.tasks[0]).values()]
+        trial = sampling.ours(**{**arguments, "tasks": [], "prompts": prompts[:1]})
+        tokens = case.new_tokens
+    else:
+        trial = update.ours(**arguments, weights=work.rpartition(" ")[2])
+        tokens = 1
+    yield next(trial)
+    with count_synchronizations(case.device) as places:
+        answer = next(trial)
+    for place, count in places.most_common(12):
+        print(f"{count} x {place}")
+    yield {"units": answer["units"], "figures": {"waits": places.total() / tokens}}
+
+
+@contextmanager
+def count_synchronizations(device: str) -> Iterator[Counter[str]]:
+    """Count the operations that wait for a GPU, by file and line; other devices have none."""
+    places: Counter[str] = Counter()
+    if not device.startswith("cuda"):
+        yield places
+        return
+    here = Path(llm_decpomdp.__file__).parents[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+
+        def count(message: Warning | str, *_: Any, **__: Any) -> None:
+            if "synchroniz" in str(message):
+                frames = [f for f in traceback.extract_stack()[:-1] if f.filename != __file__]
+                ours = [f for f in frames if here in Path(f.filename).resolve().parents]
+                outer, inner = (ours or frames)[-1], frames[-1]
+                places[f"{outer.filename}:{outer.lineno}, in {inner.name}"] += 1
+
+        warnings.showwarning = count
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield places
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+def digest(switch: bool, **arguments: Any) -> Iterator[dict[str, Any]]:
+    """Update a team, and tell a digest of its weights; `switch` asks for deterministic kernels."""
+    case = Case(**arguments)
+    env = workload.environment()
+    with deterministic(switch):
+        team = update.build_team(case, env.possible_agents)
+        seed_policies(team, 0, "digest", index=0)
+        trial = update.updates(env, team, [Start(task_id=t) for t in case.tasks], case.group_size)
+        yield next(trial)
+        answer = next(trial)
+    found = hashlib.sha256()
+    for policy in team.values():
+        for weight in policy.parameters():
+            found.update(weight.detach().float().cpu().numpy().tobytes())
+    yield {"units": answer["units"], "figures": {"digest": int(found.hexdigest()[:12], 16)}}
 
 
 def gradients(

@@ -125,7 +125,9 @@ def environment(tuned: bool, threads: int | None) -> dict[str, str]:
         tuned: Whether to use the settings of our command line.
         threads: Threads of torch; `None` for its default.
     """
-    path = str(Path(llm_decpomdp.__file__).parents[1])
+    # Other folders of the variable may hold the libraries.
+    folders = [str(Path(llm_decpomdp.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(filter(None, folders))
     offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled"}
     number = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
     return {**(SETTINGS if tuned else {}), **number, **offline, "PYTHONPATH": path}

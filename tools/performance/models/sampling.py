@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from transformers import GenerationConfig
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
@@ -107,6 +108,29 @@ def transformers_generate(**arguments: Any) -> Iterator[dict[str, Any]]:
         )[:, ids.shape[1] :].cpu()
         before = torch.isin(rows, end).int().cumsum(1) - torch.isin(rows, end).int()
         yield {"units": int((before == 0).sum())}  # up to the first end, which counts
+
+
+def transformers_continuous(**arguments: Any) -> Iterator[dict[str, Any]]:
+    """Sample by `generate_batch` of transformers, which batches continuously, with weights in `dtype`."""
+    case = Case(**arguments)
+    policy = case.policy("float32")
+    policy.model.to(getattr(torch, case.dtype))
+    ids = [policy.encode(prompt) for prompt in case.prompts for _ in range(case.group_size)]
+    torch.manual_seed(0)
+    for limit in (min(WARM_UP_TOKENS, case.new_tokens), case.new_tokens):
+        rows = policy.model.generate_batch(
+            ids,
+            GenerationConfig(  # type: ignore[no-untyped-call]
+                do_sample=True,
+                temperature=1.0,
+                top_p=1.0,
+                top_k=0,
+                max_new_tokens=limit,
+                eos_token_id=sorted(ends(policy)),
+                pad_token_id=policy.tokenizer.pad_token_id or 0,
+            ),
+        )
+        yield {"units": sum(len(row.generated_tokens) for row in rows.values())}
 
 
 def ends(policy: CausalLM) -> set[int]:
