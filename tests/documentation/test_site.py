@@ -15,7 +15,7 @@ import yaml
 
 from llm_decpomdp.registry import registered_ids, spec
 from tests.support.processes import ROOT
-from tools.site import gallery, sources
+from tools.site import content, gallery, sources
 
 DOCS = ROOT / "docs"
 PAGES = {path.name for path in DOCS.glob("*.md")}
@@ -80,6 +80,24 @@ def test_linked_files_and_what_they_link_to_become_pages() -> None:
     assert "source/CITATION.cff.md" in pages  # from the README
     assert "````python\n" in pages["source/llm_decpomdp/interfaces.py.md"]
     assert "## `pyproject.toml`" in pages["source/examples/own_package.md"]
+
+
+def test_names_in_code_link_to_their_pages() -> None:
+    targets = {"seed-v0": "environments/seed-v0.html", "algorithm.kl": "#algorithmkl"}
+    kl = '<a href="#algorithmkl"><code>algorithm.kl=1</code></a>'
+    text = "<h2><code>seed-v0</code></h2> <code>algorithm.kl=1</code> <code>other</code>"
+    assert content.link_names(text, targets) == text.replace("<code>algorithm.kl=1</code>", kl)
+    linked = '<p><a href="x"><code>seed-v0</code></a> <pre><code>seed-v0</code></pre></p>'
+    assert content.link_names(linked, targets) == linked
+
+
+def test_cells_of_a_table_know_the_title_of_their_column() -> None:
+    head = "<tr><th>key</th><th><code>a&lt;b</code></th></tr>"
+    row = '<tr><td>1</td><td style="text-align: right;">2</td></tr>'
+    assert content.title_cells(f"<table>{head}{row}</table>") == (
+        f'<table data-columns="2">{head}<tr><td data-title="key">1</td>'
+        '<td data-title="a&lt;b" style="text-align: right;">2</td></tr></table>'
+    )
 
 
 # The notebooks run, within seconds, and are kept without what they printed

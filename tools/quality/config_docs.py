@@ -107,7 +107,9 @@ def page() -> str:
 
 
 def _everyday() -> str:
-    rows = ((f"`{key}`", _default(FIELDS[key], key), _summary(key)) for key in EVERYDAY)
+    rows = (
+        (f"[`{key}`]({anchor(key)})", _default(FIELDS[key], key), _summary(key)) for key in EVERYDAY
+    )
     return _table(("key", "default", "meaning"), rows)
 
 
@@ -137,12 +139,27 @@ def _section(name: str) -> str:
 
 
 def _keys(keys: Iterable[str]) -> str:
-    """Return a list of keys. Their meanings are too long for a table."""
+    """Return a heading for each key, which links and the search of the site find."""
     lines = (
-        f"* `{key}` ({_type(*OWNERS[key])}; default {_default(FIELDS[key], key)}). {_meaning(key)}\n"
+        f"#### `{key}`\n\n{_capitalized(_type(*OWNERS[key]))}; default {_default(FIELDS[key], key)}. "
+        f"{_meaning(key)}\n"
         for key in keys
     )
-    return "".join(lines)
+    return "\n".join(lines)
+
+
+def find_anchors() -> dict[str, str]:
+    """Return the link within the page to each key and section, by its name."""
+    return {name: anchor(name) for name in (*SECTIONS, *FIELDS) if "." in name}
+
+
+def anchor(key: str) -> str:
+    """Return the link within the page to a key; the site and a forge make the same anchor of its heading."""
+    return f"#{key.replace('.', '')}"
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _policies() -> str:
@@ -159,7 +176,7 @@ def _policies() -> str:
             lines.append(f"* `{field.name}` (of {of}; {kind}). {text}\n")
     intro = inspect.cleandoc(str(teams.__doc__)).partition("\n")[2].strip()
     meanings = (inspect.getdoc(PolicySpec) or "").split("\n\n")[1]
-    return f"## Policies\n\n{intro}\n\n{meanings}\n\n{''.join(lines)}"
+    return f"## Policies of a team\n\n{intro}\n\n{meanings}\n\n{''.join(lines)}"
 
 
 def _spellings() -> str:

@@ -13,11 +13,18 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
+from llm_decpomdp.registry import registered_ids
+from tools.quality.config_docs import find_anchors
+from tools.site.content import link_names, title_cells
 from tools.site.gallery import gallery, reference
 from tools.site.sources import DOCS, ROOT, rewritten, source_pages
 
 Entry = dict[str, Any] | str
+
+BOOSTS = {"configuration.md": 10.0}
+"""Weights of pages in the search; 1 for all others. A key stands on many pages and is explained on one."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -40,7 +47,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Replace links to files of the checkout by links to their pages."""
+    if page.file.src_uri in BOOSTS:
+        page.meta["search"] = {"boost": BOOSTS[page.file.src_uri]}
     return rewritten(markdown, page.file.src_uri)
+
+
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Link ids of environments and keys of configurations, and prepare tables for narrow screens."""
+    targets = {key: f"configuration.html{anchor}" for key, anchor in find_anchors().items()}
+    targets |= {env_id: f"environments/{env_id}.html" for env_id in registered_ids()}
+    own = {
+        name: get_relative_url(target, page.url)
+        for name, target in targets.items()
+        if target != page.url
+    }
+    return title_cells(link_names(html, own))
 
 
 def on_post_build(config: MkDocsConfig) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -9,7 +10,7 @@ from llm_decpomdp.benchmarks.config.legacy import GONE, ROOT_KEYS, SECTION_KEYS
 from llm_decpomdp.benchmarks.config.schema import KEYS
 from llm_decpomdp.options import option_of
 from tests.support.processes import ROOT
-from tools.quality.config_docs import COMMAND, document, page
+from tools.quality.config_docs import COMMAND, document, find_anchors, page
 
 FILE = ROOT / "docs" / "configuration.md"
 
@@ -27,6 +28,13 @@ def test_every_key_spelling_and_name_stands_on_the_page(text: str) -> None:
     older = [f"A.{key}" for key in SECTION_KEYS]
     for name in (*KEYS, *older, *ROOT_KEYS, *GONE, *shipped(), *OTHER_NAMES):
         assert f"`{name}`" in text, name
+
+
+def test_every_key_has_a_heading_that_links_find(text: str) -> None:
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors = [re.sub(r"[^\w -]", "", heading).replace(" ", "-").lower() for heading in headings]
+    assert len(anchors) == len(set(anchors))
+    assert {f"#{anchor}" for anchor in anchors} >= set(find_anchors().values())
 
 
 def test_every_row_of_a_table_has_as_many_cells_as_its_head(text: str) -> None:
