@@ -106,6 +106,22 @@ def growing_cache(model: Any) -> Cache | None:
     return None
 
 
+def attention_span(config: Any) -> float:
+    """Return the number of tokens that the attention of every layer sees."""
+    config = config.get_text_config()
+    spans = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    return min((span for span in spans if span), default=float("inf"))
+
+
+def takes_prepared_masks(model: Any) -> bool:
+    """Check whether all layers of a model take one mask of tokens that count, (N, 1, 1, tokens)."""
+    model = unwrap_peft(model)
+    by_torch = model.config._attn_implementation in ("sdpa", NAME)
+    # Windows are made of masks that transformers prepares.
+    unlimited = attention_span(model.config) == float("inf")
+    return bool(by_torch and model._supports_attention_backend and unlimited)
+
+
 def cache_argument(model: Any) -> str:
     """Return the name of the argument of `forward` for a cache: `cache` from transformers 5.24 on."""
     arguments = signature(type(unwrap_peft(model)).forward).parameters

@@ -30,6 +30,7 @@ from llm_decpomdp.agents.inference.decoding import (
     growing_cache,
     limit_threads,
     product_size,
+    takes_prepared_masks,
     whole_head,
 )
 from llm_decpomdp.agents.inference.determinism import cumulative_sum
@@ -143,11 +144,14 @@ def sample(
     entries = [] if prefixes is None else prefixes.add_prompts(cache, prompts)
     weights = product_size(unwrap_peft(model))
     padded = len({len(prompt.ids) for prompt in prompts}) > 1
+    prepared = takes_prepared_masks(model)
     # The samples of a prompt share its pass, which would otherwise be computed S times.
     cache.batch_repeat_interleave(num_samples)
     logits, mask, positions = (
         tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
     )  # (N, V), (N, P), (N, 1)
+    if prepared:
+        mask = mask.bool()[:, None, None]  # (N, 1, 1, P)
     while True:
         tokens = rows.draw(logits)  # (N,)
         lines, going = rows.lines, rows.drop_ended()
@@ -162,12 +166,12 @@ def sample(
         if len(going) < len(tokens):
             cache.batch_select_indices(going)
             tokens, mask, positions = (part[going] for part in (tokens, mask, positions))
-        mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
+        mask = torch.cat([mask, torch.ones_like(mask[..., :1])], -1)
         positions = positions + 1
         set_adapters(rows.adapters())
         tokens = tokens.unsqueeze(1)
         with limit_threads(len(tokens) * weights, model.device):
-            # transformers looks for padding in every mask, which waits for a GPU.
+            # transformers looks for padding in masks that it prepares, which waits for a GPU.
             out = forward(
                 input_ids=tokens,
                 attention_mask=mask if padded else None,
@@ -207,7 +211,9 @@ class SampledRows:
         self.end_ids = torch.tensor(end_ids, device=device)
         self._names = [prompt.adapter for prompt in every]
         self._stops = [prompt.sampling.stop or () for prompt in every]
-        self._decode = decode if any(self._stops) else None
+        self._search = StopSearch(decode) if decode is not None and any(self._stops) else None
+        self._texts: list[list[int]] = [[] for _ in every]  # the tokens that were searched
+        self._checked = 0
         self._options = RowOptions.from_samplings([prompt.sampling for prompt in every], device)
         self._limits = torch.tensor(limits, device=device)
         numbers = [self._numbers(prompt, num_samples) for prompt in prompts]
@@ -264,9 +270,8 @@ class SampledRows:
         going = list(range(len(self.lines)))
         if self._length % self._block and self._length not in self._ends:
             return going
-        self._search_stops()
         alive = self._alive
-        goes_on = (~self._stopped[alive] & (self._limits[alive] > self._length)).tolist()
+        goes_on = self._check_rows()
         count = sum(goes_on)
         # Only rows at the end move: each move copies the keys and values of a row.
         last = (line for line in going[count:] if goes_on[line])
@@ -276,13 +281,26 @@ class SampledRows:
             self._alive, self._options = alive[going], self._options.select(going)
         return going
 
-    def _search_stops(self) -> None:
-        """End rows at their first stop string."""
-        if self._decode is not None:
-            for row in filter(self._stops.__getitem__, self.lines):
-                length = stop_length(self.ids(row), self._stops[row], self._decode)
-                if length is not None:
-                    self._lengths[row], self._stopped[row] = length, True
+    def _check_rows(self) -> list[bool]:
+        """Return whether each line goes on, after rows were ended at their first stop string."""
+        alive, first = self._alive, self._checked
+        self._checked = self._length
+        goes_on = ~self._stopped[alive] & (self._limits[alive] > self._length)
+        if self._search is None:
+            result: list[bool] = goes_on.tolist()
+            return result
+        # One copy from the device holds all that is read.
+        columns = (goes_on.unsqueeze(1), self._lengths[alive].unsqueeze(1))
+        block = torch.cat([*columns, self._tokens[alive, first : self._length]], 1).tolist()
+        for line, (row, (_, length, *tokens)) in enumerate(zip(self.lines, block, strict=True)):
+            if not self._stops[row]:
+                continue
+            newest = tokens[: length - first]
+            self._texts[row] += newest
+            stop = self._search.find(self._texts[row], len(newest), self._stops[row])
+            if stop is not None:
+                self._lengths[row], self._stopped[row], block[line][0] = stop, True, 0
+        return [bool(line[0]) for line in block]
 
     def finish(self) -> list[SampledRow]:
         """Return all rows, each up to its end.
@@ -400,12 +418,40 @@ def first_stop(text: str, stops: Sequence[str]) -> tuple[int, int] | None:
     return min(places, default=None)
 
 
-def stop_length(tokens: Sequence[int], stops: Sequence[str], decode: Decode) -> int | None:
-    """Return the number of tokens up to the end of the first stop string; `None` without one."""
+def stop_length(
+    tokens: Sequence[int], stops: Sequence[str], decode: Decode, searched: int = 0
+) -> int | None:
+    """Return the number of tokens up to the end of the first stop string; `None` without one.
+
+    The first `searched` tokens are known to have none.
+    """
     if not first_stop(decode(tokens), stops):
         return None
-    lengths = range(1, len(tokens) + 1)
+    lengths = range(searched + 1, len(tokens) + 1)
     return next((n for n in lengths if first_stop(decode(tokens[:n]), stops)), None)
+
+
+class StopSearch:
+    """Finds stop strings in tokens that are added to a row; reads only rows with a token that may end one."""
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._texts: dict[int, str] = {}
+
+    def find(self, tokens: Sequence[int], newest: int, stops: Sequence[str]) -> int | None:
+        """Return `stop_length`, where all but the `newest` last tokens are known to have no stop string."""
+        searched = len(tokens) - newest
+        if not any(self._may_end(token, stops) for token in tokens[searched:]):
+            return None
+        return stop_length(tokens, stops, self._decode, searched)
+
+    def _may_end(self, token: int, stops: Sequence[str]) -> bool:
+        if token not in self._texts:
+            # Twice, because some decoders drop the blank of a text's first token.
+            self._texts[token] = self._decode((token, token))
+        text = self._texts[token]
+        # A part of a character shows as U+FFFD.
+        return "\ufffd" in text or any(stop[-1] in text for stop in stops)
 
 
 class TokenDecoder:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from llm_decpomdp.agents.inference.decoding import decoding
+from llm_decpomdp.agents.inference.decoding import attention_span, decoding
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
@@ -331,10 +331,3 @@ class ModelEngine:
         finally:
             for layer in layers:
                 layer.training = False
-
-
-def attention_span(config: Any) -> float:
-    """Return the number of tokens that the attention of every layer sees."""
-    config = config.get_text_config()
-    spans = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
-    return min((span for span in spans if span), default=float("inf"))

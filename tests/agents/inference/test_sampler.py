@@ -11,6 +11,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     LlamaForCausalLM,
     MambaConfig,
@@ -27,6 +28,7 @@ from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     RowOptions,
     SampledRow,
+    StopSearch,
     TokenDecoder,
     draw,
     first_stop,
@@ -164,37 +166,49 @@ def test_checks_in_blocks_leave_all_rows_equal(
         assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-4)
 
 
-class Reads(TorchFunctionMode):
-    """Counts the calls that read a value of a tensor, for which Python waits on a GPU."""
+class Waits(TorchDispatchMode):
+    """Counts what Python waits for on a GPU: values that it reads, and lists that it copies there."""
 
-    NAMES = ("tolist", "item", "nonzero", "__bool__", "__int__", "__float__", "__index__")
+    NAMES = ("_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "equal")
+    count = 0
+
+    def __torch_dispatch__(self, op: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        indices = args[1] if op.overloadpacket.__name__ in ("index", "index_put_") else ()
+        by_mask = any(part is not None and part.dtype == torch.bool for part in indices)
+        self.count += op.overloadpacket.__name__ in self.NAMES or by_mask
+        return op(*args, **(kwargs or {}))
+
+
+class Lists(TorchFunctionMode):
+    """Counts the conversions between tensors and lists, which are no operation on a CPU."""
+
     count = 0
 
     def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = function.__name__
-        index = args[1] if name in ("__getitem__", "__setitem__") else None
-        parts = index if isinstance(index, tuple) else (index,)
-        by_mask = any(getattr(part, "dtype", None) == torch.bool for part in parts)
-        self.count += name in self.NAMES or by_mask
+        indices = args[1] if function.__name__ in ("__getitem__", "__setitem__") else ()
+        indices = indices if isinstance(indices, tuple) else (indices,)
+        by_list = any(isinstance(part, list) for part in indices)
+        self.count += function.__name__ == "tolist" or by_list
         return function(*args, **(kwargs or {}))
 
 
-def test_a_device_is_read_once_in_eight_tokens(
-    model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("stop", [None, ["99"]])
+def test_a_device_is_waited_for_once_in_eight_tokens(
+    stop: list[str] | None, model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler, "block_size", lambda _: 8)
 
-    def reads(tokens: int) -> int:
+    def waits(tokens: int) -> int:
         options = [
-            Sampling(1.0, top_p=0.9, max_new_tokens=tokens),
+            Sampling(1.0, top_p=0.9, max_new_tokens=tokens, stop=stop),
             Sampling(0.0, max_new_tokens=tokens),
         ]
-        prompts = [prompt(5, 6, 7 + k, sampling=one) for k, one in enumerate(options)]
-        with Reads() as mode:
-            sample(model, prompts, 3, [-1])
-        return mode.count
+        prompts = [prompt(*range(5, 8 + 3 * k), sampling=one) for k, one in enumerate(options)]
+        with Lists() as lists, Waits() as mode:
+            sample(model, prompts, 3, [-1], decode=lambda ids: " ".join(map(str, ids)))
+        return lists.count + mode.count
 
-    assert reads(64) - reads(32) == 4
+    assert waits(64) - waits(32) == 4
 
 
 def test_a_recurrent_model_falls_back_to_generate_and_says_so_once(
@@ -357,6 +371,24 @@ def test_the_first_stop_string_counts() -> None:
     letters = "abc".__getitem__
     assert stop_length([0, 1, 2], ["bc"], lambda ids: "".join(map(letters, ids))) == 3
     assert stop_length([0, 1], ["bc"], lambda ids: "".join(map(letters, ids))) is None
+
+
+def test_only_rows_with_a_token_that_may_end_a_stop_string_are_read() -> None:
+    read: list[int] = []
+
+    def decode(ids: Sequence[int]) -> str:
+        read.append(len(ids))
+        return "".join(map("abc\ufffd".__getitem__, ids))
+
+    search = StopSearch(decode)
+    row = [0, 0, 1, 0, 1, 0]
+    for length in range(1, len(row) + 1):
+        assert search.find(row[:length], 1, ["bc"]) is None
+    assert read == [2, 2]  # each token once, and no row
+    assert search.find([*row, 1, 2], 2, ["bc"]) == 8
+    assert search.find([*row, 1, 2, 0], 3, ["bc"]) == 8
+    read.clear()
+    assert search.find([1, 3], 1, ["bc"]) is None and read == [2, 2]  # a part of any character
 
 
 @pytest.mark.parametrize("stop", [["a", "e"], ["ab", "o", "e."]])
