@@ -192,7 +192,11 @@ def check_device(name: str) -> None:
 
 
 def load_team(
-    agents: Mapping[str, str], policies: Mapping[str, PolicySpec], *, seed: int = 0
+    agents: Mapping[str, str],
+    policies: Mapping[str, PolicySpec],
+    *,
+    seed: int = 0,
+    hollow: bool = False,
 ) -> dict[str, Policy]:
     """Load the policies of a team.
 
@@ -203,6 +207,7 @@ def load_team(
         agents: The name of each agent's policy, by agent id.
         policies: The declaration of each policy, by name.
         seed: Seed of the first weights of new adapters and of sampling, with a separate stream for each policy.
+        hollow: Leave the weights of models that learn in their files, until `shard_team` reads them in parts.
 
     Returns:
         A policy for each agent.
@@ -220,10 +225,11 @@ def load_team(
     seeds = {name: int(stream(seed, "policy", name).integers(2**32)) for name in policies}
     by_name: dict[str, Policy] = {}
     for group in _shared_bases(policies):
-        by_name |= _load_adapters(group, seeds)
+        trained = any(spec.can_be_trained for spec in group.values())
+        by_name |= _load_adapters(group, seeds, hollow and trained)
     for name, spec in policies.items():
         if name not in by_name:
-            by_name[name] = _load(spec, seeds[name])
+            by_name[name] = _load(spec, seeds[name], hollow and spec.can_be_trained)
         if spec.kind == "model" and not spec.trainable:
             freeze(cast("CausalLM", by_name[name]))
     return {agent: by_name[name] for agent, name in agents.items()}
@@ -290,7 +296,7 @@ def _base(spec: PolicySpec) -> str | None:
 
 
 def _load_adapters(
-    group: Mapping[str, PolicySpec], seeds: Mapping[str, int]
+    group: Mapping[str, PolicySpec], seeds: Mapping[str, int], hollow: bool
 ) -> dict[str, CausalLM]:
     name = _base(next(iter(group.values())))
     assert name is not None, group
@@ -298,10 +304,11 @@ def _load_adapters(
         from llm_decpomdp.agents.models.pretrained import adapter_policies
 
         sources = {policy: spec.lora or str(spec.name) for policy, spec in group.items()}
-        return adapter_policies(name, sources, group, {policy: seeds[policy] for policy in group})
+        of_group = {policy: seeds[policy] for policy in group}
+        return adapter_policies(name, sources, group, of_group, hollow)
 
 
-def _load(spec: PolicySpec, seed: int) -> Policy:
+def _load(spec: PolicySpec, seed: int, hollow: bool) -> Policy:
     if spec.kind == "model":
         return load_policy(
             str(spec.name),
@@ -314,6 +321,7 @@ def _load(spec: PolicySpec, seed: int) -> Policy:
             prefix_cache=spec.prefix_cache,
             seed=seed,
             prompting=pick(Prompting, spec),
+            hollow=hollow,
         )
     if spec.kind in CLASSES:
         options = spec.options()
@@ -375,6 +383,7 @@ def load_policy(
     prefix_cache: float | None = None,
     seed: int = 0,
     prompting: Prompting | None = None,
+    hollow: bool = False,
 ) -> CausalLM:
     """Load a local model as a policy.
 
@@ -391,6 +400,7 @@ def load_policy(
         prefix_cache: Gigabytes for keys and values of earlier turns, see `ModelOptions`.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
+        hollow: Leave the model's weights in their files, for `shard_team`.
 
     Raises:
         ImportError: If torch, transformers or the offline model's package is missing.
@@ -403,7 +413,7 @@ def load_policy(
         from llm_decpomdp.agents.models.pretrained import load_model
 
         model, tokenizer = load_model(
-            source, compute_dtype, device, lora, seed, attn_implementation
+            source, compute_dtype, device, lora, seed, attn_implementation, hollow
         )
         engine = ModelEngine(
             model,

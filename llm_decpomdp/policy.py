@@ -257,6 +257,7 @@ class Engine(Protocol):
     Its optional attribute `is_remote` is true if it samples in another process; it may then be called in a thread.
     Its optional method `reuse_prefixes(dialogues)` returns a context for the turns of one collection of rollouts,
     in which it may reuse computations of earlier prompts; `dialogues` tells whether prompts have histories.
+    Its optional method `prepare_backward(last)` is called before each backward pass of a model in shards.
     """
 
     def generate(

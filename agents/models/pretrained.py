@@ -41,6 +41,7 @@ def load_model(
     lora: Mapping[str, Any] | None,
     seed: int,
     attn_implementation: str | None,
+    hollow: bool = False,
 ) -> tuple[Any, Any]:
     """Load a model and its tokenizer; see `load_policy`.
 
@@ -51,17 +52,24 @@ def load_model(
     if adapted and lora is not None:
         raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
     if adapted or lora is not None:
-        base, tokenizer = load_base(name_or_path, compute_dtype, device, attn_implementation)
+        base, tokenizer = load_base(
+            name_or_path, compute_dtype, device, attn_implementation, hollow
+        )
         adapters = {"default": name_or_path if lora is None else lora}
         return add_adapters(base, adapters, {"default": seed}), tokenizer
     tokenizer = _load_tokenizer(name_or_path)
-    model = _load_weights(name_or_path, torch.float32, _device(device), attn_implementation)
+    place = _device(device)
+    model = _load_weights(name_or_path, torch.float32, place, attn_implementation, hollow)
     check_embeddings(model, tokenizer)
     return model, tokenizer
 
 
 def load_base(
-    name_or_path: str | Path, compute_dtype: str, device: str, attn_implementation: str | None
+    name_or_path: str | Path,
+    compute_dtype: str,
+    device: str,
+    attn_implementation: str | None,
+    hollow: bool = False,
 ) -> tuple[Any, Any]:
     """Load a frozen model in the format of computing, and its tokenizer.
 
@@ -75,7 +83,8 @@ def load_base(
         tokens = name_or_path if _has_tokenizer(name_or_path) else source
     place, tokenizer = _device(device), _load_tokenizer(tokens)
     dtype = resolve_compute_dtype(compute_dtype, place)
-    model = _load_weights(source, dtype, place, attn_implementation).requires_grad_(False)
+    model = _load_weights(source, dtype, place, attn_implementation, hollow)
+    model.requires_grad_(False)
     check_embeddings(model, tokenizer)
     return model, tokenizer
 
@@ -85,6 +94,7 @@ def adapter_policies(
     adapters: Mapping[str, Mapping[str, Any] | str | Path],
     options: Mapping[str, ModelOptions],
     seeds: Mapping[str, int],
+    hollow: bool = False,
 ) -> dict[str, CausalLM]:
     """Load policies that share a frozen model and differ by their LoRA adapters.
 
@@ -96,6 +106,7 @@ def adapter_policies(
         adapters: For each policy the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
         options: Sampling and prompts of each policy; those of computing are taken from the first.
         seeds: Seeds of the samplers and of new adapters' weights, by policy.
+        hollow: Leave the weights of the frozen model in their files, for `shard_team`.
 
     Raises:
         OSError: If there is no such model or adapter.
@@ -108,7 +119,7 @@ def adapter_policies(
             raise ValueError(f"a policy's name must have a letter, and no '.', got {name!r}")
     first = next(iter(options.values()))
     base, tokenizer = load_base(
-        name_or_path, first.compute_dtype, first.device, first.attn_implementation
+        name_or_path, first.compute_dtype, first.device, first.attn_implementation, hollow
     )
     # With a prefix, since peft would mistake a bare `a` or `lora` for a part of its own names.
     names = {name: f"policy_{name}" for name in adapters}
@@ -214,13 +225,17 @@ def _device(name: str) -> torch.device:
 
 
 def _load_weights(
-    name_or_path: str | Path, dtype: torch.dtype, device: torch.device, attention: str | None
+    name_or_path: str | Path,
+    dtype: torch.dtype,
+    device: torch.device,
+    attention: str | None,
+    hollow: bool = False,
 ) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
     kinds: Any = AutoModelForCausalLM
     local = _local_only(name_or_path)
-    if device.type != "meta":
+    if device.type != "meta" and not hollow:
         model, report = kinds.from_pretrained(
             name_or_path,
             dtype=dtype,
@@ -236,12 +251,18 @@ def _load_weights(
     config = AutoConfig.from_pretrained(
         name_or_path, local_files_only=local, trust_remote_code=False
     )
-    with torch.device(device):
-        model = kinds.from_config(config, dtype=dtype)
+    with torch.device("meta"):
+        model = kinds.from_config(config, dtype=dtype, attn_implementation=attention)
     with suppress(OSError):  # many models have none
         model.generation_config = GenerationConfig.from_pretrained(
             name_or_path, local_files_only=local
         )
+    if device.type != "meta":
+        from llm_decpomdp.agents.models.hollow import find_stored, make_hollow
+
+        places, report = find_stored(model, name_or_path, local)
+        check_weights(name_or_path, report)
+        make_hollow(model, places, device)
     return model
 
 

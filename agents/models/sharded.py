@@ -12,10 +12,12 @@ Memory of each of n processes, in bytes for a weight, without activations:
 | trained | 16 / n: float32, its gradient, two moments | 12 / n, and the copy: 2 in bfloat16, else 4    |
 | frozen  | 2 / n in bfloat16, else 4 / n             | as much, and the copy                           |
 
-While it learns, a process also holds the gathered weights of one or two layers. Under autocast (full weights
-with `bfloat16`) a forward pass leaves the rounded weights of all layers, 2 bytes each, unless activations are
-computed twice (`gradient_checkpointing`). Full weights with `kl_coefficient` take 8 / n more: the reference, and
-the weights that wait while it computes. Before it is cut, every process holds the whole model.
+While it learns, a process also holds the gathered weights of one or two layers, in the format of computing. With
+`reduce_once` it keeps the whole gradient, 4 bytes for a trained weight, until the last pass of an update. Full
+weights with `kl_coefficient` take 8 / n more: the reference, and the weights that wait while it computes.
+
+A model that was loaded hollow (`hollow.py`) is read and cut layer by layer, so that no process ever holds all
+of it in float32. Models that were made in memory are whole before they are cut.
 """
 
 from __future__ import annotations
@@ -23,14 +25,19 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torch.nn import Parameter
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -43,7 +50,8 @@ from llm_decpomdp.agents.inference.log_probs import (
 from llm_decpomdp.agents.models.agreement import choose_scoring
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.weights import has_shards, whole
+from llm_decpomdp.agents.models.hollow import is_hollow, read_weights
+from llm_decpomdp.agents.models.weights import has_shards, is_shard, whole
 from llm_decpomdp.policy import Completion, Policy, Team
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
@@ -55,11 +63,18 @@ logger = logging.getLogger(__name__)
 class ShardedEngine(ModelEngine):
     """A model in shards, one in each process of `mesh`, made of an engine that is not used any more.
 
+    With bfloat16 FSDP gathers and computes with rounded weights, as the sampler does, and sums float32 gradients.
+
+    Args:
+        engine: A model with its weights, or a hollow one.
+        mesh: The processes.
+        reduce_once: Sum gradients over the processes at the last pass of an update, instead of at each.
+
     Raises:
         ValueError: If the model is of a kind that cannot be cut.
     """
 
-    def __init__(self, engine: ModelEngine, mesh: DeviceMesh) -> None:
+    def __init__(self, engine: ModelEngine, mesh: DeviceMesh, reduce_once: bool) -> None:
         layers = require_shardable(engine.model)
         twice = any(layer.gradient_checkpointing for layer in layers)
         dtype = str(engine.compute_dtype).removeprefix("torch.")
@@ -70,22 +85,56 @@ class ShardedEngine(ModelEngine):
             prefix_cache=engine.prefix_cache,
         )
         self._gathered = False
-        self._mesh = mesh
+        self._mesh, self._reduce_once = mesh, reduce_once
         self.mates = [self]
         """The engines that learn in turn with this one, including itself."""
         super().__init__(
             engine.model, engine.tokenizer, compute_dtype=dtype, gradient_checkpointing=twice
         )
-        for weight in self.model.parameters():
-            distributed.broadcast(weight.data, src=0)
-        # On fixed tokens, so that all processes choose the same method.
-        tokens = range(len(engine.tokenizer))[:24]
-        self._packs, self._score_unpacked = choose_scoring(self.model, self.compute_dtype, tokens)
+        rounds = self.compute_dtype == torch.bfloat16
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if rounds else None
+        hollow = any(map(is_hollow, self.model.parameters()))
         for part in (*layers, self.model):
-            sharded = fully_shard(part, mesh=mesh, reshard_after_forward=True)
+            self._fill_part(part, hollow)
+            sharded = fully_shard(
+                part,
+                mesh=mesh,
+                reshard_after_forward=True,
+                mp_policy=policy or MixedPrecisionPolicy(),
+            )
             _sum_gradients(sharded)
         self.model.within_forward = MethodType(lambda _, function: function(), self.model)
         register_fsdp_forward_method(self.model, "within_forward")
+        self.gather()
+        # On fixed tokens, so that all processes choose the same method.
+        tokens = range(len(engine.tokenizer))[:24]
+        self._packs, self._score_unpacked = choose_scoring(
+            self._sampler.model, self.compute_dtype, tokens
+        )
+        self.free()
+
+    def _fill_part(self, part: torch.nn.Module, hollow: bool) -> None:
+        """Read the weights of a part that is not cut yet, or take those of the first process."""
+        weights = [weight for weight in part.parameters() if not is_shard(weight)]
+        read = {id(weight) for weight in weights if is_hollow(weight)}
+        read_weights(weights)
+        for weight in weights:
+            if id(weight) in read:
+                continue
+            if hollow and bool(weight.isnan().any()):
+                raise ValueError(
+                    "lora: an option such as modules_to_save or use_dora is made of the weights below the "
+                    "adapter, which are not in memory yet: drop it, or set learner.fsdp_size=1"
+                )
+            distributed.broadcast(weight.data, src=0)
+
+    def _computing(self) -> AbstractContextManager[Any]:
+        # FSDP gathers rounded weights, so nothing is left for autocast.
+        return nullcontext()
+
+    def prepare_backward(self, last: bool) -> None:
+        """Say before a backward pass whether it is the last of this engine in an update, which sums gradients."""
+        self.model.set_requires_gradient_sync(last or not self._reduce_once)
 
     def generate(
         self, requests: Sequence[tuple[Any, str]], num_samples: int = 1
@@ -191,7 +240,7 @@ class ShardedEngine(ModelEngine):
             torch.cuda.synchronize()
 
 
-def shard_team(team: Team, shards: int) -> None:
+def shard_team(team: Team, shards: int, reduce_once: bool | None = None) -> None:
     """Cut the weights of a team's models that learn into shards, one for each process of the run.
 
     Every process calls it with the same team, after `torch.distributed` is initialized and before optimizers are
@@ -200,6 +249,7 @@ def shard_team(team: Team, shards: int) -> None:
     Args:
         team: A policy for each agent; the weights are those of the first process.
         shards: Number of processes; 1 changes nothing.
+        reduce_once: See `ShardedEngine`; `None` is true for adapters alone.
 
     Raises:
         ValueError: If there are more or fewer processes, or a model cannot be cut.
@@ -225,7 +275,9 @@ def shard_team(team: Team, shards: int) -> None:
         engine, place = policy.engine, policy.model.device.type
         if id(engine) not in engines:
             mesh = init_device_mesh(place, (shards,))
-            engines[id(engine)] = ShardedEngine(engine, mesh)
+            engines[id(engine)] = ShardedEngine(
+                engine, mesh, policy.adapter is not None if reduce_once is None else reduce_once
+            )
     for engine in engines.values():
         engine.mates = list(engines.values())
     for policy in _models(team):

@@ -136,7 +136,7 @@ def describe_weights(name_or_path: str) -> dict[str, str]:
         files, as for a model that was made in memory.
     """
     folder, revision = _folder(name_or_path)
-    files = _weight_files(folder) if folder is not None else []
+    files = weight_files(folder) if folder is not None else []
     if not files:
         return {}
     stats = tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
@@ -159,7 +159,8 @@ def _folder(name_or_path: str) -> tuple[Path | None, str | None]:
     return folder, folder.name
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files of a model's weights in a folder, those that transformers would read."""
     for name in WEIGHTS:
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():

@@ -40,6 +40,7 @@ from llm_decpomdp.policy import (
     Team,
     TrainablePolicy,
     policy_attribute,
+    shared_engine,
     to_messages,
 )
 
@@ -107,6 +108,23 @@ def group_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
             microbatches.append(microbatch)
         microbatch.append(item)
     return microbatches
+
+
+def mark_last(
+    microbatches: Sequence[Sequence[LossItem]], agents: Mapping[str, TrainablePolicy]
+) -> list[tuple[Sequence[LossItem], bool]]:
+    """Return each microbatch, and whether its pass is the last of its model: agents may share an engine."""
+    engines = [id(shared_engine(agents[items[0].agent])) for items in microbatches]
+    last = {engine: place for place, engine in enumerate(engines)}
+    places = enumerate(zip(microbatches, engines, strict=True))
+    return [(items, last[engine] == place) for place, (items, engine) in places]
+
+
+def prepare_backward(policy: TrainablePolicy, last: bool) -> None:
+    """Tell the engine of a policy whether the next backward pass is its last one in an update, if it asks."""
+    prepare = policy_attribute(shared_engine(policy), "prepare_backward")
+    if prepare is not None:
+        prepare(last)
 
 
 def _padded_characters(items: Sequence[LossItem]) -> int:
@@ -226,7 +244,8 @@ class Learner(BaseLearner):
         active = [g for g in groups if g.weight and (self._uses_reference or g.has_signal)]
         items = loss_items(active, self._agents, self._uses_reference)
         # With sharded weights, all processes have to make the same passes, so groups are not merged.
-        microbatches = [[item] for item in items] if self.is_sharded else group_by_prompt(items)
+        sharded = self.is_sharded
+        microbatches = [[item] for item in items] if sharded else group_by_prompt(items)
         old_log_probs: dict[tuple[int, str], Tensor] = {}
         several = self.options.updates_per_batch > 1
         corrects = self.options.correction != "none"
@@ -235,7 +254,9 @@ class Learner(BaseLearner):
                 self._step()
             token_metrics = TokenMetrics(self._agents, several, corrects)
             log_ratios: list[dict[str, Tensor]] = [{} for _ in active]
-            for microbatch in microbatches:
+            for microbatch, last in mark_last(microbatches, self._agents):
+                if sharded:
+                    prepare_backward(self._agents[microbatch[0].agent], last)
                 self._backward(microbatch, starts, old_log_probs, token_metrics, log_ratios)
             if several:
                 for group, ratios in zip(active, log_ratios, strict=True):

@@ -159,6 +159,10 @@ class ShardOptions(Options):
     """Processes that hold a part of each weight that learns, of its gradient and of its optimizer's state, by
     torch's FSDP2: as many as the run has; 1 keeps all of it in every process. Nothing but the last digits of
     weights depends on it. Not with madpo, critics, reward models or a warm start."""
+    reduce_once: bool | None = option(None, unless=("shards", 1))
+    """With `fsdp_size`, sum gradients over the processes once per update. Each process then keeps the whole
+    gradient, 4 bytes for each trained weight. False sums them after each pass: less memory, more traffic. null:
+    once for adapters, whose gradients are small, and after each pass for all weights."""
     deterministic: bool = False
     """Use deterministic kernels alone, so that equal seeds give equal bytes on a GPU; on a CPU they always do.
     Attention with a mask takes more memory then. torch ends the run at a kernel that it cannot replace. Not with

@@ -60,8 +60,8 @@ class PartnerPoolSource(TeamSource):
         """Raise the errors of `read_partners`."""
         read_partners(self.config, team)
 
-    def load(self, team: TeamSpec) -> dict[str, Policy]:
-        """Load the team and its partners, as `load_pooled_team`."""
+    def load(self, team: TeamSpec, hollow: bool = False) -> dict[str, Policy]:
+        """Load the team and its partners, as `load_pooled_team`; models in shards are refused."""
         return load_pooled_team(self.config, team)
 
     def describe_cost(self) -> list[str]:

@@ -154,9 +154,9 @@ class TeamSource:
     def check(self, team: TeamSpec) -> None:
         """Raise a `ConfigError` or `ValueError` for files that do not fit the team; no model is loaded."""
 
-    def load(self, team: TeamSpec) -> dict[str, Policy]:
+    def load(self, team: TeamSpec, hollow: bool = False) -> dict[str, Policy]:
         """Load a policy for each agent; raises the errors of `check` and of `load_team`."""
-        return load_team(team.agents, team.policies, seed=self.config.seed)
+        return load_team(team.agents, team.policies, seed=self.config.seed, hollow=hollow)
 
     def describe_cost(self) -> list[str]:
         """Return lines on the memory of what is loaded besides the declared policies."""
@@ -225,9 +225,12 @@ def _spec(config: Config, name: str) -> PolicySpec:
 
 
 def load(
-    config: Config, envs: Sequence[DecPOMDPEnv], team: TeamSpec | None = None
+    config: Config,
+    envs: Sequence[DecPOMDPEnv],
+    team: TeamSpec | None = None,
+    hollow: bool = False,
 ) -> dict[str, Policy]:
-    """Load a policy for each agent."""
+    """Load a policy for each agent; `hollow` as of `load_team`."""
     team = team or team_spec(config, envs[0].possible_agents)
     names, policies = team.agents, team.policies
     models = dict.fromkeys(str(spec.name) for spec in policies.values() if spec.kind == "model")
@@ -247,7 +250,7 @@ def load(
     if models:
         logger.info("loading %s", ", ".join(models))
     try:
-        return team_source(config).load(team)
+        return team_source(config).load(team, hollow)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise RunError(f"cannot load the team: {error}") from error
 

@@ -41,7 +41,8 @@ def load_team(run: ResolvedRun) -> tuple[ResolvedRun, Team]:
     from llm_decpomdp.agents.models.causal_lm import CausalLM
     from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 
-    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
+    hollow = run.config.learner.shards > 1
+    team = teams.load(run.config, (run.train_env, run.eval_env), run.team, hollow)
     for agents, policy in distinct_policies(team).items():
         if isinstance(policy, CausalLM):
             logger.info("%s: %s", agents, policy.encoder.describe())
@@ -125,7 +126,7 @@ def make_training(
         if config.learner.shards > 1:
             from llm_decpomdp.agents.models.sharded import shard_team
 
-            shard_team(team, config.learner.shards)
+            shard_team(team, config.learner.shards, config.learner.reduce_once)
         phase = None
         if demonstrations is not None:
             phase = sources.make_warm_start(

@@ -46,6 +46,7 @@ CHANGEABLE = (
     "algorithm.max_updates",
     *(f"cluster.{key}" for key in fields_by_key(ClusterOptions)),
     "learner.fsdp_size",
+    "learner.reduce_once",
     "learner.process_timeout",
     "inference.urls",
     "inference.python",

@@ -19,6 +19,7 @@ import torch
 from torch import distributed
 
 from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models import sharded
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
@@ -65,6 +66,23 @@ def make_team(compute_dtype: str = "float32", history: str = "none") -> Team:
         team[agent] = CausalLM(engine, SAMPLING, adapter=f"policy_{agent}", seed=seed)
         team[agent].encoder = below.encoder
     return team
+
+
+def save_stored(folder: Path) -> None:
+    """Save the model of `x` in several files."""
+    team = make_team()
+    team["x"].model.save_pretrained(folder / "x", max_shard_size="4KB")
+    team["x"].tokenizer.save_pretrained(folder / "x")
+
+
+def load_stored(folder: Path, hollow: bool = True) -> Team:
+    """`x` from its files, and `y` with a new adapter on the same model."""
+    shared = {"name": str(folder / "x"), "max_new_tokens": 3, "temperature": 0.8}
+    specs = {
+        "x": PolicySpec(**shared, compute_dtype="float32"),
+        "y": PolicySpec(**shared, compute_dtype="float32", lora=LORA),
+    }
+    return load_team({"x": "x", "y": "y"}, specs, seed=5, hollow=hollow)  # type: ignore[return-value]
 
 
 def completions() -> list[Completion]:
@@ -211,9 +229,12 @@ def work(folder: Path) -> None:
     sharded.ROW_TOKENS, whole_rows = 6, sharded.ROW_TOKENS
     torch.save(scored(team, mine), here / "in_parts.pt")
     sharded.ROW_TOKENS = whole_rows
+    stored = load_stored(folder)
+    shard_team(stored, 2)
+    torch.save(scored(stored, mine), here / "stored.pt")
     for name, options in LEARNERS.items():
         team = make_team()
-        shard_team(team, 2)
+        shard_team(team, 2, reduce_once=name == "plain")
         updates = [processes.shard(batch) for batch in batches()]
         torch.save(learned(team, updates, **options), here / f"{name}.pt")
     make_run(folder / "run", shards=2).run_updates()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import distributed
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 from transformers import AutoModelForCausalLM
 
-from llm_decpomdp.agents.models.sharded import require_shardable, shard_team
+from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.models.sharded import ShardedEngine, require_shardable, shard_team
 from llm_decpomdp.algorithms.training import checkpoint
 from tests.algorithms import sharded_runs as runs
 from tests.algorithms.runs import rows, start
@@ -22,6 +27,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes left, after one has begun a run that they go on with."""
     folder = tmp_path_factory.mktemp("sharded")
     runs.make_run(folder / "one", 2).run_updates()
+    runs.save_stored(folder)
     start(folder, module="tests.algorithms.sharded_runs")
     return folder
 
@@ -52,6 +58,16 @@ def test_log_probs_are_those_of_whole_weights_and_gradients_are_summed_once(
             torch.testing.assert_close(log_probs, mine[agent][0][0], atol=1e-6, rtol=0)
             assert norm == pytest.approx(summed[agent][1], rel=1e-6)
             assert norm != pytest.approx(mine[agent][1], rel=1e-2)
+
+
+def test_weights_that_are_read_part_by_part_are_those_of_the_files(pair: Path) -> None:
+    shares = [runs.share(runs.completions(), rank) for rank in range(2)]
+    summed = runs.scored(runs.load_stored(pair, hollow=False), *shares)
+    for rank, results in enumerate(of_both(pair, "stored.pt")):
+        mine = runs.scored(runs.load_stored(pair, hollow=False), shares[rank])
+        for agent, ((log_probs,), norm) in results.items():
+            assert torch.equal(log_probs, mine[agent][0][0])
+            assert norm == pytest.approx(summed[agent][1], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", runs.LEARNERS)
@@ -214,6 +230,78 @@ def test_runs_with_a_lag_or_rounded_weights_are_those_of_one_process(
         assert row == pytest.approx(other, rel=1e-3 if name == "lagged" else 0.1, abs=1e-3)
     for file in ("metrics.jsonl", "episodes.jsonl"):
         assert rows(further / name / file) == rows(further / f"{name} in parts" / file)
+
+
+@pytest.fixture
+def mesh() -> Iterator[DeviceMesh]:
+    """One process that is all processes."""
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    distributed.destroy_process_group()
+
+
+def cut(team: runs.Team, mesh: DeviceMesh, **options: Any) -> None:
+    engines = {
+        engine: ShardedEngine(engine, mesh, **options)
+        for engine in {p.engine for p in team.values()}
+    }
+    for policy in team.values():
+        policy.engine = engines[policy.engine]
+        policy.engine.mates = list(engines.values())
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_gradients_are_summed_over_the_processes_once_in_an_update_or_in_each_pass(
+    mesh: DeviceMesh, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    """`x` has two layers and embeddings to sum; `y` and `z` share a layer whose adapters are summed together."""
+    team, counts = runs.make_team(), {"sums": 0, "passes": 0}
+    cut(team, mesh, reduce_once=once)
+    learner = runs.make_learner(team)
+    monkeypatch.setattr(groups, "foreach_reduce", counted(groups.foreach_reduce, counts, "sums"))
+    monkeypatch.setattr(learner, "_backward", counted(learner._backward, counts, "passes"))
+    learner.accumulate(runs.sampled()[:2])
+    assert counts["passes"] == 6  # of three agents for two starts
+    assert counts["sums"] == (3 + 1 if once else 2 * 3 + 4 * 1)
+    whole = runs.make_learner(runs.make_team())
+    whole.accumulate(runs.sampled()[:2])
+    for agent, policy in whole.policies.items():
+        mine = learner.policies[agent].parameters()
+        for weight, shard in zip(policy.parameters(), mine, strict=True):
+            torch.testing.assert_close(shard.grad.full_tensor(), weight.grad, atol=1e-6, rtol=1e-4)
+
+
+def counted(function: Any, counts: dict[str, int], name: str) -> Any:
+    def count(*args: Any, **options: Any) -> Any:
+        counts[name] += 1
+        return function(*args, **options)
+
+    return count
+
+
+def test_weights_are_gathered_rounded_and_gradients_are_float32(mesh: DeviceMesh) -> None:
+    team = runs.make_team("bfloat16")
+    cut(team, mesh, reduce_once=True)
+    seen = set()
+    for part in team["x"].model.modules():
+        if isinstance(part, torch.nn.Linear):
+            part.register_forward_hook(
+                lambda part, args, out: seen.add((part.weight.dtype, out.dtype))
+            )
+    team["x"].log_probs("ab", runs.completions())[0].sum().backward()
+    assert seen == {(torch.bfloat16, torch.bfloat16)}
+    assert {w.grad.dtype for w in team["x"].parameters()} == {torch.float32}
+
+
+def test_an_adapter_that_is_made_of_the_weights_below_is_refused(
+    mesh: DeviceMesh, tmp_path: Path
+) -> None:
+    runs.save_stored(tmp_path)
+    policy = load_policy(
+        tmp_path / "x", lora={"r": 2, "target_modules": ["q_proj"], "use_dora": True}, hollow=True
+    )
+    with pytest.raises(ValueError, match=r"use_dora.*learner.fsdp_size=1"):
+        ShardedEngine(policy.engine, mesh, reduce_once=True)
 
 
 def test_what_cannot_be_cut_is_refused() -> None:

@@ -1,0 +1,155 @@
+"""Peak memory of processes that share a model in shards, beside that of one process with all of it.
+
+python -m tools.performance.models.shards [--hidden 768] [--layers 12] [--dtype bfloat16] [--lora 16]
+
+A random Llama is saved, and each process loads it, learns twice and samples on the CPU. Peaks are those of the
+process (`VmHWM`) above what it holds after its imports and one step of AdamW.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+PHASES = ("load", "learn", "sample")
+
+
+def save_model(folder: Path, arguments: argparse.Namespace) -> int:
+    """Save a random model with the tokenizer of the tiny one; return its number of weights."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from llm_decpomdp.agents.models.tiny import character_tokenizer
+
+    config = LlamaConfig(
+        vocab_size=arguments.vocabulary,
+        hidden_size=arguments.hidden,
+        intermediate_size=4 * arguments.hidden,
+        num_hidden_layers=arguments.layers,
+        num_attention_heads=arguments.hidden // 64,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+        dtype=torch.bfloat16,
+    )
+    model: Any = LlamaForCausalLM(config)
+    model.to(torch.bfloat16)
+    model.save_pretrained(folder)
+    character_tokenizer("ab").save_pretrained(folder)
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def memory(name: str) -> float:
+    """Return a figure of this process in gigabytes (10^9 bytes), such as `VmHWM`."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024 / 1e9  # type: ignore[index]
+
+
+def work(folder: Path, arguments: argparse.Namespace) -> None:
+    """Do the work of one process, and print its peaks."""
+    import torch
+
+    from llm_decpomdp.agents.loading import PolicySpec, load_team
+    from llm_decpomdp.agents.models.sharded import shard_team
+    from llm_decpomdp.algorithms import ALGORITHMS
+    from llm_decpomdp.algorithms.learning import distributed as processes
+    from llm_decpomdp.algorithms.learning.learner import Learner
+    from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+    from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+    from llm_decpomdp.policy import Completion
+
+    processes.initialize(10)
+    size = processes.world_size()
+    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))]).step()  # imports much
+    base, peaks = memory("VmRSS"), {}
+
+    def take_peak(phase: str) -> None:
+        peaks[phase] = max(memory("VmHWM") - base, 0.01)
+        Path("/proc/self/clear_refs").write_text("5")
+
+    take_peak("imports")
+    spec: dict[str, Any] = {"name": str(folder), "compute_dtype": arguments.dtype}
+    if arguments.lora:
+        spec["lora"] = {"r": arguments.lora, "target_modules": "all-linear"}
+    team = load_team({"x": "x"}, {"x": PolicySpec(**spec, max_new_tokens=8)}, hollow=size > 1)
+    shard_team(team, size, arguments.reduce_once)
+    learner = Learner(team, ALGORITHMS["magrpo"], LearnerOptions(learning_rate=1e-5))
+    take_peak("load")
+    rng = random.Random(processes.rank())
+    rollouts = []
+    for seed in range(2):
+        rows = [tuple(rng.choices(range(1, 3), k=arguments.tokens)) for _ in range(2)]
+        answers = {"x": tuple(Completion("", row, (-1.0,) * len(row)) for row in rows)}
+        joint = ((0,), (1,))
+        group = Group(0, None, {"x": "ab"}, answers, joint, (0.0, 1.0), ({}, {}), chosen=0)
+        rollouts.append(Rollout(Start(seed=seed), (group,)))
+    for _ in range(2):
+        learner.update(rollouts)
+    take_peak("learn")
+    team["x"].gather()  # type: ignore[attr-defined]
+    team["x"].generate(["ab"], 2)
+    take_peak("sample")
+    print(json.dumps(peaks), flush=True)
+    os._exit(0)
+
+
+def measure(size: int, folder: Path, words: list[str], port: int) -> dict[str, float]:
+    """Return the peaks of the largest of some processes."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    # Freed tensors go back to the system, so that a peak is that of the tensors.
+    environment |= {"MALLOC_MMAP_THRESHOLD_": "131072", "MASTER_ADDR": "127.0.0.1"}
+    environment |= {"WORLD_SIZE": str(size), "MASTER_PORT": str(port)}
+    command = [sys.executable, "-m", "tools.performance.models.shards", "--work", str(folder)]
+    children = [
+        subprocess.Popen(
+            [*command, *words],
+            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    peaks = [json.loads(child.communicate()[0].splitlines()[-1]) for child in children]
+    return {phase: max(peak[phase] for peak in peaks) for phase in PHASES}
+
+
+def main() -> None:
+    """Compare one process with several, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hidden", type=int, default=768)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--vocabulary", type=int, default=8192)
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--lora", type=int, default=0, help="rank of an adapter; 0: all weights")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--reduce-once", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.work:
+        work(arguments.work, arguments)
+    from llm_decpomdp.agents.remote.server import free_port
+
+    with tempfile.TemporaryDirectory() as folder:
+        weights, words = save_model(Path(folder), arguments), sys.argv[1:]
+        alone = measure(1, Path(folder), words, free_port())
+        each = measure(arguments.processes, Path(folder), words, free_port())
+    print(f"{weights / 1e6:.0f} M weights, {' '.join(words) or 'defaults'}; gigabytes of a process")
+    print(f"{'':8}{'1':>8}{arguments.processes:>8}   ratio")
+    for phase in (*PHASES, "peak"):
+        one, share = (
+            max(peaks.values()) if phase == "peak" else peaks[phase] for peaks in (alone, each)
+        )
+        print(f"{phase:8}{one:8.2f}{share:8.2f}{share / one:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
