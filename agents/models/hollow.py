@@ -72,8 +72,9 @@ def find_stored(
         aliases.setdefault(id(weight), []).append(name)
     report: dict[str, list[Any]] = {"missing_keys": [], "mismatched_keys": []}
     names: set[str] = set()
-    for (name, *others), weight in zip(aliases.values(), model.parameters(), strict=True):
-        keys = [key for one in (name, *others) for key in (one, one.removeprefix(prefix))]
+    for same, weight in zip(aliases.values(), model.parameters(), strict=True):
+        name = same[0]
+        keys = [key for alias in same for key in (alias, alias.removeprefix(prefix))]
         names.update(keys)
         place = next((shapes[key] for key in keys if key in shapes), None)
         if place is None:
@@ -119,8 +120,8 @@ def make_hollow(model: Any, places: Mapping[str, StoredWeight], device: torch.de
                 continue
             if id(weight) not in hollow:
                 # Not a number, so that a copy that is made of it cannot be taken for weights.
-                one = torch.full((), torch.nan, dtype=weight.dtype, device=device)
-                hollow[id(weight)] = Parameter(one.expand(weight.shape))
+                number = torch.full((), torch.nan, dtype=weight.dtype, device=device)
+                hollow[id(weight)] = Parameter(number.expand(weight.shape))
             module._parameters[name] = hollow[id(weight)]
     for name, weight in model.named_parameters():
         weight.stored = places[name]

@@ -145,10 +145,10 @@ def main() -> None:
     print(f"{weights / 1e6:.0f} M weights, {' '.join(words) or 'defaults'}; gigabytes of a process")
     print(f"{'':8}{'1':>8}{arguments.processes:>8}   ratio")
     for phase in (*PHASES, "peak"):
-        one, share = (
+        whole, share = (
             max(peaks.values()) if phase == "peak" else peaks[phase] for peaks in (alone, each)
         )
-        print(f"{phase:8}{one:8.2f}{share:8.2f}{share / one:8.2f}")
+        print(f"{phase:8}{whole:8.2f}{share:8.2f}{share / whole:8.2f}")
 
 
 if __name__ == "__main__":
