@@ -52,9 +52,9 @@ def find_stored(
     """
     folder = Path(name_or_path)
     if not folder.is_dir():
-        wanted = ["*.safetensors", "*.safetensors.index.json"]
+        patterns = ["*.safetensors", "*.safetensors.index.json"]
         name = str(name_or_path)
-        folder = Path(snapshot_download(name, allow_patterns=wanted, local_files_only=local))
+        folder = Path(snapshot_download(name, allow_patterns=patterns, local_files_only=local))
     files = weight_files(folder)
     if not files or any(file.suffix != ".safetensors" for file in files):
         raise ModelError(

@@ -213,8 +213,8 @@ class ShardedEngine(ModelEngine):
                 for _ in range(int(most) - len(parts))
             ]
         result: Tensor = torch.cat(values)
-        for one in idle:
-            result = result + 0.0 * one.sum()
+        for dummy in idle:
+            result = result + 0.0 * dummy.sum()
         return result
 
     def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
@@ -224,13 +224,13 @@ class ShardedEngine(ModelEngine):
     @contextmanager
     def replace_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:
         """Compute with other weights, in shards too; they are copied, since FSDP keeps the memory."""
-        own = {name: weight for name, weight in self.model.named_parameters() if name in others}
-        before = {name: weight.detach().clone() for name, weight in own.items()}
+        weights = {name: weight for name, weight in self.model.named_parameters() if name in others}
+        before = {name: weight.detach().clone() for name, weight in weights.items()}
         try:
-            self._copy(others, own)
+            self._copy(others, weights)
             yield
         finally:
-            self._copy(before, own)
+            self._copy(before, weights)
 
     @torch.no_grad()
     def _copy(self, values: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
