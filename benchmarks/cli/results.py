@@ -91,10 +91,26 @@ def export(
         str, Option(help="joint, or single for pairs in which one agent alone said otherwise.")
     ] = "joint",
     pairs_per_group: Annotated[int, Option(min=1, help="Most pairs of a group.")] = 1,
+    card: Annotated[
+        bool, Option("--card", help="Add a card with source and licenses; hub-folder has one.")
+    ] = False,
+    push: Annotated[
+        str | None,
+        Option(metavar="OWNER/NAME", help="Upload it to this repository of the hub, too."),
+    ] = None,
+    public: Annotated[
+        bool, Option("--public", help="Let a new repository be public; by default it is private.")
+    ] = False,
 ) -> None:
-    """Write episodes as a data set: trajectories, or the best against the worst of each group."""
-    from llm_decpomdp.benchmarks.export import write as exporting
+    """Write episodes as a data set: trajectories, or the best against the worst of each group.
 
+    Nothing leaves this machine without --push.
+    """
+    from llm_decpomdp.benchmarks.export import write as exporting
+    from llm_decpomdp.benchmarks.publish import hub
+
+    if push is not None:
+        hub.check_repository(push)
     result = exporting.export(
         run,
         to,
@@ -103,11 +119,15 @@ def export(
         min_margin=min_margin,
         pair_kind=pair_kind,
         pairs_per_group=pairs_per_group,
+        card=card or push is not None,
     )
     for split, count in result.rows.items():
         print(f"{split}: {count} rows")
     print(result.folder)
-    give_result({"folder": result.folder, "rows": result.rows})
+    address = hub.push(result.folder, push, "dataset", public=public) if push else None
+    if address:
+        print(address)
+    give_result({"folder": result.folder, "rows": result.rows, "address": address})
 
 
 def demonstrations(

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.export.contents import PAIR_KINDS, PairChoice, pairs, trajectories
 from llm_decpomdp.benchmarks.export.source import PHASES, Content, EpisodeSource, ExportColumn
-from llm_decpomdp.benchmarks.runs.results import data_sets
+from llm_decpomdp.benchmarks.publish.cards import data_card
 from llm_decpomdp.validation import unknown
 
 NO_PAIRS = (
@@ -48,6 +46,7 @@ def export(
     min_margin: float = 0.0,
     pair_kind: str = "joint",
     pairs_per_group: int = 1,
+    card: bool = False,
 ) -> Export:
     """Write the episodes of a run or an evaluation as a data set. After an error no part of it is left.
 
@@ -59,6 +58,7 @@ def export(
         min_margin: The least difference of the returns of a pair, in the units of the reward.
         pair_kind: `joint`, or `single` for pairs in which one agent alone differs.
         pairs_per_group: Most pairs of a group.
+        card: Whether to write a card with the sources, which a `hub-folder` always has.
 
     Raises:
         ConfigError: If the folder has no episodes, the output already exists, there is nothing to write,
@@ -78,8 +78,10 @@ def export(
             f"pairs_per_group must be at least 1; it and pair_kind need pairs; got {choice}"
         )
     if to == INSPECT:
-        if as_pairs:
-            raise ConfigError("logs of Inspect hold evaluations: leave out --pairs")
+        if as_pairs or card:
+            raise ConfigError(
+                "logs of Inspect hold evaluations: leave out --pairs, --card and --push"
+            )
         return _export_logs(run, output or run / "inspect-logs")
     source = EpisodeSource(run)
     content = pairs(source, choice) if as_pairs else trajectories(source)
@@ -94,15 +96,26 @@ def export(
             tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-")
         )
         data_set = Path(place) / "made"
-        (data_set / "data" if to == "hub-folder" else data_set).mkdir(parents=True)
-        counts = {phase: _write(content, phase, to, data_set, Path(place)) for phase in PHASES}
+        files = {phase: _file_name(phase, to) for phase in PHASES}
+        (data_set / files[PHASES[0]]).parent.mkdir(parents=True)
+        counts = {
+            phase: _write(content, phase, data_set / file, Path(place))
+            for phase, file in files.items()
+        }
         rows = {phase: count for phase, count in counts.items() if count}
         if not rows:
             raise ConfigError(
                 f"{run} has no {content.name} to export{NO_PAIRS if as_pairs else ''}"
             )
-        if to == "hub-folder":
-            (data_set / "README.md").write_text(_card(source, content, rows), encoding="utf-8")
+        if card or to == "hub-folder":
+            text = data_card(
+                f"{source.name}: {content.name}",
+                source.manifest,
+                {phase: files[phase] for phase in rows},
+                rows,
+                [(name, of.kind, of.meaning) for name, of in content.columns.items()],
+            )
+            (data_set / "README.md").write_text(text, encoding="utf-8")
         # A rename inside one folder is atomic.
         data_set.rename(folder)
     return Export(folder, rows)
@@ -126,14 +139,21 @@ def _export_logs(run: Path, folder: Path) -> Export:
     return Export(folder, rows)
 
 
-def _write(content: Content, phase: str, to: str, folder: Path, scratch: Path) -> int:
+def _file_name(phase: str, to: str) -> str:
+    """Return the file of a phase in the folder of a data set."""
+    return {"jsonl": f"{phase}.jsonl", "parquet": f"{phase}.parquet"}.get(
+        to, f"data/{phase}.parquet"
+    )
+
+
+def _write(content: Content, phase: str, file: Path, scratch: Path) -> int:
     """Write a phase, if it has any rows, and return their number."""
     # An empty split would fail in `load_dataset`.
     if next(content.rows(phase), None) is None:
         return 0
-    if to == "jsonl":
-        with (folder / f"{phase}.jsonl").open("w", encoding="utf-8") as file:
-            return sum(1 for row in content.rows(phase) if file.write(json.dumps(row) + "\n"))
+    if file.suffix == ".jsonl":
+        with file.open("w", encoding="utf-8") as lines:
+            return sum(1 for row in content.rows(phase) if lines.write(json.dumps(row) + "\n"))
     import datasets
 
     # In a log each step of a progress bar would be a line.
@@ -148,7 +168,7 @@ def _write(content: Content, phase: str, to: str, folder: Path, scratch: Path) -
         gen_kwargs={"phase": phase},
         split=phase,
     )
-    data_set.to_parquet((folder / "data" if to == "hub-folder" else folder) / f"{phase}.parquet")
+    data_set.to_parquet(file)
     return int(data_set.num_rows)
 
 
@@ -157,41 +177,3 @@ def _feature(column: ExportColumn) -> Any:
 
     value = datasets.Value(column.kind.removesuffix("[]"))
     return [value] if column.kind.endswith("[]") else value
-
-
-def _card(source: EpisodeSource, content: Content, rows: Mapping[str, int]) -> str:
-    """Return the README.md of a data set, with the front matter that `datasets` reads."""
-    title = f"{source.name}: {content.name}"
-    files = [{"split": split, "path": f"data/{split}.parquet"} for split in rows]
-    front = {
-        "pretty_name": title,
-        "tags": ["llm-decpomdp", "multi-agent", "reinforcement-learning"],
-        "configs": [{"config_name": "default", "data_files": files}],
-    }
-    counts = ", ".join(f"{count} rows in `{split}`" for split, count in rows.items())
-    lines = [
-        f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n",
-        f"# {title}\n",
-        f"Episodes of a team of language models, written by `llm-decpomdp export`: {counts}.\n",
-        "```python\nimport datasets\n\ndata = datasets.load_dataset(FOLDER)\n```\n",
-        "## Origin\n",
-        *_origin(source),
-        "\nThe problems have the licenses of their data sets.\n",
-        "## Columns\n",
-        "| column | type | meaning |\n|---|---|---|",
-        *(f"| `{name}` | {c.kind} | {c.meaning} |" for name, c in content.columns.items()),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _origin(source: EpisodeSource) -> list[str]:
-    """Return the origin of the data from the manifest, as lines of a list."""
-    keys = ("environment", "algorithm", "model", "seed", "created")
-    lines = [f"- {key}: {source.manifest[key]}" for key in keys if key in source.manifest]
-    for name, data in data_sets(source.manifest.get("data", {})):
-        stand_in = ", a stand-in for the data of the benchmark"
-        lines.append(
-            f"- data of `{name}`: {data['name']}, {data['split']}, from {data['source']}, "
-            f"fingerprint {data['fingerprint']}{stand_in if data['stand_in'] else ''}"
-        )
-    return lines

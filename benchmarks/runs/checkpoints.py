@@ -211,11 +211,27 @@ def _export_checkpoint(
     output = replace(config.output, base_dir=str(place.parent), name=place.name)
     target = place / "initial_model"
     if processes.rank() == 0:
-        env = before.make_env(before.dataset.train_split)
-        spec = teams.team_spec(before, env.possible_agents)
-        team = teams.load(before, [env], spec)
-        restore(team, checkpoint)
-        with open_folder(place), writing(target):
-            save_team(team, target, spec.agents)
+        with open_folder(place):
+            save_checkpoint(checkpoint, before, target)
     processes.broadcast(None)  # the others wait until it is saved
     return replace(config, output=output), target
+
+
+def save_checkpoint(checkpoint: Path, config: Config, folder: Path) -> None:
+    """Save the team of a checkpoint as `save_team` does.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        config: The configuration of its run.
+        folder: The folder of the team.
+
+    Raises:
+        ConfigError: If the checkpoint does not fit the configuration.
+        RunError: If the folder cannot be written.
+    """
+    env = config.make_env(config.dataset.train_split)
+    spec = teams.team_spec(config, env.possible_agents)
+    team = teams.load(config, [env], spec)
+    restore(team, checkpoint)
+    with writing(folder):
+        save_team(team, folder, spec.agents)

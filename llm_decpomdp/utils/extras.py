@@ -48,17 +48,22 @@ def install_command(extra: str) -> str:
         >>> install_command("reasoning-gym").startswith("pip install 'reasoning-gym")
         True
     """
-    try:
-        requirements = requires(DISTRIBUTION) or []
-    except PackageNotFoundError:
-        requirements = []
-    marker = re.compile(rf"""\bextra\s*==\s*["']{re.escape(extra)}["']""")
-    pairs = [requirement.partition(";") for requirement in requirements]
-    packages = [name.strip() for name, _, condition in pairs if marker.search(condition)]
+    packages = requirements(extra)
     if not packages:
         return f"pip install '{Path(__file__).resolve().parents[2]}[{extra}]'"
     quoted = (name if re.fullmatch(r"[\w.-]+", name) else f"'{name}'" for name in packages)
     return f"pip install {' '.join(quoted)}"
+
+
+def requirements(extra: str) -> list[str]:
+    """Return the packages of an extra with the required versions; empty where this package is not installed."""
+    try:
+        declared = requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        return []
+    marker = re.compile(rf"""\bextra\s*==\s*["']{re.escape(extra)}["']""")
+    pairs = [requirement.partition(";") for requirement in declared]
+    return [name.strip() for name, _, condition in pairs if marker.search(condition)]
 
 
 def installed(package: str) -> str | None:
