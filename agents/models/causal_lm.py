@@ -286,6 +286,19 @@ class CausalLM:
                     path.replace(folder / path.name)
         self.tokenizer.save_pretrained(folder)
 
+    def publish(self, folder: Path) -> None:
+        """Write what a server reads: the adapter, or all weights in the format in which it computes."""
+        if self.adapter is not None or self.compute_dtype == torch.float32:
+            self.save(folder)
+            return
+        rounded: dict[int, Tensor] = {}  # by place in memory: tied weights have several names
+        state = {
+            name: rounded.setdefault(weight.data_ptr(), weight.to(self.compute_dtype))
+            for name, weight in self.model.state_dict().items()
+        }
+        self.model.save_pretrained(folder, state_dict=state)
+        self.tokenizer.save_pretrained(folder)
+
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the trainable weights, on the CPU, and the sampler's random state.
 

@@ -127,7 +127,7 @@ class RemoteSampler:
                 continue
             unique = f"{name}@{version}-{self._process}{secrets.token_hex(2)}"
             folder = self.folder / "weights" / unique
-            policy.save(folder)
+            policy.publish(folder)
             self._wanted = {**self._wanted, policy.adapter: Publication(unique, folder, writes)}
         self._retry(lambda served: None)
         for adapter, publication in before.items():

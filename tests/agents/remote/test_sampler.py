@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from llm_decpomdp.agents.inference.options import ModelOptions, Prompting, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
@@ -203,6 +204,23 @@ def test_all_weights_of_a_model_are_reloaded_by_version(
     second = draw({"main": policy})
     assert server.version.startswith("main@18-")
     assert second == draw({"main": policy})
+
+
+def test_rounded_weights_are_published_as_the_server_has_them(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policy = load_policy(model, Sampling(max_new_tokens=8), compute_dtype="bfloat16")
+    change(policy, 1)
+    attach(server, {"main": policy}, tmp_path, max_mismatch=0.1)
+    (folder,) = (tmp_path / "published" / "weights").iterdir()
+    tensors = load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    weights = dict(policy.model.named_parameters())
+    assert tensors.keys() == weights.keys()  # tied weights are written once
+    for name, weight in server.engine.model.named_parameters():
+        assert torch.equal(weight, weights[name].bfloat16().float()), name
+    assert all(weight.dtype == torch.float32 for weight in weights.values())
+    draw({"main": policy})
 
 
 @pytest.mark.parametrize(("fault", "exact"), [("dies", True), ("hangs", True), ("dies", False)])
