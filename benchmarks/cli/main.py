@@ -99,9 +99,9 @@ WITH_MODELS = {
 
 WITH_RESULTS = (
     *(check.list_, check.doctor, check.env, check.data, check.rewards),
-    *(train.demo, train.train_, evaluate.eval_, plan.plan, bench.bench),
-    *(results.credit, results.crossplay, results.partners, results.necessity, results.export),
-    publish.publish,
+    *(train.demo, train.train_, train.reward_model, evaluate.eval_, plan.plan, bench.bench),
+    *(results.credit, results.crossplay, results.partners, results.necessity),
+    *(results.report, results.export, results.demonstrations, publish.publish),
 )
 """Functions of commands that print a result for scripts with `--json`."""
 

@@ -7,6 +7,7 @@ import inspect
 import json
 import logging
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
@@ -77,6 +78,7 @@ def with_output_options(function: Callable[..., None], *, has_result: bool) -> C
             logging.getLogger("llm_decpomdp").setLevel(logging.WARNING)
             if sys.stderr.isatty():
                 sys.stderr = _NoTerminal(sys.stderr)
+            os.environ["TQDM_DISABLE"] = "1"  # of libraries, which draw without a terminal too
         with json_on_stdout(quiet) if as_json else nullcontext():
             function(*arguments, **options)
 

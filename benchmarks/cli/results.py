@@ -153,6 +153,7 @@ def demonstrations(
         env_id, split, output, source=source, without=without or (), min_shared=min_shared
     )
     print("\n".join(result.lines()))
+    give_result(vars(result))
 
 
 def credit(

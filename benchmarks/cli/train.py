@@ -238,6 +238,7 @@ def reward_model(
             f"{report[f'{prefix}calibration_error']:.3f}"
         )
     print(path)
+    give_result({"file": path, **report})
 
 
 def describe_cost(config: Config, name: str) -> Iterator[str]:

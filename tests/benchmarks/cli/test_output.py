@@ -89,4 +89,5 @@ def test_a_plan_is_data_also_where_it_does_not_fit(capsys: pytest.CaptureFixture
 def test_every_command_with_a_result_takes_json() -> None:
     names = {function.__name__ for function in WITH_RESULTS}
     wanted = {"list_", "doctor", "plan", "train_", "eval_", "bench", "env", "data", "rewards"}
-    assert names >= wanted | {"credit", "crossplay", "partners", "necessity"}
+    wanted |= {"credit", "crossplay", "partners", "necessity", "report", "export"}
+    assert names >= wanted | {"demonstrations", "reward_model"}
