@@ -107,10 +107,21 @@ def _code(path: Path) -> str:
 
 
 def notebook(content: Mapping[str, Any]) -> str:
-    """Return the cells of a Jupyter notebook as Markdown.
+    """Return the cells of a Jupyter notebook as Markdown, with what they printed and drew.
 
     Args:
         content: The notebook, of format 4.
     """
-    texts = (("".join(cell["source"]), cell["cell_type"]) for cell in content["cells"])
-    return "\n\n".join(f"```python\n{t}\n```" if kind == "code" else t for t, kind in texts)
+    return "\n\n".join(part for cell in content["cells"] for part in _cell(cell))
+
+
+def _cell(cell: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a cell as Markdown, then its outputs."""
+    source = "".join(cell["source"])
+    yield f"```python\n{source}\n```" if cell["cell_type"] == "code" else source
+    for output in cell.get("outputs", ()):
+        if text := "".join(output.get("text", ())):
+            yield f"```text\n{text.rstrip()}\n```"
+        if image := output.get("data", {}).get("image/png"):
+            data = "".join(image).strip()
+            yield f'<img alt="Figure of the cell above" src="data:image/png;base64,{data}">'
