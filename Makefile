@@ -32,13 +32,13 @@ trl: build/trl/installed  ## run what needs TRL, in an environment of its own
 	build/trl/bin/python -m pytest -m slow tests/integrations/test_trl_training.py
 
 openenv: build/openenv/installed  ## run what needs OpenEnv, in an environment of its own
-	build/openenv/bin/python -m pytest -m slow tests/integrations/test_openenv.py tests/integrations/test_openenv_serving.py
+	build/openenv/bin/python -m pytest -m slow tests/integrations/test_openenv.py tests/integrations/test_openenv_serving.py tests/integrations/test_published.py
 
 verifiers: build/verifiers/installed  ## run what needs verifiers, in an environment of its own
-	build/verifiers/bin/python -m pytest -m slow tests/integrations/test_verifiers.py
+	build/verifiers/bin/python -m pytest -m slow tests/integrations/test_verifiers.py tests/integrations/test_published.py
 
 inspect: build/inspect/installed  ## run what needs Inspect, in an environment of its own
-	build/inspect/bin/python -m pytest -m slow tests/integrations/test_inspect.py
+	build/inspect/bin/python -m pytest -m slow tests/integrations/test_inspect.py tests/integrations/test_published.py
 
 reasoning-gym: build/reasoning-gym/installed  ## run what needs reasoning-gym, in an environment of its own
 	build/reasoning-gym/bin/python -m pytest -m slow tests/integrations/test_reasoning_gym.py tests/envs/verified

@@ -164,6 +164,7 @@ def describe_team(
     bases = {
         of["base"] for of in models if "/" in of["base"] and not Path(of["base"]).is_absolute()
     }
+    needs_local = any(agent["base"] == LOCAL for agent in models)
     front = {
         **({"license": license_name} if license_name else {}),
         "library_name": "peft" if any(agent["adapter"] for agent in models) else "transformers",
@@ -202,17 +203,23 @@ def describe_team(
             f"{name} {version}" for name, version in record.get("packages", {}).items() if version
         ),
         "commands": commands if experiment else [],
-        "limitations": list(_limitations(experiment, record)),
+        "limitations": [
+            *(["The adapters need a base model that was a local folder."] if needs_local else []),
+            *_limitations(experiment, record),
+        ],
     }
 
 
 NO_FOLDER = "none"
 
+LOCAL = "a local model"
+"""Base model of adapters that the reader of a card does not have."""
+
 
 def _describe_agent(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the policy of an agent for the table of a card."""
     entry = manifest["policies"][manifest["agents"][name]]
-    adapter = bool(entry.get("adapter"))
+    adapter, base = bool(entry.get("adapter")), entry.get("base_model")
     return {
         "name": name,
         "folder": entry.get("folder", NO_FOLDER),
@@ -220,7 +227,7 @@ def _describe_agent(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "holds": entry["kind"]
         if entry["kind"] != "model"
         else ("a LoRA adapter" if adapter else "all weights"),
-        "base": entry.get("base_model") or NOT_RECORDED,
+        "base": LOCAL if base and Path(base).is_absolute() else base or NOT_RECORDED,
         "temperature": entry.get("temperature", ""),
         "max_new_tokens": entry.get("max_new_tokens", ""),
         "history": "its dialogue" if entry.get("history") == "chat" else "its last prompt",

@@ -119,7 +119,7 @@ def test_a_team_without_its_run_says_that_nothing_is_known(
     folder = publish_team(teams["own"], tmp_path / "out")
     card = (folder / "README.md").read_text()
     assert "No evaluation was recorded." in card and "Nothing is known of the training" in card
-    assert "License" not in front(folder) and "is not stated" in card
+    assert "license" not in front(folder) and "is not stated" in card
     with pytest.raises(ConfigError, match="--seed-run needs a run"):
         publish_team(teams["own"], tmp_path / "other", seeds=[tmp_path])
 
@@ -129,6 +129,8 @@ def test_no_path_of_this_machine_is_published(
 ) -> None:
     own = publish_team(teams["own"], tmp_path / "own")
     assert tiny_model not in (own / "team.json").read_text() + (own / "README.md").read_text()
+    card = (publish_team(teams["lora"], tmp_path / "local") / "README.md").read_text()
+    assert tiny_model not in card and "need a base model that was a local folder" in card
     with pytest.raises(ConfigError, match="--base-model OWNER/NAME"):
         publish_team(teams["lora"], tmp_path / "no", repository="me/team")
     lora = publish_team(
