@@ -276,7 +276,7 @@ def _shared_bases(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySp
         base = _base(spec)
         if base is not None:
             computing = (spec.attn_implementation, spec.gradient_checkpointing, spec.prefix_cache)
-            key = (base, spec.compute_dtype, spec.device, *computing)
+            key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing)
             groups.setdefault(key, {})[name] = spec
     return [group for group in groups.values() if len(group) > 1]
 
@@ -321,6 +321,7 @@ def _load(spec: PolicySpec, seed: int, hollow: bool) -> Policy:
             prefix_cache=spec.prefix_cache,
             seed=seed,
             prompting=pick(Prompting, spec),
+            quantization=spec.quantization,
             hollow=hollow,
         )
     if spec.kind in CLASSES:
@@ -383,6 +384,7 @@ def load_policy(
     prefix_cache: float | None = None,
     seed: int = 0,
     prompting: Prompting | None = None,
+    quantization: str = "none",
     hollow: bool = False,
 ) -> CausalLM:
     """Load a local model as a policy.
@@ -400,6 +402,7 @@ def load_policy(
         prefix_cache: Gigabytes for keys and values of earlier turns, see `ModelOptions`.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
+        quantization: `none`, `8bit` or `4bit`: the weights below an adapter, see `ModelOptions`.
         hollow: Leave the model's weights in their files, for `shard_team`.
 
     Raises:
@@ -413,7 +416,8 @@ def load_policy(
         from llm_decpomdp.agents.models.pretrained import load_model
 
         model, tokenizer = load_model(
-            source, compute_dtype, device, lora, seed, attn_implementation, hollow
+            *(source, compute_dtype, device, lora, seed, attn_implementation),
+            *(hollow, quantization),
         )
         engine = ModelEngine(
             model,

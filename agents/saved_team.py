@@ -271,6 +271,7 @@ def read_policy_spec(policy: Policy) -> PolicySpec:
     """
     if isinstance(policy, TrainablePolicy):
         from llm_decpomdp.agents.models.causal_lm import CausalLM
+        from llm_decpomdp.agents.models.quantized import quantization_of
 
         if isinstance(policy, CausalLM):
             return PolicySpec(
@@ -279,6 +280,7 @@ def read_policy_spec(policy: Policy) -> PolicySpec:
                 **vars(policy.encoder.prompting),
                 trainable=any(parameter.requires_grad for parameter in policy.parameters()),
                 compute_dtype=str(policy.compute_dtype).removeprefix("torch."),
+                quantization=quantization_of(policy.model),
             )
     for kind, of_kind in CLASSES.items():
         if isinstance(policy, of_kind):

@@ -86,6 +86,8 @@ class Prompting(Options):
 
 COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
 
+QUANTIZATIONS = ("none", "8bit", "4bit")
+
 
 class ModelOptions(Prompting, Sampling):
     """Sampling, prompts, numbers and adapter of a local model.
@@ -107,6 +109,9 @@ class ModelOptions(Prompting, Sampling):
     """Memory in gigabytes (2^30 bytes) for the keys and values of earlier turns. Prompts with the same beginning
     are continued from them; 0 computes every prompt whole. `None` is 1 with `history: chat`, and else 0. Servers
     have prefix caches of their own."""
+    quantization: str = option("none", choices=QUANTIZATIONS)
+    """Weights of the frozen model below adapters in 8 or 4 bits (NF4), by bitsandbytes, for sampling and learning.
+    Only with an adapter, and not with servers or `learner.fsdp_size`."""
     lora: dict[str, Any] | None = None
     """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Adapters share
     one frozen base model."""

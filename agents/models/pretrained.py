@@ -18,6 +18,11 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
 from llm_decpomdp.agents.models.prompting import end_ids
+from llm_decpomdp.agents.models.quantized import (
+    check_quantization,
+    keep_gradients,
+    quantization_arguments,
+)
 from llm_decpomdp.agents.models.weights import resolve_compute_dtype
 from llm_decpomdp.options import pick
 from llm_decpomdp.utils.hub import hub_answers
@@ -42,6 +47,7 @@ def load_model(
     seed: int,
     attn_implementation: str | None,
     hollow: bool = False,
+    quantization: str = "none",
 ) -> tuple[Any, Any]:
     """Load a model and its tokenizer; see `load_policy`.
 
@@ -51,9 +57,10 @@ def load_model(
     adapted = (Path(name_or_path) / "adapter_config.json").is_file()
     if adapted and lora is not None:
         raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
+    check_quantization(quantization, adapted or lora is not None, hollow, name_or_path)
     if adapted or lora is not None:
         base, tokenizer = load_base(
-            name_or_path, compute_dtype, device, attn_implementation, hollow
+            name_or_path, compute_dtype, device, attn_implementation, hollow, quantization
         )
         adapters = {"default": name_or_path if lora is None else lora}
         return add_adapters(base, adapters, {"default": seed}), tokenizer
@@ -70,6 +77,7 @@ def load_base(
     device: str,
     attn_implementation: str | None,
     hollow: bool = False,
+    quantization: str = "none",
 ) -> tuple[Any, Any]:
     """Load a frozen model in the format of computing, and its tokenizer.
 
@@ -83,7 +91,7 @@ def load_base(
         tokens = name_or_path if _has_tokenizer(name_or_path) else source
     place, tokenizer = _device(device), _load_tokenizer(tokens)
     dtype = resolve_compute_dtype(compute_dtype, place)
-    model = _load_weights(source, dtype, place, attn_implementation, hollow)
+    model = _load_weights(source, dtype, place, attn_implementation, hollow, quantization)
     model.requires_grad_(False)
     check_embeddings(model, tokenizer)
     return model, tokenizer
@@ -118,8 +126,10 @@ def adapter_policies(
         if not name or "." in name:
             raise ValueError(f"a policy's name must have a letter, and no '.', got {name!r}")
     first = next(iter(options.values()))
+    check_quantization(first.quantization, True, hollow, name_or_path)
     base, tokenizer = load_base(
-        name_or_path, first.compute_dtype, first.device, first.attn_implementation, hollow
+        *(name_or_path, first.compute_dtype, first.device, first.attn_implementation),
+        *(hollow, first.quantization),
     )
     # With a prefix, since peft would mistake a bare `a` or `lora` for a part of its own names.
     names = {name: f"policy_{name}" for name in adapters}
@@ -230,12 +240,15 @@ def _load_weights(
     device: torch.device,
     attention: str | None,
     hollow: bool = False,
+    quantization: str = "none",
 ) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
     kinds: Any = AutoModelForCausalLM
     local = _local_only(name_or_path)
     if device.type != "meta" and not hollow:
+        quantized = quantization != "none"
+        further = quantization_arguments(quantization, dtype, device) if quantized else {}
         model, report = kinds.from_pretrained(
             name_or_path,
             dtype=dtype,
@@ -244,8 +257,12 @@ def _load_weights(
             trust_remote_code=False,
             ignore_mismatched_sizes=True,  # `check_weights` names them
             output_loading_info=True,
+            **further,
         )
         check_weights(name_or_path, report)
+        if quantized:
+            keep_gradients(model)
+            return model
         return model.to(device)
     # Shapes and settings only; no file of weights is needed.
     config = AutoConfig.from_pretrained(

@@ -64,7 +64,8 @@ def _warn_of_float32(gpu: str) -> None:
 
 def round_weights(model: torch.nn.Module, dtype: torch.dtype) -> AbstractContextManager[None]:
     """Let the model compute with its weights rounded to `dtype`, and restore the originals."""
-    return weights_as(model, lambda _, data: data.to(dtype))
+    # Quantized weights are whole numbers.
+    return weights_as(model, lambda _, data: data.to(dtype) if data.is_floating_point() else data)
 
 
 @contextmanager

@@ -230,6 +230,11 @@ def _check_servers_of_run(config: Config, policies: Mapping[str, PolicySpec]) ->
         for name, spec in policies.items():
             if spec.can_be_trained:
                 check_untruncated(name, spec)
+            if spec.quantization != "none":
+                raise ConfigError(
+                    f"policies.{name}.quantization={spec.quantization}: a server would sample with other weights "
+                    "than the quantized ones that learn: set it to none, or inference.engine=transformers"
+                )
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if sampler.urls:
@@ -318,6 +323,11 @@ def check_shards(
             "learner.fsdp_size=1, or inference.engine=transformers"
         )
     for name, spec in policies.items():
+        if spec.can_be_trained and spec.quantization != "none":
+            raise ConfigError(
+                f"policy {name!r} has quantization={spec.quantization}, and quantized weights cannot be cut into "
+                "shards: set it to none, or learner.fsdp_size=1"
+            )
         # The launcher gives each process a GPU; a fixed one would be shared by all of them.
         if spec.can_be_trained and ":" in spec.device:
             raise ConfigError(

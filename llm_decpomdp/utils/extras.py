@@ -21,6 +21,7 @@ EXTRAS = {
     ),
     "expert": ("openai", "anthropic"),
     "cluster": ("ray",),
+    "quantized": ("bitsandbytes",),
     "trl": ("trl",),
     "openenv": ("openenv",),
     "verifiers": ("verifiers",),
