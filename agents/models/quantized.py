@@ -42,7 +42,8 @@ def quantization_arguments(
     if quantization == "4bit":
         options = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
         options["bnb_4bit_compute_dtype"] = dtype
-    return {"quantization_config": BitsAndBytesConfig(**options), "device_map": {"": device}}
+    config = BitsAndBytesConfig(**options)  # type: ignore[no-untyped-call]
+    return {"quantization_config": config, "device_map": {"": device}}
 
 
 def keep_gradients(model: Any) -> None:

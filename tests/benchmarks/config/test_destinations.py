@@ -167,7 +167,8 @@ def test_a_channel_arrives_and_doubles_the_horizon() -> None:
 
 
 def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
-    assert {*MODEL, "model.name"} == {f"model.{name}" for name in asdict(Config().model)}
+    further = {"model.name", "model.quantization"}  # the latter is tested where its package is
+    assert {*MODEL, *further} == {f"model.{name}" for name in asdict(Config().model)}
     config = load_config(None, [*quick, f"model.name={chat_model}", *items(MODEL)])
     team = teams.load(config, [config.make_eval_env()])
     assert len({id(policy) for policy in team.values()}) == 1
