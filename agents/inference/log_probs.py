@@ -8,7 +8,8 @@ row        p p p  a a  b b b         mask of b's last token   1 1 1  0 0  1 1 1
 position   0 1 2  3 4  3 4 5
 ```
 
-There is no padding. Only the logits of a few tokens are in memory at once: the backward pass computes them again.
+There is no padding. Only the logits of a few tokens are in memory at once: the backward pass computes all others
+again.
 
 Letters: G completions, P prompt tokens, L tokens in the row, K scored tokens (of all completions), V vocabulary.
 """
@@ -69,7 +70,12 @@ def packed_log_probs(
         hidden = torch.split(_sources(states, len(prompt), part), size)
         tokens = torch.tensor([token for row in part for token in row], device=device)
         for chunk, targets in zip(hidden, torch.split(tokens, size), strict=True):
-            parts.append(checkpoint(score, chunk, targets, context_fn=contexts, **options))
+            # The logits of one chunk fit into memory, so the first ones are kept.
+            parts.append(
+                checkpoint(score, chunk, targets, context_fn=contexts, **options)
+                if parts
+                else score(chunk, targets)
+            )
     return torch.cat(parts)
 
 
@@ -159,7 +165,32 @@ def _head_log_probs(
     logits = head(hidden)
     if cap:
         logits = torch.tanh(logits / cap) * cap
-    return token_log_probs(logits, tokens, divisor)
+    log_probs: Tensor = _TokenLogProbs.apply(logits, tokens, divisor)  # type: ignore[no-untyped-call]
+    return log_probs
+
+
+class _TokenLogProbs(torch.autograd.Function):
+    """`token_log_probs` that keeps only the logits (K, V) for its gradient, which is the same to the bit."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, tokens: Tensor, divisor: float) -> Tensor:
+        ctx.divisor = divisor
+        tempered = logits.float() / divisor if divisor != 1 else logits.float()
+        normalizer = tempered.logsumexp(-1)
+        ctx.save_for_backward(logits, tokens, normalizer)
+        return tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalizer
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        logits, tokens, normalizer = ctx.saved_tensors
+        tempered = logits.float() / ctx.divisor if ctx.divisor != 1 else logits
+        # grad * (1 at the token - probability), in one tensor.
+        gradient = (tempered - normalizer.unsqueeze(-1)).exp_().mul_(0.0 - grad.unsqueeze(-1))
+        place = tokens.unsqueeze(-1)
+        gradient.scatter_(-1, place, gradient.gather(-1, place) + grad.unsqueeze(-1))
+        if ctx.divisor != 1:
+            gradient.div_(ctx.divisor)
+        return gradient.to(logits.dtype), None, None
 
 
 def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> Tensor:

@@ -406,7 +406,7 @@ class TokenMetrics:
         self, agents: Collection[str], several: bool = False, corrects: bool = False
     ) -> None:
         self.agents = list(agents)
-        self._sums: dict[str, dict[str, float]] = {agent: defaultdict(float) for agent in agents}
+        self._sums: dict[str, dict[str, Tensor]] = {agent: {} for agent in agents}
         self._several, self._corrects = several, corrects
         self._sizes: list[float] = []
         self._own_names: set[str] = set()
@@ -416,15 +416,18 @@ class TokenMetrics:
 
         Mask and terms are (G, T). A term is not a number where a token has none.
         """
-        sums, counts = self._sums[agent], mask > 0
-        sums["loss"] += float(loss)
-        sums["tokens"] += float(counts.sum())
+        # Tokens are selected by their indices, which are read once: sums stay on the device until the end.
+        places = (mask > 0).flatten().nonzero().squeeze(1)
+        parts = {"loss": loss, "tokens": torch.tensor(float(len(places)))}
         self._own_names |= terms.keys() - {*TOKEN_METRICS, *CORRECTION_TERMS}
         for name, values in terms.items():
             # float64, because sums over 100,000 tokens lose digits in the format of the model.
-            terms_in_loss = values[counts].to(torch.float64)
-            sums[name] += float(terms_in_loss.nansum())
-            sums[f"tokens/{name}"] += float(terms_in_loss.isfinite().sum())
+            terms_in_loss = values.detach().flatten()[places].to(torch.float64)
+            parts[name] = terms_in_loss.nansum()
+            parts[f"tokens/{name}"] = terms_in_loss.isfinite().sum()
+        sums = self._sums[agent]
+        for name, part in parts.items():
+            sums[name] = sums.get(name, 0.0) + part.double()
 
     def add_joint(self, size: float | None) -> None:
         """Add the effective sample size of a group's joint samples, unless it is not known."""
@@ -454,7 +457,9 @@ class TokenMetrics:
         # Sums over processes are collective, so all processes need the same names, also those without groups.
         own_names = sorted(set(processes.gather(list(self._own_names))))
         for agent in self.agents:
-            sums = self._sums[agent]
+            own = self._sums[agent]
+            values = torch.stack([part.cpu() for part in own.values()]).tolist() if own else []
+            sums = defaultdict(float, zip(own, values, strict=True))
             tokens += processes.total(sums["tokens"])
             metrics[f"loss/{agent}"] = processes.total(sums["loss"])
             means = {name: _mean(sums, name) for name in (*TOKEN_METRICS, *own_names)}

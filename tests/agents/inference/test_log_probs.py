@@ -10,7 +10,12 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference import log_probs as packed
-from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
+from llm_decpomdp.agents.inference.log_probs import (
+    _TokenLogProbs,
+    packed_log_probs,
+    padded_log_probs,
+    token_log_probs,
+)
 from llm_decpomdp.agents.models.engine import ModelEngine
 from tests.agents.conftest import SIZE, Make
 
@@ -193,3 +198,30 @@ def test_the_same_pass_on_two_threads_gives_the_same_gradients() -> None:
     finally:
         torch.set_num_threads(threads)
     assert len(passes) == 1
+
+
+@pytest.mark.parametrize("divisor", [1.0, 0.7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradient_of_the_head_is_that_of_the_plain_formula(
+    divisor: float, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    logits, tokens = torch.randn(20, 30).to(dtype).requires_grad_(), torch.randint(30, (20,))
+    weights, tensors = torch.randn(20), []
+    weights[3] = 0.0
+    for score in (token_log_probs, _TokenLogProbs.apply):
+        values = score(logits, tokens, divisor)
+        tensors.append((values, *torch.autograd.grad(values, logits, weights)))
+    assert all(map(torch.equal, *tensors))
+
+
+def test_logits_of_the_first_chunk_are_computed_once(
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, read = make_policy(), []
+    head = policy.model.get_output_embeddings()
+    head.register_forward_hook(lambda _, args, out: read.append(len(out)))
+    monkeypatch.setattr(packed, "LOGITS_AT_ONCE", 6 * policy.model.config.vocab_size)
+    values = packed_log_probs(policy.model, [5, 6], [[7] * 8, [8] * 6], 1.0)
+    values.sum().backward()  # type: ignore[no-untyped-call]
+    assert sorted(read) == [2, 2, 6, 6, 6]  # of 14 tokens
