@@ -275,8 +275,9 @@ def _shared_bases(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySp
     for name, spec in policies.items():
         base = _base(spec)
         if base is not None:
-            computing = (spec.attn_implementation, spec.gradient_checkpointing, spec.prefix_cache)
-            key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing)
+            computing = (spec.attn_implementation, spec.gradient_checkpointing)
+            caches = (spec.prefix_cache, spec.static_cache)
+            key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing, *caches)
             groups.setdefault(key, {})[name] = spec
     return [group for group in groups.values() if len(group) > 1]
 
@@ -319,6 +320,7 @@ def _load(spec: PolicySpec, seed: int, hollow: bool) -> Policy:
             attn_implementation=spec.attn_implementation,
             gradient_checkpointing=spec.gradient_checkpointing,
             prefix_cache=spec.prefix_cache,
+            static_cache=spec.static_cache,
             seed=seed,
             prompting=pick(Prompting, spec),
             quantization=spec.quantization,
@@ -382,6 +384,7 @@ def load_policy(
     attn_implementation: str | None = None,
     gradient_checkpointing: bool = False,
     prefix_cache: float | None = None,
+    static_cache: bool = False,
     seed: int = 0,
     prompting: Prompting | None = None,
     quantization: str = "none",
@@ -400,6 +403,7 @@ def load_policy(
         attn_implementation: Attention of transformers, such as `sdpa`; `None` for its default.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         prefix_cache: Gigabytes for keys and values of earlier turns, see `ModelOptions`.
+        static_cache: Sample with keys and values in memory of fixed size, see `ModelOptions`.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
         quantization: `none`, `8bit` or `4bit`: the weights below an adapter, see `ModelOptions`.
@@ -425,6 +429,7 @@ def load_policy(
             compute_dtype=compute_dtype,
             gradient_checkpointing=gradient_checkpointing,
             prefix_cache=prefix_cache,
+            static_cache=static_cache,
         )
         return CausalLM(engine, sampling, seed=seed, prompting=prompting)
 

@@ -44,6 +44,7 @@ _MACHINE = (
     "attn_implementation",
     "gradient_checkpointing",
     "prefix_cache",
+    "static_cache",
     "lora",
     "name",
 )

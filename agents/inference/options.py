@@ -109,9 +109,21 @@ class ModelOptions(Prompting, Sampling):
     """Memory in gigabytes (2^30 bytes) for the keys and values of earlier turns. Prompts with the same beginning
     are continued from them; 0 computes every prompt whole. `None` is 1 with `history: chat`, and else 0. Servers
     have prefix caches of their own."""
+    static_cache: bool = False
+    """Sample with keys and values in memory of fixed size. A GPU then computes a token of all rows as one recorded
+    graph of kernels, in a fraction of the time. Earlier turns are computed anew, and equal seeds give other texts
+    where rounding decides. The model needs attention `sdpa` without windows."""
     quantization: str = option("none", choices=QUANTIZATIONS)
     """Weights of the frozen model below adapters in 8 or 4 bits (NF4), by bitsandbytes, for sampling and learning.
     Only with an adapter, and not with servers or `learner.fsdp_size`."""
     lora: dict[str, Any] | None = None
     """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Adapters share
     one frozen base model."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.static_cache and self.prefix_cache:
+            raise ValueError(
+                f"prefix_cache={self.prefix_cache:g} has no effect with static_cache=true, which computes every "
+                "prompt whole: set one of them"
+            )

@@ -28,15 +28,13 @@ from typing_extensions import Protocol
 from llm_decpomdp.agents.inference.decoding import (
     cache_argument,
     growing_cache,
-    limit_threads,
-    product_size,
-    takes_prepared_masks,
     whole_head,
 )
 from llm_decpomdp.agents.inference.determinism import cumulative_sum
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
+from llm_decpomdp.agents.inference.steps import GrowingSteps, StaticSteps
 
 Decode = Callable[[Sequence[int]], str]
 """Turns token ids into text."""
@@ -105,6 +103,7 @@ def sample(
     set_adapters: SetAdapters = ignore_adapters,
     decode: Decode | None = None,
     prefixes: PrefixCache | None = None,
+    steps: type[GrowingSteps] | type[StaticSteps] = GrowingSteps,
 ) -> list[SampledRow]:
     """Draw completions of all prompts in one batch.
 
@@ -119,6 +118,7 @@ def sample(
         set_adapters: Called with the adapter of each row before each pass.
         decode: Reads tokens as text, for prompts with stop strings.
         prefixes: Keys and values of earlier calls, by which prompts that begin with the same tokens are continued.
+        steps: The passes behind that of the prompts.
 
     Returns:
         N rows: the samples of the first prompt, then those of the second, and so on.
@@ -142,16 +142,15 @@ def sample(
         )
     logits = out.logits[:, -1]
     entries = [] if prefixes is None else prefixes.add_prompts(cache, prompts)
-    weights = product_size(unwrap_peft(model))
     padded = len({len(prompt.ids) for prompt in prompts}) > 1
-    prepared = takes_prepared_masks(model)
     # The samples of a prompt share its pass, which would otherwise be computed S times.
     cache.batch_repeat_interleave(num_samples)
     logits, mask, positions = (
         tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
     )  # (N, V), (N, P), (N, 1)
-    if prepared:
-        mask = mask.bool()[:, None, None]  # (N, 1, 1, P)
+    step = steps(
+        model, cache, mask, positions, rows.limit, lambda: set_adapters(rows.adapters()), padded
+    )
     while True:
         tokens = rows.draw(logits)  # (N,)
         lines, going = rows.lines, rows.drop_ended()
@@ -164,20 +163,21 @@ def sample(
             return rows.finish()
         # Rows that end leave the batch, so that a few long completions do not cost passes of all rows.
         if len(going) < len(tokens):
-            cache.batch_select_indices(going)
-            tokens, mask, positions = (part[going] for part in (tokens, mask, positions))
-        mask = torch.cat([mask, torch.ones_like(mask[..., :1])], -1)
-        positions = positions + 1
-        set_adapters(rows.adapters())
-        tokens = tokens.unsqueeze(1)
-        with limit_threads(len(tokens) * weights, model.device):
-            # transformers looks for padding in masks that it prepares, which waits for a GPU.
-            out = forward(
-                input_ids=tokens,
-                attention_mask=mask if padded else None,
-                position_ids=positions,
-            )
-        logits = out.logits[:, -1]
+            tokens = tokens[going]
+            step.select(going)
+        logits = step(tokens)
+
+
+def sample_static(
+    model: Any,
+    prompts: Sequence[Prompt],
+    num_samples: int,
+    end_ids: Sequence[int],
+    set_adapters: SetAdapters = ignore_adapters,
+    decode: Decode | None = None,
+) -> list[SampledRow]:
+    """Draw the rows of `sample` with keys and values in memory of fixed size, see `StaticSteps`."""
+    return sample(model, prompts, num_samples, end_ids, set_adapters, decode, steps=StaticSteps)
 
 
 def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -38,6 +38,7 @@ from llm_decpomdp.agents.inference.sampler import (
     SetAdapters,
     ignore_adapters,
     sample,
+    sample_static,
 )
 from llm_decpomdp.agents.models.prompting import (
     LENGTH_DEPENDENT,
@@ -147,7 +148,10 @@ def _sample_halves(
 
 
 def _warn_of_sampling(model: Any, method: SamplingMethod, difference: float) -> None:
-    if method is sample_by_length:
+    if method is sample:
+        how = "without a static cache: with one"
+        cause = "Set model.static_cache=false"
+    elif method is sample_by_length:
         how = "in batches of prompts of equal length: in other batches"
         cause = "Probably its recurrent layers do not mask padding"
     else:
@@ -363,5 +367,8 @@ def sample_without_cache(
     return finished
 
 
-METHODS: tuple[SamplingMethod, ...] = (sample, sample_by_length, sample_without_cache)
-"""Sampling methods from the fastest to the slowest."""
+METHODS: tuple[SamplingMethod, ...] = (
+    *(sample_static, sample),
+    *(sample_by_length, sample_without_cache),
+)
+"""Sampling methods; those that are tried behind another one take a model that does not agree with it."""

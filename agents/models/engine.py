@@ -25,6 +25,7 @@ from llm_decpomdp.agents.inference.sampler import (
     TokenDecoder,
     ignore_adapters,
     sample,
+    sample_static,
     stop_length,
 )
 from llm_decpomdp.agents.models.agreement import (
@@ -50,6 +51,7 @@ class ModelEngine:
         compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         prefix_cache: Gigabytes (2^30 bytes) for keys and values of earlier turns; `None`: see `reuse_prefixes`.
+        static_cache: Sample with keys and values in memory of fixed size, see `StaticSteps`.
 
     Raises:
         ValueError: If `compute_dtype` is unknown, no token ends a completion, or the model has dropout, with which
@@ -64,6 +66,7 @@ class ModelEngine:
         compute_dtype: str = "auto",
         gradient_checkpointing: bool = False,
         prefix_cache: float | None = None,
+        static_cache: bool = False,
     ) -> None:
         self.model = (
             model.eval()
@@ -75,7 +78,8 @@ class ModelEngine:
         """All tokens that end a completion."""
         self.end_id = end_id(tokenizer, self.end_ids)
         """The end token of completions that are not sampled: that of the chat template, or the tokenizer's."""
-        self._sample: SamplingMethod = sample
+        self._sample: SamplingMethod = sample_static if static_cache else sample
+        self.static_cache = static_cache
         self._checked: set[str | None] = set()  # adapters whose samples agree with a plain pass
         self.prefix_cache = prefix_cache
         """Gigabytes for keys and values of earlier turns; 0 if the model cannot continue from them."""

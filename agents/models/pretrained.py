@@ -150,6 +150,7 @@ def adapter_policies(
         compute_dtype=first.compute_dtype,
         gradient_checkpointing=first.gradient_checkpointing,
         prefix_cache=first.prefix_cache,
+        static_cache=first.static_cache,
     )
     return {
         name: CausalLM(

@@ -83,6 +83,7 @@ class ShardedEngine(ModelEngine):
             engine.tokenizer,
             compute_dtype=dtype,
             prefix_cache=engine.prefix_cache,
+            static_cache=engine.static_cache,
         )
         self._gathered = False
         self._mesh, self._reduce_once = mesh, reduce_once

@@ -61,7 +61,8 @@ MODEL: dict[str, Any] = {
     "model.device": "cpu",
     "model.attn_implementation": "eager",
     "model.gradient_checkpointing": True,
-    "model.prefix_cache": 0.5,
+    "model.prefix_cache": 0.0,
+    "model.static_cache": True,
     "model.lora": {"r": 3},
     "model.shared": True,
 }
@@ -182,7 +183,7 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     assert policy.model.device.type == "cpu"
     assert policy.model.config._attn_implementation == "eager"
     assert policy.model.peft_config["default"].r == 3
-    assert policy.engine.prefix_cache == 0.5
+    assert policy.engine.prefix_cache == 0 and policy.engine.static_cache
     layers = [m for m in policy.model.modules() if isinstance(m, GradientCheckpointingLayer)]
     assert layers and all(layer.gradient_checkpointing for layer in layers)
 

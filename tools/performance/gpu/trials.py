@@ -121,7 +121,8 @@ def digest(switch: bool, **arguments: Any) -> Iterator[dict[str, Any]]:
         yield next(trial)
         answer = next(trial)
     found = hashlib.sha256()
-    for policy in team.values():
+    policies: list[Any] = [*team.values()]
+    for policy in policies:
         for weight in policy.parameters():
             found.update(weight.detach().float().cpu().numpy().tobytes())
     yield {"units": answer["units"], "figures": {"digest": int(found.hexdigest()[:12], 16)}}

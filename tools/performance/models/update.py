@@ -238,6 +238,7 @@ def build_team(case: Case, agents: Sequence[str]) -> dict[str, Policy]:
         max_new_tokens=case.new_tokens,
         compute_dtype=case.dtype,
         device=case.device,
+        static_cache=case.static_cache,
         lora=LORA if adapters else None,
     )
     names = {agent: "all" if shared else agent for agent in agents}

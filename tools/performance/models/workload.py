@@ -40,10 +40,16 @@ class Case:
     weights: str = "own"
     """Weights of a team: `own` (a model for each agent), `shared` (one for all), or `adapters` (one, with an
     adapter for each)."""
+    static_cache: bool = False
 
     def policy(self, dtype: str | None = None) -> CausalLM:
         """Load the model, with another dtype of its computations if one is given."""
-        return load_policy(self.model, compute_dtype=dtype or self.dtype, device=self.device)
+        return load_policy(
+            self.model,
+            compute_dtype=dtype or self.dtype,
+            device=self.device,
+            static_cache=self.static_cache,
+        )
 
 
 def environment(turns: int = 1, **options: Any) -> Any:
