@@ -96,6 +96,10 @@ def publish_team(
             if run is not None:
                 shutil.copy(run / "config.yaml", target / CONFIG)
             content = describe_team(manifest, run, seeds, license_name, repository)
+            if run is not None:
+                content["origin"]["team"] = f"`{team.name}` of the run"
+            if run is not None and not (team / MANIFEST).is_file():
+                content["limitations"].insert(0, CHECKPOINT_NOTE)
             (target / "README.md").write_text(
                 render("team_card.jinja", **content), encoding="utf-8"
             )
@@ -209,6 +213,10 @@ def describe_team(
         ],
     }
 
+
+CHECKPOINT_NOTE = (
+    "The team is a checkpoint of the run, and the results are those of the run's evaluations."
+)
 
 NO_FOLDER = "none"
 

@@ -94,7 +94,7 @@ def test_the_card_of_a_run_has_results_data_and_commands(run: Path) -> None:
     assert "| gain | +1.2" in card and "Seeds: 7. 8 held-out tasks." in card
     assert "| train | coophumaneval | `test[:8]` | 8 | bundled | `4d1377645d4d5900` | mit |" in card
     assert "commit: 7977d54 with uncommitted changes" in card and "numpy 2.0" in card
-    assert "say nothing about other seeds" in card
+    assert "say nothing about other seeds" in card and "team: `final_model` of the run" in card
     assert (folder / "training_config.yaml").read_text() == (run / "config.yaml").read_text()
     assert "pip install llm" not in card
     with pytest.raises(ConfigError, match="published already exists"):
