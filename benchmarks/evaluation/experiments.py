@@ -183,6 +183,11 @@ def evaluation_mean(experiment: Experiment, position: int) -> Estimate:
     return bootstrap(table)
 
 
+def first_moment(experiment: Experiment) -> str:
+    """Return the time of the first evaluation in words; gains are relative to it."""
+    return "after the warm start" if any(r.lessons for r in experiment.runs) else "before training"
+
+
 def evaluation_return(experiment: Experiment, position: int) -> Estimate | None:
     """Estimate the mean sum of an episode's rewards in the first (0) or last (-1) evaluation.
 
@@ -192,11 +197,14 @@ def evaluation_return(experiment: Experiment, position: int) -> Estimate | None:
 
 
 def last_estimate(
-    experiment: Experiment, value: Callable[[Score], float], position: int = -1
+    experiment: Experiment,
+    value: Callable[[Score], float],
+    position: int = -1,
+    estimate: Callable[[Table], Estimate] = bootstrap,
 ) -> Estimate | None:
     """Estimate a mean of the last (-1) or first (0) evaluation; `None` unless all runs played the same tasks."""
     table = _table(_scores(experiment, position), value)
-    return None if table is None else bootstrap(table)
+    return None if table is None else estimate(table)
 
 
 def evaluated_after(experiment: Experiment, update: int) -> Estimate:

@@ -23,11 +23,13 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     Experiment,
     evaluation_mean,
     experiments,
+    first_moment,
     format_estimate,
     interval_units,
     last_estimate,
     mean_gain,
 )
+from llm_decpomdp.benchmarks.evaluation.statistics import share
 from llm_decpomdp.benchmarks.evaluation.teams import locate_team
 from llm_decpomdp.benchmarks.publish.cards import (
     NOT_RECORDED,
@@ -272,12 +274,14 @@ def _results(experiment: Experiment | None) -> dict[str, Any]:
         return {"results": rows, "seeds": [], "tasks": 0, "units": ""}
     for position in (0, -1) if len(evaluations) > 1 else (-1,):
         update = evaluations[position]["update"]
-        name = f"after {update} updates" if update else "before training"
+        name = f"after {update} updates" if update else first_moment(experiment)
         has_solved = all(
             score.solved is not None for run in experiment.runs for score in run.scores
         )
         solved = (
-            last_estimate(experiment, lambda s: s.solved or 0.0, position) if has_solved else None
+            last_estimate(experiment, lambda score: score.solved or 0.0, position, share)
+            if has_solved
+            else None
         )
         rows.append(
             {
@@ -307,6 +311,9 @@ def _limitations(experiment: Experiment | None, record: Mapping[str, Any]) -> It
     else:
         if len(experiment.runs) == 1:
             yield "One run was trained. The intervals are over tasks and say nothing about other seeds."
+        else:
+            count, seed = len(experiment.runs), record.get("seed")
+            yield f"The results are means over {count} seeds. The team is that of seed {seed}."
         gain = mean_gain(experiment)
         if (
             len(experiment.runs[0].evaluations) > 1

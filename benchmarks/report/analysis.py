@@ -27,7 +27,7 @@ from llm_decpomdp.benchmarks.analysis.partners import (
 )
 from llm_decpomdp.benchmarks.analysis.role_swap import RoleSwap, read_role_swap
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, format_estimate
+from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, first_moment, format_estimate
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 from llm_decpomdp.benchmarks.evaluation.play import REWARD, episode_passes
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, share
@@ -42,7 +42,6 @@ from llm_decpomdp.benchmarks.report.page import (
     table,
     tag,
 )
-from llm_decpomdp.benchmarks.report.summary import first_moment
 from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, stored_rows, task_name
 
 EXCHANGED = ("untrained", "another")

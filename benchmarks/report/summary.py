@@ -19,6 +19,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     config_differences,
     evaluation_mean,
     evaluation_return,
+    first_moment,
     format_estimate,
     format_interval,
     headings,
@@ -141,11 +142,6 @@ def _unit(experiment: Experiment) -> str:
     (run, *more) = experiment.runs
     tasks = [s.task for s in run.select_scores("eval", run.evaluations[-1]["update"])]
     return "tasks" if not more and len(set(tasks)) == len(tasks) else "episodes"
-
-
-def first_moment(experiment: Experiment) -> str:
-    """Return the time of the first evaluation in words; gains are relative to it."""
-    return "after the warm start" if any(r.lessons for r in experiment.runs) else "before training"
 
 
 def is_significant(gain: Estimate, runs: int) -> bool:

@@ -105,6 +105,7 @@ def test_results_cover_runs_with_other_seeds_alone(run: Path, tmp_path: Path) ->
     other = finished(RunFolder(tmp_path / "other"), seed=8)
     card = (publish_team(run, seeds=[other.path]) / "README.md").read_text()
     assert "Seeds: 7, 8." in card and "over tasks and seeds" in card
+    assert "means over 2 seeds. The team is that of seed 7." in card
     assert "say nothing about other seeds" not in card
     text = other.config.read_text().replace("magrpo", "marloo")
     other.config.write_text(text)
