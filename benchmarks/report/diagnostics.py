@@ -88,10 +88,7 @@ def diagnostics(experiments: Sequence[Experiment]) -> str:
     """Draw warnings, and each number that the runs have; empty without updates."""
     if not any(experiment.rows("train") for experiment in experiments):
         return ""
-    found = warnings_of(experiments)
-    parts = [tag("p", f"{name}: {warning.text}.", "banner") for name, warning in found[:SHOWN]]
-    if len(found) > SHOWN:
-        parts.append(tag("p", f"… and {len(found) - SHOWN} more warnings.", "banner"))
+    parts = [tag("p", f"{text}.", "banner") for text in warnings_by_kind(experiments).values()]
     tables = [[_diagnostic_rows(run) for run in experiment.runs] for experiment in experiments]
     panels, policies = {}, dict.fromkeys(_policies(tables)) if len(experiments) == 1 else {}
     for diagnostic in DIAGNOSTICS:
@@ -113,19 +110,33 @@ def diagnostics(experiments: Sequence[Experiment]) -> str:
     return "\n".join(parts)
 
 
-SHOWN = 8
-"""Maximum number of warnings that are shown."""
+def warnings_by_kind(experiments: Sequence[Experiment]) -> dict[str, str]:
+    """Return the first warning of each kind, with the number of its kind, by the kind or by its only name."""
+    kinds: dict[str, list[tuple[str, TrainingWarning]]] = {}
+    for name, warning in warnings_of(experiments):
+        kinds.setdefault(warning.name.partition(" of ")[0], []).append((name, warning))
+    texts = {}
+    for kind, found in kinds.items():
+        name, warning = found[0]
+        times = f" ({len(found)} such warnings; this is the first)" if len(found) > 1 else ""
+        texts[kind if times else warning.name] = f"{name}{times}: {warning.text}"
+    return texts
 
 
 def warnings_of(experiments: Sequence[Experiment]) -> list[tuple[str, TrainingWarning]]:
     """Return the warnings at the end of each run, with names that tell the run where there are several."""
     several = sum(len(experiment.runs) for experiment in experiments) > 1
     return [
-        (f"{run.path.name}, {warning.name}" if several else warning.name, warning)
+        (f"{_run_name(run)}, {warning.name}" if several else warning.name, warning)
         for experiment in experiments
         for run in experiment.runs
         for warning in find_warnings(run.train, evaluation_rows(run))
     ]
+
+
+def _run_name(run: Results) -> str:
+    """Return the name of a run: of the training of a suite, the folder of its arm and seed."""
+    return run.path.parent.name if run.path.name == "training" else run.path.name
 
 
 def evaluation_rows(run: Results) -> list[Row]:

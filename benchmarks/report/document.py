@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.report.charts import (
     save,
     task_map,
 )
-from llm_decpomdp.benchmarks.report.diagnostics import diagnostics, warnings_of
+from llm_decpomdp.benchmarks.report.diagnostics import diagnostics, warnings_by_kind
 from llm_decpomdp.benchmarks.report.page import (
     definitions,
     details_block,
@@ -218,7 +218,7 @@ def opening(experiments: Sequence[Experiment]) -> Iterator[str]:
             "compare with published results."
         )
         yield tag("p", text, "banner")
-    if names := list(dict.fromkeys(warning.name for _, warning in warnings_of(experiments))):
+    if names := warnings_by_kind(experiments):
         link = Markup('<a href="#diagnostics">Training diagnostics</a>')
         text = Markup("Doubts about the training: {}. The reasons are under {}.")
         yield tag("p", text.format(", ".join(names), link), "banner")

@@ -81,7 +81,7 @@ def halves(
     discount: float = 1.0,
     render_mode: str | None = None,
 ) -> DecPOMDPEnv:
-    """Spell a word, a letter each: every agent that says its own one *and ends* earns its share of a point.
+    """Spell a word, a letter each: every agent that says its own one and ends earns its share of a point.
 
     Each agent is shown its part of a key, a letter, and should say the next one in the alphabet (a after c).
     A learner that leaves the end out of the loss is bad at stopping; one that mixes up agents, prompts or

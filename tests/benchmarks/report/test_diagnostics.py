@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.benchmarks.evaluation.experiments import experiments
-from llm_decpomdp.benchmarks.report.diagnostics import evaluation_rows, shown_tests, warnings_of
+from llm_decpomdp.benchmarks.report.diagnostics import (
+    evaluation_rows,
+    shown_tests,
+    warnings_by_kind,
+    warnings_of,
+)
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.utils.storage import RunFolder, append_json_line
 from tests.benchmarks.report_runs import evaluate, finished, words
@@ -42,6 +47,16 @@ def test_warnings_of_several_runs_name_the_run(tmp_path: Path) -> None:
     runs = [add_updates(RunFolder(tmp_path / name), 12, kl) for name, kl in (("a", 0.1), ("b", 0))]
     found = warnings_of(experiments(list(map(read_results, runs))))
     assert [name for name, _ in found] == ["a, growing KL of main_0"]
+
+
+def test_warnings_of_one_kind_are_one_banner_that_names_the_run_of_a_suite(tmp_path: Path) -> None:
+    folders = [tmp_path / arm / "training" for arm in ("aligned-seed-0", "aligned-seed-1")]
+    runs = [read_results(add_updates(RunFolder(folder), 12, 0.1)) for folder in folders]
+    ((kind, text),) = warnings_by_kind(experiments(runs)).items()
+    assert kind == "growing KL"
+    assert text.startswith(
+        "aligned-seed-0, growing KL of main_0 (2 such warnings; this is the first):"
+    )
 
 
 @pytest.mark.parametrize(
