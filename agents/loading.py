@@ -276,7 +276,7 @@ def _shared_bases(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySp
         base = _base(spec)
         if base is not None:
             computing = (spec.attn_implementation, spec.gradient_checkpointing)
-            caches = (spec.prefix_cache, spec.static_cache)
+            caches = (spec.prefix_cache, spec.static_cache, spec.continuous_batching)
             key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing, *caches)
             groups.setdefault(key, {})[name] = spec
     return [group for group in groups.values() if len(group) > 1]
@@ -321,6 +321,7 @@ def _load(spec: PolicySpec, seed: int, hollow: bool) -> Policy:
             gradient_checkpointing=spec.gradient_checkpointing,
             prefix_cache=spec.prefix_cache,
             static_cache=spec.static_cache,
+            continuous_batching=spec.continuous_batching,
             seed=seed,
             prompting=pick(Prompting, spec),
             quantization=spec.quantization,
@@ -385,6 +386,7 @@ def load_policy(
     gradient_checkpointing: bool = False,
     prefix_cache: float | None = None,
     static_cache: bool = False,
+    continuous_batching: int | None = None,
     seed: int = 0,
     prompting: Prompting | None = None,
     quantization: str = "none",
@@ -404,6 +406,7 @@ def load_policy(
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         prefix_cache: Gigabytes for keys and values of earlier turns, see `ModelOptions`.
         static_cache: Sample with keys and values in memory of fixed size, see `ModelOptions`.
+        continuous_batching: Rows of a batch in which ended rows make room for other prompts, see `ModelOptions`.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
         quantization: `none`, `8bit` or `4bit`: the weights below an adapter, see `ModelOptions`.
@@ -430,6 +433,7 @@ def load_policy(
             gradient_checkpointing=gradient_checkpointing,
             prefix_cache=prefix_cache,
             static_cache=static_cache,
+            continuous_batching=continuous_batching,
         )
         return CausalLM(engine, sampling, seed=seed, prompting=prompting)
 

@@ -45,6 +45,7 @@ _MACHINE = (
     "gradient_checkpointing",
     "prefix_cache",
     "static_cache",
+    "continuous_batching",
     "lora",
     "name",
 )

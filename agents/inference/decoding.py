@@ -175,6 +175,21 @@ class GrowingLayer(CacheLayerMixin):
         """Return -1: no limit."""
         return -1
 
+    def states(self) -> tuple[Tensor, Tensor]:
+        """Return the keys and values of all tokens."""
+        return self.keys[:, :, : self._length], self.values[:, :, : self._length]
+
+    def append(self, other: GrowingLayer) -> None:
+        """Add the rows of another layer; the last tokens of all rows then stand in one column."""
+        pairs = zip(self.states(), other.states(), strict=True)
+        self._length = max(self._length, other._length)
+        self.keys, self.values = (_join_rows(*pair, self._length) for pair in pairs)
+
+    def keep_last(self, tokens: int) -> None:
+        """Keep the last columns alone."""
+        begin, self._length = self._length - tokens, tokens
+        self.keys, self.values = self.keys[:, :, begin:], self.values[:, :, begin:]
+
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Make `repeats` rows of each row."""
         self.keys = self.keys[:, :, : self._length].repeat_interleave(repeats, 0)
@@ -194,6 +209,16 @@ def _reserve_memory(states: Tensor, length: int) -> Tensor:
     rows, heads, length_before, size = states.shape
     store = states.new_empty(rows, heads, length + ROOM, size)
     store[:, :, :length_before] = states
+    return store
+
+
+def _join_rows(states: Tensor, others: Tensor, length: int) -> Tensor:
+    """Copy the rows of both into memory for `length` tokens and `ROOM` more, (N, heads, tokens, size)."""
+    rows, heads, _, size = states.shape
+    # Zeros, because the values of masked columns are multiplied by 0.
+    store = states.new_zeros(rows + len(others), heads, length + ROOM, size)
+    store[:rows, :, length - states.shape[2] : length] = states
+    store[rows:, :, length - others.shape[2] : length] = others
     return store
 
 

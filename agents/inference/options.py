@@ -116,6 +116,10 @@ class ModelOptions(Prompting, Sampling):
     quantization: str = option("none", choices=QUANTIZATIONS)
     """Weights of the frozen model below adapters in 8 or 4 bits (NF4), by bitsandbytes, for sampling and learning.
     Only with an adapter, and not with servers or `learner.fsdp_size`."""
+    continuous_batching: int | None = option(None, ge=1)
+    """Rows of a batch of a local model: where a row ends, the next prompt takes its place. The tokens with which
+    all prompts begin are computed once. It pays off where prompts have different lengths. `None` samples all
+    prompts in one batch. Prompts that continue from a `prefix_cache` do not use it."""
     lora: dict[str, Any] | None = None
     """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Adapters share
     one frozen base model."""
@@ -126,4 +130,9 @@ class ModelOptions(Prompting, Sampling):
             raise ValueError(
                 f"prefix_cache={self.prefix_cache:g} has no effect with static_cache=true, which computes every "
                 "prompt whole: set one of them"
+            )
+        if self.static_cache and self.continuous_batching:
+            raise ValueError(
+                f"continuous_batching={self.continuous_batching} adds rows to a batch, and static_cache=true has "
+                "memory for those at its beginning: set one of them"
             )

@@ -213,19 +213,20 @@ class SampledRows:
         self._stops = [prompt.sampling.stop or () for prompt in every]
         self._search = StopSearch(decode) if decode is not None and any(self._stops) else None
         self._texts: list[list[int]] = [[] for _ in every]  # the tokens that were searched
-        self._checked = 0
-        self._options = RowOptions.from_samplings([prompt.sampling for prompt in every], device)
+        self._all_options = RowOptions.from_samplings([p.sampling for p in every], device)
+        self._options = self._all_options
         self._limits = torch.tensor(limits, device=device)
         numbers = [self._numbers(prompt, num_samples) for prompt in prompts]
-        self._uniform = torch.cat(numbers).to(device)  # (N, T)
+        # One column more, for the tokens that rows draw between their end and the next check.
+        self._uniform = torch.nn.functional.pad(torch.cat(numbers), (0, 1)).to(device)  # (N, T + 1)
         self._length = 0
         self._block = block_size(device)
         self._ends = {*limits}
         self.lines = list(range(len(every)))
         """The row of each line of the batch."""
         self._alive = self.all()  # the same on the device
-        self._tokens = torch.zeros(len(every), self.limit, dtype=torch.long, device=device)
-        self._log_probs = torch.zeros(len(every), self.limit, device=device)
+        self._tokens = torch.zeros(len(every), self.limit + 1, dtype=torch.long, device=device)
+        self._log_probs = torch.zeros(len(every), self.limit + 1, device=device)
         self._lengths = torch.zeros(len(every), dtype=torch.long, device=device)
         self._stopped = torch.zeros(len(every), dtype=torch.bool, device=device)
 
@@ -252,14 +253,22 @@ class SampledRows:
     def draw(self, logits: Tensor) -> Tensor:
         """Draw and record one token of each line; return the tokens."""
         alive = self._alive
-        tokens, log_probs = draw(logits, self._options, self._uniform[alive, self._length])
-        self._tokens[alive, self._length] = tokens
-        self._log_probs[alive, self._length] = log_probs
+        lengths = self._lengths[alive]
+        tokens, log_probs = draw(logits, self._options, self._uniform[alive, lengths])
+        self._tokens[alive, lengths] = tokens
+        self._log_probs[alive, lengths] = log_probs
         self._length += 1
         # A row that ended in this block draws tokens that do not count.
-        self._lengths[alive] += ~self._stopped[alive]
-        self._stopped[alive] |= torch.isin(tokens, self.end_ids)
+        counts = ~self._stopped[alive] & (lengths < self._limits[alive])
+        self._lengths[alive] += counts
+        self._stopped[alive] |= counts & torch.isin(tokens, self.end_ids)
         return tokens
+
+    def keep(self, lines: Sequence[int]) -> None:
+        """Let these rows be the lines of the batch."""
+        self.lines = list(lines)
+        self._alive = torch.tensor(self.lines, dtype=torch.long, device=self.end_ids.device)
+        self._options = self._all_options.select(self._alive)
 
     def drop_ended(self) -> list[int]:
         """Drop the rows that ended, at the end of a block.
@@ -283,20 +292,22 @@ class SampledRows:
 
     def _check_rows(self) -> list[bool]:
         """Return whether each line goes on, after rows were ended at their first stop string."""
-        alive, first = self._alive, self._checked
-        self._checked = self._length
-        goes_on = ~self._stopped[alive] & (self._limits[alive] > self._length)
+        alive = self._alive
+        lengths = self._lengths[alive]
+        goes_on = ~self._stopped[alive] & (self._limits[alive] > lengths)
         if self._search is None:
             result: list[bool] = goes_on.tolist()
             return result
+        known = [len(self._texts[row]) for row in self.lines]
+        first, end = min(known), max(known) + self._block
         # One copy from the device holds all that is read.
-        columns = (goes_on.unsqueeze(1), self._lengths[alive].unsqueeze(1))
-        block = torch.cat([*columns, self._tokens[alive, first : self._length]], 1).tolist()
+        columns = (goes_on.unsqueeze(1), lengths.unsqueeze(1), self._tokens[alive, first:end])
+        block = torch.cat(columns, 1).tolist()
         for line, (row, (_, length, *tokens)) in enumerate(zip(self.lines, block, strict=True)):
+            newest = tokens[known[line] - first : length - first]
+            self._texts[row] += newest
             if not self._stops[row]:
                 continue
-            newest = tokens[: length - first]
-            self._texts[row] += newest
             stop = self._search.find(self._texts[row], len(newest), self._stops[row])
             if stop is not None:
                 self._lengths[row], self._stopped[row], block[line][0] = stop, True, 0
@@ -358,7 +369,7 @@ class RowOptions:
             takes_most_likely=any(s.temperature == 0 for s in samplings),
         )
 
-    def select(self, rows: Sequence[int]) -> RowOptions:
+    def select(self, rows: Sequence[int] | Tensor) -> RowOptions:
         """Return the options of the rows with these indices."""
         columns = {
             name: getattr(self, name)[rows] for name in ("divisor", "greedy", "top_p", "top_k")

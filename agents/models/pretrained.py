@@ -151,6 +151,7 @@ def adapter_policies(
         gradient_checkpointing=first.gradient_checkpointing,
         prefix_cache=first.prefix_cache,
         static_cache=first.static_cache,
+        continuous_batching=first.continuous_batching,
     )
     return {
         name: CausalLM(

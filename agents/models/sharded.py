@@ -84,6 +84,7 @@ class ShardedEngine(ModelEngine):
             compute_dtype=dtype,
             prefix_cache=engine.prefix_cache,
             static_cache=engine.static_cache,
+            continuous_batching=engine.continuous_batching,
         )
         self._gathered = False
         self._mesh, self._reduce_once = mesh, reduce_once
