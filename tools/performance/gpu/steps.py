@@ -85,7 +85,7 @@ TEAMS = {"adapters": ("two adapters", 6), "own": ("two own models", 2 * UPDATE_B
 """Name of a team by its weights, and the maximum bytes per weight of its update; frozen weights have one copy."""
 
 SYNCHRONIZATIONS = {"sampling": 0.125, "update, adapters": None, "update, own": None}
-"""What may wait for the device, and its maximum: per token that is sampled, and per update."""
+"""What may wait for the device, and its maximum: for each further token of sampling, and in an update."""
 
 
 class Skipped(Exception):

@@ -62,26 +62,36 @@ def on_device(work: str, device: str, **arguments: Any) -> Iterator[dict[str, An
 
 
 def synchronizations(work: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-    """Count waits for a device: per token of sampling, or in all updates of a team after the first.
+    """Count waits for a device: for each further token of sampling, or in an update of a team.
 
     Args:
         work: `sampling`, or `update` and the weights of the team.
         arguments: As of `Case`.
     """
     case = Case(**arguments)
-    if work == "sampling":
-        prompts = [*workload.prompts(workload.environment(), case.tasks[0]).values()]
-        trial = sampling.ours(**{**arguments, "tasks": [], "prompts": prompts[:1]})
-        tokens = case.new_tokens
-    else:
+    if work != "sampling":
         trial = update.ours(**arguments, weights=work.rpartition(" ")[2])
-        tokens = 1
-    yield next(trial)
-    with count_synchronizations(case.device) as places:
-        answer = next(trial)
+        yield next(trial)
+        with count_synchronizations(case.device) as places:
+            answer = next(trial)
+        yield {**_waits(places, 1), "units": answer["units"]}
+        return
+    policy, tokens = case.policy(), case.new_tokens
+    prompts = [*workload.prompts(workload.environment(), case.tasks[0]).values()]
+    before: Counter[str] = Counter()
+    for limit in (tokens, 2 * tokens):
+        policy.sampling = Sampling(max_new_tokens=limit)
+        with count_synchronizations(case.device) as places:
+            policy.generate(prompts[:1], case.group_size)
+        yield {**_waits(places - before, tokens), "units": case.group_size * limit}
+        before = places
+
+
+def _waits(places: Counter[str], units: int) -> dict[str, Any]:
+    """Print the most frequent places, and return the number of waits for each unit."""
     for place, count in places.most_common(12):
         print(f"{count} x {place}")
-    yield {"units": answer["units"], "figures": {"waits": places.total() / tokens}}
+    return {"figures": {"waits": places.total() / units}}
 
 
 @contextmanager
@@ -97,7 +107,8 @@ def count_synchronizations(device: str) -> Iterator[Counter[str]]:
 
         def count(message: Warning | str, *_: Any, **__: Any) -> None:
             if "synchroniz" in str(message):
-                frames = [f for f in traceback.extract_stack()[:-1] if f.filename != __file__]
+                own = (__file__, warnings.__file__)
+                frames = [f for f in traceback.extract_stack()[:-1] if f.filename not in own]
                 ours = [f for f in frames if here in Path(f.filename).resolve().parents]
                 outer, inner = (ours or frames)[-1], frames[-1]
                 places[f"{outer.filename}:{outer.lineno}, in {inner.name}"] += 1
