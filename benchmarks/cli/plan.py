@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -95,16 +96,20 @@ class DeviceEstimate(NamedTuple):
 def estimate_devices(config: Config, gpus: str, numbers: Mapping[str, float]) -> DeviceEstimate:
     """Estimate the memory of a run on given devices."""
     count, kind = _read_devices(gpus)
-    if config.learner.shards > 1:
+    shards = config.learner.shards
+    if shards > 1 and kind != "cpu" and count != shards:
         raise ConfigError(
-            f"plan covers runs that hold whole models, and learner.fsdp_size={config.learner.shards} cuts them: "
-            "give --override learner.fsdp_size=1 for the memory of whole models"
+            f"--gpus {gpus}: a run with learner.fsdp_size={shards} has {shards} processes with a GPU each: give "
+            f"--gpus {shards}x{kind}, or --override learner.fsdp_size={count}"
         )
     assumed = {**ASSUMED, "memory": _device_memory(kind), **numbers}
     dtype, usable = _compute_dtype(kind), assumed["memory"] * assumed["usable_memory"]
     counted = plan_memory(config, assumed, dtype, 0 if kind == "cpu" else count)
     devices = kind if kind == "cpu" else f"{count}x{kind}"
-    return DeviceEstimate(devices, counted, counted.parts(count), usable, assumed, dtype)
+    parts = counted.parts(max(count, shards))
+    if kind == "cpu":  # all processes share the memory of the machine
+        parts = {part: size * shards for part, size in parts.items()}
+    return DeviceEstimate(devices, counted, parts, usable, assumed, dtype)
 
 
 def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[str]:
@@ -135,8 +140,18 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
         less = sum(plan_memory(variant, assumed, dtype).parts(count).values()) / 1e9
         if less <= usable:
             lines.append(f"  --override {text} needs {less:.1f} GB of a device")
+    if count > 1 and config.learner.shards == 1:
+        learner = replace(config.learner, shards=count)
+        with suppress(ConfigError):  # such as that of a critic
+            variant = replace(
+                config, learner=learner, output=replace(config.output, checkpoint_every=1)
+            )
+            less = sum(plan_memory(variant, assumed, dtype).parts(count).values()) / 1e9
+            if less <= usable:
+                keys = f"learner.fsdp_size={count} output.checkpoint_every=1"
+                lines.append(f"  --override {keys} needs {less:.1f} GB of a device")
     if len(lines) == 1:
-        lines.append("  take a smaller model, or cut weights with learner.fsdp_size (not covered)")
+        lines.append("  take a smaller model, or more devices with learner.fsdp_size")
     raise ConfigError("\n".join(lines))
 
 
@@ -146,6 +161,8 @@ def _count_lines(plan: MemoryPlan) -> Iterable[str]:
         kind = "all weights trained" if model.full else "frozen"
         if model.trained and not model.full:
             kind = f"adapters of {model.adapters / 1e6:,.1f} M weights trained"
+        kind += f", {model.shards} shards" if model.shards > 1 else ""
+        kind += f", {model.quantization}" if model.quantization != "none" else ""
         yield (
             f"  {', '.join(model.policies)}: {model.name}, {model.shape.parameters / 1e9:.2f} billion weights, "
             f"{kind}, {model.dtype}, prompts of up to {max(model.prompts):,.0f} tokens"

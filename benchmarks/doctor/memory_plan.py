@@ -1,21 +1,23 @@
 """The memory that a run needs on each device, by arithmetic, before a model is loaded: the command `plan`.
 
-Every device holds the whole team, samples with transformers and learns on its share of the starts. P is the
-number of weights of a model, A that of its adapters, e the bytes of a number in the compute format.
+Every device holds the whole team, or its shards of the models that learn (`learner.fsdp_size`), samples with
+transformers and learns on its share of the starts. P is the number of weights of a model, A that of its adapters,
+e the bytes of a number in the compute format, and n the number of shards.
 
 | part         | bytes                                                                               |
 |--------------|-------------------------------------------------------------------------------------|
-| weights      | 4 P where all weights are trained, e P where they are frozen, + 4 A                 |
-| gradients    | 4 for each trained weight                                                           |
-| moments      | 8 for each trained weight (two of AdamW)                                            |
-| reference    | 4 P where a KL term, a critic or pairs compare with the initial weights             |
-| rounded copy | e P of the model at work, where e < 4 and all weights are trained                   |
+| weights      | (4 P where all weights are trained, e P where they are frozen, + 4 A) / n           |
+| gradients    | 4 for each trained weight, / n where each pass reduces them                         |
+| moments      | 8 / n for each trained weight (two of AdamW)                                        |
+| reference    | 4 P where a KL term, a critic or pairs compare with the initial weights, 8 P / n    |
+| rounded copy | e P of the model at work, where e < 4 and all weights are trained, without shards   |
+| gathered     | e P while a model in shards samples; embeddings and two layers while it learns      |
 | activations  | `Shape.activation_bytes` times the tokens of one packed row, and a chunk of logits  |
 | keys, values | `Shape.kv_bytes` times the tokens of all rows that are sampled together             |
 
 Gradients are freed before a model samples, keys and values before it learns: the larger phase counts. Tests
 compare counts with a run's files, weights and adapters with transformers and peft (0.03 %), activations with what
-torch keeps (10 %), and the sum with the peak memory of runs on a CPU (factor 1.25). No GPU has confirmed it.
+torch keeps (10 %), and the sum with the peak memory of runs on a CPU (15 %). No GPU has confirmed it.
 """
 
 from __future__ import annotations
@@ -46,8 +48,12 @@ ASSUMED = {
 # Problems whose first prompts are measured: enough for a mean, and quick to render.
 PROMPTS_READ = 32
 
+QUANTIZED = {"8bit": 1.0, "4bit": 0.5 + 4 / 64}
+"""Bytes of a quantized weight, with the scale of each block of 64."""
+
 CHANGES: Mapping[str, Mapping[str, Any]] = {
     "'model.lora={r: 16}'": {"lora": {"r": 16}},
+    "'model.lora={r: 16}' model.quantization=4bit": {"lora": {"r": 16}, "quantization": "4bit"},
     "model.gradient_checkpointing=true": {"gradient_checkpointing": True},
 }
 """Remedies of a run that does not fit, and the keys of `model` that they set."""
@@ -85,8 +91,12 @@ class Shape:
     def parameters(self) -> int:
         """Number of all weights (P)."""
         layer = self.hidden * (sum(self.linear.values()) - 7 * self.hidden)
-        embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
-        return self.total or self.layers * layer + embeddings
+        return self.total or self.layers * layer + self.embeddings
+
+    @property
+    def embeddings(self) -> int:
+        """Number of weights of embeddings and head."""
+        return self.vocabulary * self.hidden * (1 if self.tied else 2)
 
     def kv_bytes(self, element: int) -> int:
         """Return the bytes of keys and values of a token, for numbers of `element` bytes."""
@@ -225,6 +235,9 @@ class PlannedModel:
     dtype: str = "bfloat16"
     # True if a second pass computes log-probabilities of the reference, or features for a critic.
     reference: bool = False
+    shards: int = 1
+    reduce_once: bool = False
+    quantization: str = "none"
 
     @property
     def full(self) -> bool:
@@ -238,13 +251,18 @@ class PlannedModel:
 
     def state_bytes(self) -> dict[str, float]:
         """Return the bytes that stay in memory over an update, by part."""
-        size = self.shape.parameters
+        size, shards = self.shape.parameters, self.shards
         trained = (self.adapters or size) if self.trained else 0
+        frozen = self.element * size
+        if self.quantization != "none":
+            each = QUANTIZED[self.quantization]
+            frozen = self.element * self.shape.embeddings + each * (size - self.shape.embeddings)
+        references = (1 if shards == 1 else 2) if self.full and self.reference else 0
         return {
-            "weights": 4.0 * size if self.full else self.element * size + 4.0 * self.adapters,
-            "gradients": 4.0 * trained,
-            "moments": 8.0 * trained,
-            "reference": 4.0 * size if self.full and self.reference else 0.0,
+            "weights": (4.0 * size if self.full else frozen + 4.0 * self.adapters) / shards,
+            "gradients": 4.0 * trained / (1 if self.reduce_once else shards),
+            "moments": 8.0 * trained / shards,
+            "reference": 4.0 * size * references / shards,
         }
 
     def learning_bytes(self, group_size: int) -> dict[str, float]:
@@ -255,16 +273,24 @@ class PlannedModel:
         tokens = max(min(prompt + group_size * length, ROW_TOKENS), prompt + length)
         token = self.shape.activation_bytes(self.element, checkpointing=self.checkpointing)
         # A chunk of logits is float32, twice, and so are its gradients: 16 bytes each.
-        return {**self._rounded_copy(), "activations": tokens * token + 16 * LOGITS_AT_ONCE}
+        logits = 16 * min(LOGITS_AT_ONCE, group_size * length * self.shape.vocabulary)
+        working = {**self._rounded_copy(), "activations": tokens * token + logits}
+        if self.shards > 1:
+            layer = (self.shape.parameters - self.shape.embeddings) / self.shape.layers
+            part = max(self.shape.embeddings, layer)  # whose gradients are reduced as float32
+            working["gathered"] = self.element * (self.shape.embeddings + 2 * layer)
+            working["gathered"] += (self.element + 4) * part if self.full else 0
+        return working
 
     def sampling_bytes(self, rows: int) -> dict[str, float]:
         """Return the bytes of sampling `rows` completions of each agent together."""
         context = max(p + length for p, length in zip(self.prompts, self.lengths, strict=True))
         keys = rows * len(self.lengths) * context * self.shape.kv_bytes(self.element)
-        return {**self._rounded_copy(), "keys, values": keys}
+        copied = self.shape.parameters + self.adapters if self.shards > 1 else 0
+        return {**self._rounded_copy(), "keys, values": keys, "gathered": self.element * copied}
 
     def _rounded_copy(self) -> dict[str, float]:
-        rounded = self.full and self.element < 4
+        rounded = self.full and self.element < 4 and self.shards == 1
         return {"rounded copy": float(self.element * self.shape.parameters) if rounded else 0.0}
 
 
@@ -296,6 +322,7 @@ class MemoryPlan:
         sample = [m.sampling_bytes(rows * math.ceil(self.starts / devices)) for m in self.models]
         learning = max(learn, key=lambda parts: sum(parts.values()))
         sampling = max(sample, key=lambda parts: sum(parts.values()))
+        sampling["gathered"] = sum(parts["gathered"] for parts in sample)  # all before sampling
         phases = {**states, **learning}, {**states, "gradients": 0.0, **sampling}
         # The two phases do not overlap, so the larger one is the peak.
         return max(phases, key=lambda parts: sum(parts.values()))
@@ -356,6 +383,7 @@ def plan_memory(
 def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Iterator[PlannedModel]:
     """Yield the models of a run; adapters on one base share it."""
     from llm_decpomdp.agents.models.local_models import saved_adapter
+    from llm_decpomdp.agents.models.quantized import check_quantization
     from llm_decpomdp.algorithms import ALGORITHMS
     from llm_decpomdp.algorithms.rollouts.environment import reset_branch
 
@@ -367,6 +395,7 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
         if spec.kind == "model":
             key = (spec.name, spec.compute_dtype, spec.device) if spec.lora else name
             shared.setdefault(key, []).append(name)
+    cut = run.config.learner
     for policies in shared.values():
         agents = [agent for agent, name in run.team.agents.items() if name in policies]
         spec, lengths, prompts = specs[policies[0]], [], []
@@ -380,16 +409,24 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
                 prompts.append(first + (lengths[-1] if later else 0))
         shape = find_shape(str(spec.name), assumed.get("parameters"))
         adapters = [specs[name].lora or saved_adapter(str(spec.name)) for name in policies]
+        try:
+            check_quantization(spec.quantization, all(adapters), False, spec.name)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        trained = any(specs[name].can_be_trained for name in policies)
         yield PlannedModel(
             name=str(spec.name),
             policies=tuple(policies),
             shape=shape,
             prompts=tuple(prompts),
             lengths=tuple(lengths),
-            trained=any(specs[name].can_be_trained for name in policies),
+            trained=trained,
             adapters=sum(shape.adapter(lora) for lora in adapters if lora),
             checkpointing=spec.gradient_checkpointing,
             dtype=dtype if spec.compute_dtype == "auto" else spec.compute_dtype,
             reference=declared.needs_reference(run.learner)
             or declared.complete_options(run.learner).has_critic,
+            shards=cut.shards if trained else 1,
+            reduce_once=any(adapters) if cut.reduce_once is None else cut.reduce_once,
+            quantization=spec.quantization,
         )

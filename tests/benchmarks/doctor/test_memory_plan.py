@@ -143,7 +143,7 @@ def test_a_run_on_a_cpu_takes_the_planned_memory_within_a_quarter(
     keys += [f"output.base_dir={tmp_path}", "output.name=run", "dataset.source=bundled"]
     command = [sys.executable, "-c", PEAK, str(find_config("demo_tldr")), *keys]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert 1 / 1.25 < float(done.stdout.split()[-1]) < 1.25
+    print("RATIO", float(done.stdout.split()[-1])); assert 1 / 1.25 < float(done.stdout.split()[-1]) < 1.25
 
 
 def by_hand(adapters: int = 0, **changes: Any) -> PlannedModel:
@@ -167,6 +167,40 @@ def test_sampling_takes_keys_and_values_of_its_share_of_the_rows() -> None:
     one, four = work.parts(), work.parts(4)
     assert one["keys, values"] == 512 * 64 * 1024 * 57_344 == 4 * four["keys, values"]
     assert one["gradients"] == 0 and "activations" not in one  # freed before a model samples
+
+
+def test_shards_divide_what_learns_and_a_copy_samples() -> None:
+    work = MemoryPlan(32, (1,), (8,), 512, 512, 512, (by_hand(shards=4),))
+    parts = work.parts(4)
+    assert sum(parts[p] for p in ("weights", "gradients", "moments")) == 16 * 7.6e9 / 4
+    assert parts["rounded copy"] == 0
+    once = replace(work, models=(by_hand(shards=4, reduce_once=True),)).parts(4)
+    assert once["gradients"] == 4 * 7.6e9
+    adapted = by_hand(shards=4, adapters=40_000_000)
+    assert adapted.state_bytes()["weights"] == (2 * 7.6e9 + 4 * 40e6) / 4
+    assert adapted.sampling_bytes(1)["gathered"] == 2 * (7.6e9 + 40e6)
+
+
+def test_quantized_weights_are_those_of_the_layers_alone() -> None:
+    model = by_hand(adapters=1, quantization="4bit")
+    embeddings = 152_064 * 3584
+    weights = 2 * embeddings + 0.5625 * (7.6e9 - embeddings) + 4
+    assert model.state_bytes()["weights"] == pytest.approx(weights)
+
+
+def test_shards_need_a_device_each_and_are_offered_where_they_fit() -> None:
+    sharded = ["learner.shards=4", "output.checkpoint_every=1"]
+    assert "4 shards" in lines("4xh100", *sharded)
+    with pytest.raises(ConfigError, match=r"has 4 processes with a GPU each: give --gpus 4xh100"):
+        lines("2xh100", *sharded)
+    with pytest.raises(ConfigError, match=r"--override learner.fsdp_size=8 .*needs .* GB"):
+        lines("8xh100", "model.name=Qwen/Qwen2.5-7B")
+
+
+def test_a_quantized_model_without_an_adapter_is_refused_before_it_is_loaded() -> None:
+    with pytest.raises(ConfigError, match=r"quantization=4bit.*no adapter"):
+        lines("1xh100", "model.quantization=4bit")
+    assert "4bit" in lines("1xh100", LORA, "model.quantization=4bit")
 
 
 def test_a_reference_is_a_copy_of_all_trained_weights() -> None:
@@ -206,8 +240,6 @@ def test_what_a_plan_leaves_out_is_told() -> None:
     text = lines("1xh100", LORA, *bundled, *critic)
     assert "2 copies of the team" in text and "the critic's adapter" in text
     assert "comparator" not in text
-    with pytest.raises(ConfigError, match=r"learner.fsdp_size=4 cuts them: .*learner.fsdp_size=1"):
-        lines("4xh100", "learner.shards=4", "output.checkpoint_every=1")
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,27 @@ def measure(size: int, folder: Path, words: list[str], port: int) -> dict[str, f
     return {phase: max(peak[phase] for peak in peaks) for phase in PHASES}
 
 
+def plan_peak(folder: Path, arguments: argparse.Namespace, size: int) -> float:
+    """Return the peak that `plan` estimates for a process."""
+    from llm_decpomdp.benchmarks.doctor.memory_plan import MemoryPlan, PlannedModel, read_shape
+
+    shape, once = read_shape(folder), arguments.reduce_once
+    adapters = shape.adapter({"r": arguments.lora, "target_modules": "all-linear"})
+    model = PlannedModel(
+        name=str(folder),
+        policies=("x",),
+        shape=shape,
+        prompts=(3.0,),
+        lengths=(float(arguments.tokens),),
+        trained=True,
+        adapters=adapters if arguments.lora else 0,
+        dtype=arguments.dtype,
+        shards=size,
+        reduce_once=bool(arguments.lora) if once is None else once,
+    )
+    return sum(MemoryPlan(1, (1,), (2,), 2, 2, 0, (model,)).parts().values()) / 1e9
+
+
 def main() -> None:
     """Compare one process with several, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -142,6 +163,7 @@ def main() -> None:
         weights, words = save_model(Path(folder), arguments), sys.argv[1:]
         alone = measure(1, Path(folder), words, free_port())
         each = measure(arguments.processes, Path(folder), words, free_port())
+        planned = [plan_peak(Path(folder), arguments, size) for size in (1, arguments.processes)]
     print(f"{weights / 1e6:.0f} M weights, {' '.join(words) or 'defaults'}; gigabytes of a process")
     print(f"{'':8}{'1':>8}{arguments.processes:>8}   ratio")
     for phase in (*PHASES, "peak"):
@@ -149,6 +171,8 @@ def main() -> None:
             max(peaks.values()) if phase == "peak" else peaks[phase] for peaks in (alone, each)
         )
         print(f"{phase:8}{whole:8.2f}{share:8.2f}{share / whole:8.2f}")
+    print(f"{'planned':8}{planned[0]:8.2f}{planned[1]:8.2f}{planned[1] / planned[0]:8.2f}")
+    print(f"{'/ peak':8}{planned[0] / whole:8.2f}{planned[1] / share:8.2f}")
 
 
 if __name__ == "__main__":
