@@ -170,6 +170,10 @@ class VllmClient:
         finally:  # also on Ctrl-C, or if the server hangs
             self._call("POST", "/resume", timeout=min(self.timeout, BRIEF))
 
+    def call(self, route: str, body: Mapping[str, Any]) -> None:
+        """Send a request whose answer has no content that matters."""
+        self._call("POST", route, body)
+
     def forget_prompts(self) -> None:
         """Clear the cache of prompts."""
         self._call("POST", "/reset_prefix_cache")

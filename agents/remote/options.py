@@ -42,6 +42,10 @@ class SamplerOptions(Options):
     )
     """Further flags of `vllm serve`, as in `{gpu_memory_utilization: 0.8}`; true and false turn a switch on and
     off."""
+    transfer: str = option("files", choices=("files", "nccl"), unless=("engine", "transformers"))
+    """Way of full weights to a server: `files` in `TMPDIR`, or `nccl` from GPU to GPU. The latter needs servers of
+    the run on GPUs of their own (`policies.<name>.sample_on`), and no `max_async_level`. It has not been run on
+    GPUs."""
     exact: bool = option(True, unless=("engine", "transformers"))
     """Hold requests back until all of a batch are there, so that it is computed in one order: with float32 on a
     CPU a resumed run equals one that never stopped. Otherwise each begins at once, as `cluster.rollout_workers`

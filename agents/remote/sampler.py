@@ -30,6 +30,7 @@ from llm_decpomdp.agents.remote.options import (
     check_untruncated,
 )
 from llm_decpomdp.agents.remote.server import Server, make_private
+from llm_decpomdp.agents.remote.transfer import TransferGroup, connect, send_weights
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class RemoteSampler:
         server: The server, with the same model.
         folder: Takes weights on their way to the server.
         options: Timeouts, restarts and limits.
+        make_group: Makes the group for full weights that go from GPU to GPU; `None` sends files.
 
     Raises:
         ValueError: If a policy that learns cuts the distribution that it samples from.
@@ -81,12 +83,14 @@ class RemoteSampler:
         server: Server,
         folder: Path,
         options: SamplerOptions,
+        make_group: Callable[[], TransferGroup] | None = None,
     ) -> None:
         for name, policy in policies.items():
             if any(weight.requires_grad for weight in policy.parameters()):
                 check_untruncated(name, policy.sampling)
         self.engine, self.policies, self.server = engine, policies, server
-        self.folder, self.options = folder, options
+        self.folder, self.options, self._make_group = folder, options, make_group
+        self._group: TransferGroup | None = None
         # All by adapter: the weights that the server should have and has, those without a compared answer, and
         # their first answers.
         self._wanted: dict[str | None, Publication] = {}
@@ -127,7 +131,8 @@ class RemoteSampler:
                 continue
             unique = f"{name}@{version}-{self._process}{secrets.token_hex(2)}"
             folder = self.folder / "weights" / unique
-            policy.publish(folder)
+            if self._make_group is None or policy.adapter is not None:
+                policy.publish(folder)
             self._wanted = {**self._wanted, policy.adapter: Publication(unique, folder, writes)}
         self._retry(lambda served: None)
         for adapter, publication in before.items():
@@ -216,7 +221,7 @@ class RemoteSampler:
 
     def _leave(self) -> None:
         self.server.stop()
-        self._client, self._there = None, {}
+        self._client, self._there, self._group = None, {}, None
 
     def _ready(self) -> ServedWeights:
         """Return a server's weights: the wanted ones, and no older ones of these policies."""
@@ -234,7 +239,7 @@ class RemoteSampler:
             if adapter in self._there:
                 continue
             if adapter is None:
-                client.reload_weights(new.name, new.folder)
+                self._replace_weights(client, new)
             else:
                 if self._lost:  # a server that hung for a while may still have it
                     client.unload_adapter(new.name)
@@ -243,6 +248,18 @@ class RemoteSampler:
             self._unproven.add(adapter)
         version = self._wanted[None].name if None in self._wanted else None
         return ServedWeights(client, self._names(), version, self.options.exact)
+
+    def _replace_weights(self, client: VllmClient, new: Publication) -> None:
+        if self._make_group is None:
+            client.reload_weights(new.name, new.folder)
+            return
+        (policy,) = self.policies.values()
+        self._require_published({None})  # these are sent as they are now
+        if self._group is None:
+            self._group = self._make_group()
+            connect(client, self._group)
+        weights = dict(policy.model.named_parameters())
+        send_weights(client, self._group, new.name, weights, policy.compute_dtype)
 
     def prove(self) -> None:
         """Compare a server's first answers by new weights with the learner's log-probabilities.

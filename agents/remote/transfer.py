@@ -1,8 +1,8 @@
 """Weights that go to a server from GPU to GPU: vLLM's weight transfer over NCCL, without vLLM in this process.
 
-The server is started with `--weight-transfer-config '{"backend": "nccl"}'`. Both sides join a group: this process is
-rank 0, and the GPUs of the server follow. The identity of the group goes to the server over HTTP; joining ends with
-the sum of one number. An update names all weights, and each is broadcast in this order (vLLM's
+The server is started with `--weight-transfer-config '{"backend": "nccl"}'`. Both sides join a group: this process
+is rank 0, and the GPUs of the server follow. The identity of the group goes to the server over HTTP; joining ends
+with the sum of one number. An update names all weights, and each is broadcast in this order (vLLM's
 `docs/training/weight_transfer/nccl.md`). It has not been run on GPUs: tests use a double.
 """
 
@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from multiprocessing.pool import ThreadPool
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, distributed
@@ -51,8 +51,10 @@ class NcclGroup:
     def __init__(self, device: torch.device, size: int) -> None:
         self.size, self._device = size, device
         # Only this process joins the store; vLLM's workers learn the identity over HTTP.
-        self._store = distributed.TCPStore("127.0.0.1", free_port(), 1, is_master=True)
-        self._group = distributed.ProcessGroupNCCL(self._store, 0, size)
+        nccl: Any = distributed  # whose types leave much out, and whose CPU builds have no NCCL
+        self._store = nccl.TCPStore("127.0.0.1", free_port(), 1, is_master=True)
+        options = nccl.ProcessGroupNCCL.Options()
+        self._group = nccl.ProcessGroupNCCL(self._store, 0, size, options)
 
     def join(self) -> None:
         """Wait until all members are there."""

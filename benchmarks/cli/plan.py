@@ -148,8 +148,8 @@ def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[
             )
             less = sum(plan_memory(variant, assumed, dtype).parts(count).values()) / 1e9
             if less <= usable:
-                keys = f"learner.fsdp_size={count} output.checkpoint_every=1"
-                lines.append(f"  --override {keys} needs {less:.1f} GB of a device")
+                text = f"learner.fsdp_size={count} output.checkpoint_every=1"
+                lines.append(f"  --override {text} needs {less:.1f} GB of a device")
     if len(lines) == 1:
         lines.append("  take a smaller model, or more devices with learner.fsdp_size")
     raise ConfigError("\n".join(lines))

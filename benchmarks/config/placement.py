@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from llm_decpomdp.agents.loading import PolicySpec, bases
+from llm_decpomdp.agents.models.local_models import saved_adapter
 from llm_decpomdp.agents.remote.options import check_untruncated
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -219,6 +220,8 @@ def _check_servers_of_run(config: Config, policies: Mapping[str, PolicySpec]) ->
                 "servers: drop either"
             )
     _check_workers(config)
+    if sampler.transfer == "nccl":
+        _check_transfer(config, policies)
     if config.warm_start.source == PASSES:
         raise ConfigError(
             "warm_start.source=passes samples in the process that learns: warm up in a run without "
@@ -239,6 +242,25 @@ def _check_servers_of_run(config: Config, policies: Mapping[str, PolicySpec]) ->
         raise ConfigError(str(error)) from None
     if sampler.urls:
         _check_urls(sampler.urls, served(policies))
+
+
+def _check_transfer(config: Config, policies: Mapping[str, PolicySpec]) -> None:
+    """Raise a `ConfigError` unless full weights can go to servers from GPU to GPU."""
+    learning = {name: spec for name, spec in policies.items() if spec.can_be_trained}
+    wrong = {
+        "no policy learns all weights: adapters always go as files": all(
+            spec.lora or saved_adapter(str(spec.name)) for spec in learning.values()
+        ),
+        "a running server (inference.urls) has not the flag for it": bool(config.sampler.urls),
+        "the server may be lost while the weights change (max_async_level)": config.algorithm.rollout.lag
+        > 0,
+        "policies.<name>.sample_on must name the GPUs of each server": not all(
+            spec.sample_on for spec in learning.values()
+        ),
+    }
+    for reason, is_so in wrong.items():
+        if is_so:
+            raise ConfigError(f"inference.transfer=nccl: {reason}; or set inference.transfer=files")
 
 
 def check_interpreter(config: Config) -> None:

@@ -17,7 +17,7 @@ e the bytes of a number in the compute format, and n the number of shards.
 
 Gradients are freed before a model samples, keys and values before it learns: the larger phase counts. Tests
 compare counts with a run's files, weights and adapters with transformers and peft (0.03 %), activations with what
-torch keeps (10 %), and the sum with the peak memory of runs on a CPU (15 %). No GPU has confirmed it.
+torch keeps (10 %), and the sum with the peak memory of runs on a CPU (factor 1.25). No GPU has confirmed it.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class PlannedModel:
         """Return the bytes that stay in memory over an update, by part."""
         size, shards = self.shape.parameters, self.shards
         trained = (self.adapters or size) if self.trained else 0
-        frozen = self.element * size
+        frozen = float(self.element * size)
         if self.quantization != "none":
             each = QUANTIZED[self.quantization]
             frozen = self.element * self.shape.embeddings + each * (size - self.shape.embeddings)
@@ -273,8 +273,7 @@ class PlannedModel:
         tokens = max(min(prompt + group_size * length, ROW_TOKENS), prompt + length)
         token = self.shape.activation_bytes(self.element, checkpointing=self.checkpointing)
         # A chunk of logits is float32, twice, and so are its gradients: 16 bytes each.
-        logits = 16 * min(LOGITS_AT_ONCE, group_size * length * self.shape.vocabulary)
-        working = {**self._rounded_copy(), "activations": tokens * token + logits}
+        working = {**self._rounded_copy(), "activations": tokens * token + 16 * LOGITS_AT_ONCE}
         if self.shards > 1:
             layer = (self.shape.parameters - self.shape.embeddings) / self.shape.layers
             part = max(self.shape.embeddings, layer)  # whose gradients are reduced as float32

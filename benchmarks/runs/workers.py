@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from llm_decpomdp.agents.remote.server import (
     vllm_command,
     vllm_flags,
 )
+from llm_decpomdp.agents.remote.transfer import BACKEND, NcclGroup, TransferGroup
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutWorker, WorkerState
@@ -116,10 +118,22 @@ def attach_samplers(run: ResolvedRun, team: Team) -> dict[str, RemoteSampler]:
         folder = Path(tempfile.gettempdir(), f"llm_decpomdp-sampler-{secrets.token_hex(8)}")
         engine = next(iter(group.values())).engine
         server = _make_server(run, place, group, folder)
-        sampler = RemoteSampler(engine, group, server, folder, run.config.sampler)
+        make_group = _transfer_group(run, group)
+        sampler = RemoteSampler(engine, group, server, folder, run.config.sampler, make_group)
         engine.remote = sampler
         samplers |= {a: sampler for a, name in run.team.agents.items() if name in group}
     return samplers
+
+
+def _transfer_group(
+    run: ResolvedRun, group: dict[str, CausalLM]
+) -> Callable[[], TransferGroup] | None:
+    """Return what makes the group of this process and the GPUs of a server, where full weights go by NCCL."""
+    name, policy = next(iter(group.items()))
+    if run.config.sampler.transfer == "files" or policy.adapter is not None:
+        return None
+    gpus = run.team.policies[name].sample_on or []
+    return partial(NcclGroup, policy.model.device, 1 + len(gpus))
 
 
 def _make_server(run: ResolvedRun, place: int, group: dict[str, CausalLM], folder: Path) -> Server:
@@ -141,6 +155,8 @@ def _make_server(run: ResolvedRun, place: int, group: dict[str, CausalLM], folde
         policy.model.device.type == "cpu" and not gpus,
         policy.encoder.context,
     )
+    if options.transfer == "nccl" and policy.adapter is None:
+        flags["weight_transfer_config"] = BACKEND
     if len(gpus) > 1 and parts(options.flags) is None:
         flags["tensor_parallel_size"] = len(gpus)
     command = vllm_command(options.interpreter(), policy.name, {**flags, **options.flags})

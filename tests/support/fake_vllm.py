@@ -40,6 +40,7 @@ class FakeVllm(servers.Server):
         self.noise = 0.0  # added to log-probabilities
         self.counts = True  # open requests
         self.changed = threading.Condition()
+        self.group: Any = None  # that full weights are received in
 
     def load(self, name: str, folder: str) -> None:
         from peft import PeftModel
@@ -62,6 +63,14 @@ class FakeVllm(servers.Server):
 
     def reload(self, folder: str) -> None:
         self.engine.model.load_state_dict(load_base(folder, "float32", "cpu", None)[0].state_dict())
+
+    def receive(self, info: dict[str, Any]) -> None:
+        """Take the tensors of an update from the group, in their order."""
+        weights = dict(self.engine.model.named_parameters())
+        for name, dtype, shape in zip(*info.values(), strict=True):
+            tensor = self.group.receive()
+            assert str(tensor.dtype) == f"torch.{dtype}" and list(tensor.shape) == shape, name
+            weights[name].data.copy_(tensor)
 
     def forget(self) -> None:
         """Be as if started anew."""
@@ -133,6 +142,12 @@ class Handler(servers.Handler):
             case "/collective_rpc":
                 assert body["method"] == "reload_weights" and server.paused, body
                 server.reload(body["kwargs"]["weights_path"])
+            case "/init_weight_transfer_engine":
+                self.server.group.enter(body["init_info"])
+            case "/start_weight_update" | "/finish_weight_update":
+                assert server.paused
+            case "/update_weights":
+                server.receive(body["update_info"])
             case "/update_weight_version":
                 server.version = body["new_version"]
             case "/pause" | "/resume":

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -66,11 +69,12 @@ def change(policy: CausalLM, seed: int) -> None:
 def attach(
     server: FakeVllm, policies: dict[str, CausalLM], tmp_path: Path, **options: Any
 ) -> RemoteSampler:
-    engine = next(iter(policies.values())).engine
+    engine, make_group = next(iter(policies.values())).engine, options.pop("make_group", None)
     sampler = RemoteSampler(
         *(engine, policies),
         *(RunningServer(server.address, tmp_path / "published", 5), tmp_path / "published"),
         replace(OPTIONS, **options),
+        make_group,
     )
     engine.remote = sampler
     sampler.update_weights(17)
@@ -221,6 +225,57 @@ def test_rounded_weights_are_published_as_the_server_has_them(
         assert torch.equal(weight, weights[name].bfloat16().float()), name
     assert all(weight.dtype == torch.float32 for weight in weights.values())
     draw({"main": policy})
+
+
+class QueueGroup:
+    """The group of this process and a server in a thread of it."""
+
+    def __init__(self, server: FakeVllm) -> None:
+        self.size, self.members, self.tensors = 2, Barrier(2, timeout=20), SimpleQueue()
+        server.group = self
+
+    def join(self) -> None:
+        self.members.wait()
+
+    def identity(self) -> bytes:
+        return b"\xff" * 128
+
+    def broadcast(self, tensor: torch.Tensor) -> None:
+        self.tensors.put(tensor)
+
+    def enter(self, info: dict[str, Any]) -> None:
+        assert b64decode(info.pop("nccl_unique_id_b64")) == self.identity()
+        assert info == {"rank_offset": 1, "world_size": 2}
+        self.members.wait()
+
+    def receive(self) -> torch.Tensor:
+        return self.tensors.get(timeout=20)
+
+
+def test_full_weights_go_from_gpu_to_gpu_by_the_steps_of_the_server(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policy = load_policy(model, Sampling(max_new_tokens=8), compute_dtype="bfloat16")
+    change(policy, 1)
+    options = {"max_mismatch": 0.1, "make_group": lambda: QueueGroup(server)}
+    sampler = attach(server, {"main": policy}, tmp_path, **options)
+    first = draw({"main": policy})
+    change(policy, 2)
+    sampler.update_weights(18)
+    assert draw({"main": policy}) != first and server.version.startswith("main@18-")
+    for name, weight in server.engine.model.named_parameters():
+        assert torch.equal(weight, policy.model.get_parameter(name).bfloat16().float()), name
+    routes = [path for path, _ in server.calls if "weight_" in path or "/update" in path]
+    update = ["/start_weight_update", "/update_weights", "/finish_weight_update"]
+    update += ["/update_weight_version"]
+    assert [r for r in routes if r != "/weight_info"] == [
+        "/init_weight_transfer_engine",
+        *2 * update,
+    ]
+    assert not list((tmp_path / "published").rglob("*.safetensors"))
+    server.version = "default"  # somebody has started it anew
+    draw({"main": policy})
+    assert server.version.startswith("main@18-")
 
 
 @pytest.mark.parametrize(("fault", "exact"), [("dies", True), ("hangs", True), ("dies", False)])

@@ -143,7 +143,7 @@ def test_a_run_on_a_cpu_takes_the_planned_memory_within_a_quarter(
     keys += [f"output.base_dir={tmp_path}", "output.name=run", "dataset.source=bundled"]
     command = [sys.executable, "-c", PEAK, str(find_config("demo_tldr")), *keys]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    print("RATIO", float(done.stdout.split()[-1])); assert 1 / 1.25 < float(done.stdout.split()[-1]) < 1.25
+    assert 1 / 1.25 < float(done.stdout.split()[-1]) < 1.25
 
 
 def by_hand(adapters: int = 0, **changes: Any) -> PlannedModel:

@@ -265,6 +265,17 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
             ],
             r"listen on this machine alone \(http://127",
         ),
+        *(
+            (
+                ["sampler.engine=vllm", "sampler.python=/p", "sampler.transfer=nccl", *further],
+                f"inference.transfer=nccl: {message}.*inference.transfer=files",
+            )
+            for further, message in (
+                (["model.lora={r: 2}"], "no policy learns all weights"),
+                ([], r"policies.<name>.sample_on must name"),
+                (["algorithm.lag=1"], "the server may be lost"),
+            )
+        ),
     ],
 )
 def test_what_does_not_go_with_a_server_is_refused(
