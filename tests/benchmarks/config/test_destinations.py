@@ -168,7 +168,8 @@ def test_a_channel_arrives_and_doubles_the_horizon() -> None:
 
 
 def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
-    further = {"model.name", "model.quantization"}  # the latter is tested where its package is
+    # Quantization is tested where its package is; a static cache takes no further rows.
+    further = {"model.name", "model.quantization", "model.continuous_batching"}
     assert {*MODEL, *further} == {f"model.{name}" for name in asdict(Config().model)}
     config = load_config(None, [*quick, f"model.name={chat_model}", *items(MODEL)])
     team = teams.load(config, [config.make_eval_env()])
@@ -186,6 +187,13 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     assert policy.engine.prefix_cache == 0 and policy.engine.static_cache
     layers = [m for m in policy.model.modules() if isinstance(m, GradientCheckpointingLayer)]
     assert layers and all(layer.gradient_checkpointing for layer in layers)
+
+
+def test_the_rows_of_a_batch_arrive(quick: list[str], chat_model: str) -> None:
+    overrides = [f"model.name={chat_model}", "model.continuous_batching=5"]
+    config = load_config(None, [*quick, *overrides])
+    for policy in teams.load(config, [config.make_eval_env()]).values():
+        assert isinstance(policy, CausalLM) and policy.engine.continuous_batching == 5
 
 
 WARM_START: dict[str, Any] = {
