@@ -73,11 +73,11 @@ class NcclGroup:
 def connect(client: VllmClient, group: TransferGroup) -> None:
     """Let a server join a group; raises the errors of the server."""
     with ThreadPool(1) as pool:
-        joined = pool.apply_async(group.join)
+        entry = pool.apply_async(group.join)
         identity = b64encode(group.identity()).decode()
         info = {"rank_offset": 1, "world_size": group.size, "nccl_unique_id_b64": identity}
         client.call("/init_weight_transfer_engine", {"init_info": info})
-        joined.get(client.timeout)
+        entry.get(client.timeout)
 
 
 def send_weights(

@@ -255,8 +255,8 @@ class PlannedModel:
         trained = (self.adapters or size) if self.trained else 0
         frozen = float(self.element * size)
         if self.quantization != "none":
-            each = QUANTIZED[self.quantization]
-            frozen = self.element * self.shape.embeddings + each * (size - self.shape.embeddings)
+            layers = size - self.shape.embeddings
+            frozen = self.element * self.shape.embeddings + QUANTIZED[self.quantization] * layers
         references = (1 if shards == 1 else 2) if self.full and self.reference else 0
         return {
             "weights": (4.0 * size if self.full else frozen + 4.0 * self.adapters) / shards,
@@ -394,7 +394,7 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
         if spec.kind == "model":
             key = (spec.name, spec.compute_dtype, spec.device) if spec.lora else name
             shared.setdefault(key, []).append(name)
-    cut = run.config.learner
+    learner = run.config.learner
     for policies in shared.values():
         agents = [agent for agent, name in run.team.agents.items() if name in policies]
         spec, lengths, prompts = specs[policies[0]], [], []
@@ -425,7 +425,7 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
             dtype=dtype if spec.compute_dtype == "auto" else spec.compute_dtype,
             reference=declared.needs_reference(run.learner)
             or declared.complete_options(run.learner).has_critic,
-            shards=cut.shards if trained else 1,
-            reduce_once=any(adapters) if cut.reduce_once is None else cut.reduce_once,
+            shards=learner.shards if trained else 1,
+            reduce_once=any(adapters) if learner.reduce_once is None else learner.reduce_once,
             quantization=spec.quantization,
         )
