@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llm_decpomdp.envs.worlds.game import Completions, Game, Turns, score_verdict
+from llm_decpomdp.envs.worlds.tasks import WorldOptions
 from llm_decpomdp.interfaces import Verdict
+from llm_decpomdp.options import option
 
 Place = tuple[int, ...]
 """Coordinates of a cell."""
 
 World = dict[Place, tuple[str, int]]
 """Color or material, and builder, of the block in each cell."""
+
+
+class BuilderOptions(WorldOptions):
+    """Options that both families have."""
+
+    num_agents: int = option(2, ge=2, le=4)
+    """Agents `builder_0`, `builder_1` and so on, 2 to 4."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,14 @@ class BlockGame(Game):
             "picture": self.draw(task, after, conflicts, len(turns) + 1),
         }
         return score_verdict(self.score(task, after), turns, details)
+
+
+def describe(turns: Turns, world: str, list_cells: Callable[[Any], str]) -> Iterator[str]:
+    """Yield what prompts say about the last turn: its score, the world, and the cells in which blocks met."""
+    details = turns[-1].verdict.details
+    yield f"After turn {len(turns)} the score is {details['score']:.2f} of 1. {world}"
+    if cells := details["conflict_cells"]:
+        yield f"Several builders put a block there at once, so it stayed empty:{list_cells(cells)}"
 
 
 def world_after(turns: Turns) -> World:

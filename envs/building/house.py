@@ -12,23 +12,30 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.building.blocks import BlockGame, Place, World, world_after
+from llm_decpomdp.envs.building.blocks import (
+    BlockGame,
+    BuilderOptions,
+    Place,
+    World,
+    describe,
+    world_after,
+)
 from llm_decpomdp.envs.building.plan import (
     FILLS,
     MATERIALS,
     PLANNED_TURNS,
     SIZES,
     HouseTask,
+    Plan,
+    boxes,
     cells_of,
-    cover,
     draw_house,
+    fills,
     house_task,
-    line_of,
 )
 from llm_decpomdp.envs.worlds.commands import read_commands
 from llm_decpomdp.envs.worlds.game import Prompts, Turns, world_env
-from llm_decpomdp.envs.worlds.strategies import Act, Strategy, each, exploits, only
-from llm_decpomdp.envs.worlds.tasks import WorldOptions
+from llm_decpomdp.envs.worlds.strategies import Act, Strategy, each, exploits, full_marks, only
 from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import panel, picture
 
@@ -40,11 +47,9 @@ MOST_COMMANDS = 100
 """Commands of an agent that are read in a turn, those that change nothing included."""
 
 
-class HouseOptions(WorldOptions):
+class HouseOptions(BuilderOptions):
     """Options of `build-house-v0`."""
 
-    num_agents: int = option(2, ge=2, le=4)
-    """Agents `builder_0`, `builder_1` and so on, 2 to 4."""
     num_turns: int = option(PLANNED_TURNS, ge=1)
     """Turns of an episode, at most; three are enough for every house."""
     size: str = option("medium", choices=tuple(SIZES))
@@ -61,51 +66,43 @@ class HouseGame(BlockGame):
 
     def prompts(self, task: HouseTask, turns: Turns) -> Prompts:
         """Return each agent's part of the plan and stock, and after the first turn the world."""
-        world = world_after(turns)
-        feedback = list(_describe_world(world, turns))
         return {
-            agent: "\n".join(self._prompt(task, i, world, feedback, len(turns) + 1))
-            for i, agent in enumerate(self.agents)
+            agent: "\n".join(self._prompt(task, i, turns)) for i, agent in enumerate(self.agents)
         }
 
-    def _prompt(
-        self, task: HouseTask, agent: int, world: World, feedback: Sequence[str], turn: int
-    ) -> Iterator[str]:
-        width, height, depth = task.size
+    def _prompt(self, task: HouseTask, agent: int, turns: Turns) -> Iterator[str]:
+        (width, height, depth), world = task.size, world_after(turns)
         yield (
             f"{self.num_agents} builders build a house together, {width} wide (x), {height} high (y, 0 is the "
             f"floor) and {depth} deep (z), all from 0. Each builder knows another part of the plan and can build "
             "anywhere."
         )
         part = task.part(agent, self.parts)
-        kind = self._kind(task, agent)
+        layers = ", ".join(map(str, range(agent, height, self.num_agents)))
+        materials = " and ".join(MATERIALS[agent :: self.num_agents])
+        kind = f"the layers y = {layers}" if self.parts == "layers" else f"all {materials}"
         yield f"You are builder {agent} and know {kind}, as boxes X1 Y1 Z1 X2 Y2 Z2:"
-        yield _list_boxes(part)
-        yield from feedback
-        if turn > 1:
+        yield boxes(part)
+        if turns:
+            blocks = boxes({cell: name for cell, (name, _) in world.items()})
+            yield from describe(turns, f"Blocks in the world:\n{blocks}", _list_cells)
             wrong = {c: name for c, name in part.items() if world.get(c, ("",))[0] != name}
-            yield f"Of your part are wrong or missing:\n{_list_boxes(wrong)}"
+            yield f"Of your part are wrong or missing:\n{boxes(wrong)}"
         stock = remaining(task, agent, world)
         yield f"Your blocks: {', '.join(f'{count} {name}' for name, count in stock.items())}."
         yield (
             'Answer with lines "fill X1 Y1 Z1 X2 Y2 Z2 MATERIAL", and nothing else: it puts a block in each empty '
             'cell of the box. "clear X1 Y1 Z1 X2 Y2 Z2" takes your blocks back. At most '
             f"{FILLS} fills count in a turn. A fill that needs more blocks than you have is refused. Where two "
-            f"builders put a block in the same turn, the cell stays empty. This is turn {turn} of "
+            f"builders put a block in the same turn, the cell stays empty. This is turn {len(turns) + 1} of "
             f"{self.num_turns}."
         )
-
-    def _kind(self, task: HouseTask, agent: int) -> str:
-        if self.parts == "layers":
-            layers = range(agent, task.size[1], self.num_agents)
-            return f"the layers y = {', '.join(map(str, layers))}"
-        return f"all {' and '.join(MATERIALS[agent :: self.num_agents])}"
 
     def work(
         self, task: HouseTask, agent: int, text: str, world: World, counts: Counter[str]
     ) -> World:
         """Return the world after an agent's commands."""
-        world, fills = dict(world), 0
+        world, count = dict(world), 0
         stock = remaining(task, agent, world)
         found = read_commands(text, FORMS, MOST_COMMANDS)
         counts["invalid"] += found.invalid
@@ -115,20 +112,19 @@ class HouseGame(BlockGame):
             if not inside or (verb == "fill" and numbers[6] not in stock):
                 counts["refused"] += 1
                 continue
+            cells = cells_of(*box)
             if verb == "clear":
-                for cell in cells_of(*box):
+                for cell in cells:
                     if cell in world and world[cell][1] == agent:
                         stock[world.pop(cell)[0]] += 1
-                continue
-            empty = [cell for cell in cells_of(*box) if cell not in world]
-            if not empty:  # it changes nothing, so it does not count
-                continue
-            if len(empty) > stock[numbers[6]] or fills == FILLS:
-                counts["refused"] += 1
-                continue
-            fills += 1
-            stock[numbers[6]] -= len(empty)
-            world |= dict.fromkeys(empty, (numbers[6], agent))
+            elif empty := [cell for cell in cells if cell not in world]:
+                # A fill that changes nothing does not count.
+                if len(empty) > stock[numbers[6]] or count == FILLS:
+                    counts["refused"] += 1
+                    continue
+                count += 1
+                stock[numbers[6]] -= len(empty)
+                world |= dict.fromkeys(empty, (numbers[6], agent))
         return world
 
     def score(self, task: HouseTask, world: World) -> float:
@@ -140,14 +136,12 @@ class HouseGame(BlockGame):
         self, task: HouseTask, world: World, conflicts: Sequence[Place], turn: int
     ) -> Mapping[str, Any]:
         """Return the plan and what is built, layer by layer."""
-        width, height, depth = task.size
+        w, _, depth = task.size
         built = {cell: name[0] for cell, (name, _) in world.items()} | dict.fromkeys(conflicts, "x")
         panels = []
-        for y in range(height):
-            rows = [row.replace(".", " ") for row in task.layers[y]]
-            panels.append(panel(f"plan y={y}", rows))
-            cells = range(width)
-            rows = ["".join(built.get((x, y, z), " ") for x in cells) for z in range(depth)]
+        for y, layer in enumerate(task.layers):
+            panels.append(panel(f"plan y={y}", [row.replace(".", " ") for row in layer]))
+            rows = ["".join(built.get((x, y, z), " ") for x in range(w)) for z in range(depth)]
             panels.append(panel(f"built y={y}", rows))
         key = {name[0]: (INK[name[0]], name) for name in MATERIALS}
         # Small cells, so that the plan of a layer and what is built are side by side on a narrow screen.
@@ -155,25 +149,34 @@ class HouseGame(BlockGame):
 
     def reference(self, task: HouseTask, agent: str) -> str:
         """Return all fills of the agent; said in each turn, they build its share, eight more in each."""
-        return "\n".join(task.shares[self.agents.index(agent)])
+        return "\n".join(fills(task.share(task.plan, self.agents.index(agent))))
 
     @property
     def strategies(self) -> Mapping[str, Strategy]:  # type: ignore[override]  # they depend on the options
         """The known numbers and the exploits."""
-        share = _build(lambda task, agent: task.shares[agent])
-        whole = _build(lambda task, agent: task.affordable(task.plan))
-        part = _build(lambda task, agent: task.affordable(task.part(agent, self.parts)))
+        share = _build(lambda task, agent, _: task.share(task.plan, agent))
+        whole = _build(lambda task, agent, _: task.affordable(task.plan))
+        part = _build(lambda task, agent, _: task.affordable(task.part(agent, self.parts)))
+        pair = (self.num_agents, self.parts) == (2, "layers") and self.num_turns >= PLANNED_TURNS
         return {
-            "optimum": Strategy(share, exact=lambda task: 1.0),
+            "optimum": Strategy(share, exact=full_marks),
             "alone": Strategy(only("builder_0", whole), exact=lambda task: task.bound),
-            "silent": Strategy(part, changes={"channel": {}}),
+            "silent": Strategy(
+                _build(know) if pair else part,
+                exact=full_marks if pair else None,
+                changes={"channel": {}},
+                limit=full_marks,
+            ),
             "random": Strategy(each(_build_anywhere)),
             "one builds its part": Strategy(only("builder_0", part)),
             **exploits("fill X1 Y1 Z1 X2 Y2 Z2 MATERIAL"),
             "all build everything": Strategy(whole),
             "fills everything": Strategy(each(_fill_all)),
-            "builds and clears": Strategy(_clear_after(part)),
         }
+
+
+def _list_cells(cells: Any) -> str:
+    return "\n" + boxes(dict.fromkeys(map(tuple, cells), ""))
 
 
 def remaining(task: HouseTask, agent: int, world: World) -> dict[str, int]:
@@ -182,46 +185,34 @@ def remaining(task: HouseTask, agent: int, world: World) -> dict[str, int]:
     return {name: count - usage[name] for name, count in task.stock.items()}
 
 
-def _list_boxes(plan: Mapping[Any, str]) -> str:
-    return "\n".join(line_of(*entry) for entry in cover(plan)) or "none"
-
-
-def _describe_world(world: World, turns: Turns) -> Iterator[str]:
-    if not turns:
-        return
-    details = turns[-1].verdict.details
-    yield f"After turn {len(turns)} the score is {details['score']:.2f} of 1. Blocks in the world:"
-    yield _list_boxes({cell: name for cell, (name, _) in world.items()})
-    if details["conflict_cells"]:
-        cells = dict.fromkeys(map(tuple, details["conflict_cells"]), "")
-        yield f"Several builders put a block there at once, so it stayed empty:\n{_list_boxes(cells)}"
-
-
 # Strategies
 
 
-def _build(fills_of: Callable[[HouseTask, int], Sequence[str]]) -> Act:
-    """Return the team whose agents say their fills, in each turn as many as count."""
+def know(task: HouseTask, agent: int, turns: Turns) -> Plan:
+    """Return what a builder builds without messages in a pair that knows layers; together they build every house.
 
-    def say_fills(env: Any, agent: int, rng: Any) -> str:
-        start = FILLS * len(env.episode.turns)
-        return "\n".join(fills_of(env.task, agent)[start : start + FILLS])
+    Both know that the floor is full, and whether the roof is flat: if not, both have layers of it. They share what
+    both know. In the end `builder_1` puts glass where the layer of the windows is open above its own wall.
+    """
+    (width, top, depth), world = task.size, world_after(turns)
+    roof = {cell: name for cell, name in task.plan.items() if cell[1] == top - 1}
+    levels = (0, top - 1) if len(roof) == width * depth else (0,)
+    common = {cell: name for cell, name in task.plan.items() if cell[1] in levels}
+    own = {c: name for c, name in task.part(agent, "layers").items() if c not in common}
+    above = [(x, 2, z) for x, y, z in own if y == 1 and len(turns) == PLANNED_TURNS - 1]
+    windows = {cell: "glass" for cell in above if cell not in world}
+    return {**task.affordable(own), **task.share(common, agent), **windows}
 
-    return each(say_fills)
 
-
-def _clear_after(act: Act) -> Act:
-    """Return the team that takes everything back in every second turn."""
-    clear = each(lambda env, *_: "clear 0 0 0 {} {} {}".format(*(n - 1 for n in env.task.size)))
-    return lambda env, *args: (clear if len(env.unwrapped.episode.turns) % 2 else act)(env, *args)
+def _build(plan_of: Callable[[HouseTask, int, Turns], Plan]) -> Act:
+    """Return the team whose agents say all fills of a plan in each turn, of which as many count as may."""
+    return each(lambda env, agent, _: "\n".join(fills(plan_of(env.task, agent, env.episode.turns))))
 
 
 def _build_anywhere(env: Any, agent: int, rng: np.random.Generator) -> str:
-    boxes = rng.integers(env.task.size * 2, size=(FILLS, 6))
-    names = rng.integers(len(MATERIALS), size=FILLS)
-    pairs = zip(boxes.tolist(), names, strict=True)
-    lines = (line_of((box[:3], box[3:]), MATERIALS[name]) for box, name in pairs)
-    return "\n".join(f"fill {line}" for line in lines)
+    corners = rng.integers(env.task.size * 2, size=(FILLS, 6)).tolist()
+    pairs = zip(corners, rng.choice(MATERIALS, size=FILLS), strict=True)
+    return "\n".join(f"fill {' '.join(map(str, box))} {name}" for box, name in pairs)
 
 
 def _fill_all(env: Any, agent: int, rng: Any) -> str:
@@ -237,10 +228,9 @@ def build_house(options: HouseOptions) -> DecPOMDPEnv:
     """Build a house of which each builder knows a part and holds a part of the blocks: `build-house-v0`.
 
     ## Description
-    Two to four builders, `builder_0` and so on, build a house of a floor, walls with a door and windows, and a
-    roof. Each knows every N-th layer of the plan, or every N-th material. Each holds three quarters of the blocks
-    of each material in a pair, so a builder may lack blocks for its part, and nobody can build the house alone.
-    Builders see the world after each turn.
+    Two to four builders, `builder_0` and so on, build a house of floor, walls, door, windows and roof. Each knows
+    every N-th layer of the plan, or every N-th material. Each holds three quarters of the blocks of each material
+    in a pair, so nobody can build the house alone. Builders see the world after each turn.
 
     ## Observation Space
     `UnicodeText`: the agent's part of the plan as boxes, and its blocks. Later prompts also show the blocks in the
@@ -256,8 +246,7 @@ def build_house(options: HouseOptions) -> DecPOMDPEnv:
     that have a block or should have one. The rewards of an episode sum to its final score, at most 1.
 
     ## Starting State
-    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`. Task number `index` of a
-    `task_seed` is always the same. No house is in both splits.
+    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`. No house is in both splits.
 
     ## Episode End
     Terminates after `num_turns` turns, and when the house is complete if `stop_when_solved`.

@@ -36,8 +36,8 @@ SIZES: Mapping[str, tuple[int, int, int, tuple[str, ...]]] = {
 Cell = tuple[int, int, int]
 """x from the left, y from the ground, z from the front, from 0."""
 
-Layers = tuple[tuple[str, ...], ...]
-"""A plan as text: for each y the rows z from the front, with the first letter of a material or `.` for each x."""
+Plan = Mapping[Cell, str]
+"""The material of each cell."""
 
 Box = tuple[Cell, Cell]
 """Two opposite corners, both of the box."""
@@ -50,8 +50,8 @@ class HouseTask(Task):
     num_agents: int = field(kw_only=True)
     size: tuple[int, int, int] = field(kw_only=True)
     """Width, height and depth."""
-    layers: Layers = field(kw_only=True)
-    """The plan."""
+    layers: tuple[tuple[str, ...], ...] = field(kw_only=True)
+    """For each y the rows z from the front, with the first letter of a material or `.` for each x."""
 
     @cached_property
     def plan(self) -> dict[Cell, str]:
@@ -73,34 +73,26 @@ class HouseTask(Task):
 
     def part(self, agent: int, parts: str) -> dict[Cell, str]:
         """Return the part of the plan that an agent knows."""
-        by_layer = parts == "layers"
         return {
             cell: name
             for cell, name in self.plan.items()
-            if (cell[1] if by_layer else MATERIALS.index(name)) % self.num_agents == agent
+            if (cell[1] if parts == "layers" else MATERIALS.index(name)) % self.num_agents == agent
         }
 
-    @cached_property
-    def shares(self) -> list[list[str]]:
-        """The commands of each agent with which the team builds the house, within everyone's stock."""
-        shares = [dict[Cell, str]() for _ in range(self.num_agents)]
-        for name in MATERIALS:
-            cells = in_order(self.plan, name)
-            most = -(-len(cells) // self.num_agents)
-            for i, cell in enumerate(cells):
-                shares[i // most][cell] = name
-        return [fills(share) for share in shares]
+    def share(self, plan: Plan, agent: int) -> Plan:
+        """Return one of N equal parts of each material of a plan, for which the stock is enough."""
+        counts = Counter(plan.values())
+        most = {name: -(-count // self.num_agents) for name, count in counts.items()}
+        return choose(plan, {name: slice(agent * n, (agent + 1) * n) for name, n in most.items()})
 
-    def affordable(self, plan: Mapping[Cell, str]) -> list[str]:
-        """Return commands that build as much of a plan as the stock of one agent allows."""
-        cells = {name: in_order(plan, name)[: self.stock[name]] for name in MATERIALS}
-        return fills({cell: name for name in MATERIALS for cell in cells[name]})
+    def affordable(self, plan: Plan) -> Plan:
+        """Return as much of a plan as the stock of one agent allows."""
+        return choose(plan, {name: slice(count) for name, count in self.stock.items()})
 
     @cached_property
     def bound(self) -> float:
         """A bound on the score of one agent, from its stock: sum of min(stock, c) / sum of c."""
-        counts = Counter(self.plan.values())
-        return sum(min(most, counts[name]) for name, most in self.stock.items()) / len(self.plan)
+        return len(self.affordable(self.plan)) / len(self.plan)
 
 
 def draw_house(rng: np.random.Generator, num_agents: int, size: str) -> Row | None:
@@ -109,12 +101,10 @@ def draw_house(rng: np.random.Generator, num_agents: int, size: str) -> Row | No
     width, depth = (int(n) for n in rng.integers(least, most + 1, size=2))
     wall = int(rng.integers(2, 4))
     plan = {(x, 0, z): "w" for x in range(width) for z in range(depth)}
-    edge = [(x, z) for x in range(width) for z in range(depth)]
-    edge = [(x, z) for x, z in edge if x in (0, width - 1) or z in (0, depth - 1)]
+    edge = [(x, z) for x, _, z in plan if x in (0, width - 1) or z in (0, depth - 1)]
     plan |= {(x, y, z): "b" for x, z in edge for y in range(1, wall + 1)}
     corners = set(product((0, width - 1), (0, depth - 1)))
-    sides = [edge[i] for i in rng.permutation(len(edge)) if edge[i] not in corners]
-    door, *others = sides
+    door, *others = (edge[i] for i in rng.permutation(len(edge)) if edge[i] not in corners)
     for y in (1, 2):
         plan.pop((door[0], y, door[1]), None)
     for x, z in others[: int(rng.integers(1, windows + 1))]:
@@ -129,7 +119,8 @@ def draw_house(rng: np.random.Generator, num_agents: int, size: str) -> Row | No
         for y in range(height)
     )
     row = {"key": str(layers), "size": (width, height, depth), "layers": layers}
-    most = max(map(len, house_task(num_agents, 0, row).shares))
+    task = house_task(num_agents, 0, row)
+    most = max(len(fills(task.share(task.plan, agent))) for agent in range(num_agents))
     return row if most <= FILLS * PLANNED_TURNS else None
 
 
@@ -144,14 +135,11 @@ def house_task(num_agents: int, index: int, row: Row) -> HouseTask:
 
 def cells_of(first: Sequence[int], second: Sequence[int]) -> list[Cell]:
     """Return the cells of a box."""
-    (x, y, z), (u, v, w) = first, second
-    xs, ys, zs = (
-        range(a, b + 1) if a <= b else range(b, a + 1) for a, b in ((x, u), (y, v), (z, w))
-    )
-    return list(product(xs, ys, zs))
+    spans = (range(min(ends), max(ends) + 1) for ends in zip(first, second, strict=True))
+    return [(x, y, z) for x, y, z in product(*spans)]
 
 
-def cover(plan: Mapping[Cell, str]) -> list[tuple[Box, str]]:
+def cover(plan: Plan) -> list[tuple[Box, str]]:
     """Return disjoint boxes of one material that have all cells of a plan, each as large as it can grow."""
     rest, boxes = dict(plan), []
     while rest:
@@ -164,7 +152,7 @@ def cover(plan: Mapping[Cell, str]) -> list[tuple[Box, str]]:
     return boxes
 
 
-def _grow(rest: Mapping[Cell, str], start: Cell, order: Sequence[int]) -> Box:
+def _grow(rest: Plan, start: Cell, order: Sequence[int]) -> Box:
     """Grow a box from a cell along one axis after the other, as long as its material goes on."""
     name, end = rest[start], list(start)
     for axis in order:
@@ -178,16 +166,22 @@ def _grow(rest: Mapping[Cell, str], start: Cell, order: Sequence[int]) -> Box:
     return start, (end[0], end[1], end[2])
 
 
-def line_of(box: Sequence[Sequence[int]], name: str) -> str:
-    """Return a box as text: its two corners and its material."""
-    return f"{' '.join(map(str, (*box[0], *box[1])))} {name}"
+def boxes(plan: Plan) -> str:
+    """Return a plan as text: a line of two corners and a material for each box, or `none`."""
+    lines = [f"{' '.join(map(str, (*low, *high)))} {name}" for (low, high), name in cover(plan)]
+    return "\n".join(lines) or "none"
 
 
-def fills(plan: Mapping[Cell, str]) -> list[str]:
+def fills(plan: Plan) -> list[str]:
     """Return commands that build a plan."""
-    return [f"fill {line_of(*entry)}" for entry in cover(plan)]
+    return [f"fill {line}" for line in boxes(plan).splitlines() if plan]
 
 
-def in_order(plan: Mapping[Cell, str], name: str) -> list[Cell]:
-    """Return the cells of a material from the front to the back, so that a part of them has few boxes."""
-    return sorted((c for c, found in plan.items() if found == name), key=lambda c: (c[2], c[0]))
+def choose(plan: Plan, pieces: Mapping[str, slice]) -> Plan:
+    """Return a piece of each material, counted from the front to the back, so that it has few boxes."""
+    cells = sorted(plan, key=lambda cell: (cell[2], cell[0]))
+    return {
+        cell: name
+        for name, piece in pieces.items()
+        for cell in [cell for cell in cells if plan[cell] == name][piece]
+    }

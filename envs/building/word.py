@@ -12,14 +12,21 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.building.blocks import BlockGame, Place, World, world_after
+from llm_decpomdp.envs.building.blocks import (
+    BlockGame,
+    BuilderOptions,
+    Place,
+    World,
+    describe,
+    world_after,
+)
 from llm_decpomdp.envs.building.font import GLYPHS, SIZE
 from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.worlds.commands import read_commands
 from llm_decpomdp.envs.worlds.game import Prompts, Turns, world_env
 from llm_decpomdp.envs.worlds.grid import Cell, show
-from llm_decpomdp.envs.worlds.strategies import Strategy, each, exploits, only
-from llm_decpomdp.envs.worlds.tasks import WorldOptions, task_fields
+from llm_decpomdp.envs.worlds.strategies import Strategy, each, exploits, full_marks, only
+from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import panel, picture
@@ -41,11 +48,9 @@ Owners = dict[Place, int]
 """The owner of the block in each cell."""
 
 
-class WordOptions(WorldOptions):
+class WordOptions(BuilderOptions):
     """Options of `build-word-v0`."""
 
-    num_agents: int = option(2, ge=2, le=4)
-    """Agents `builder_0`, `builder_1` and so on, 2 to 4."""
     length: int = option(2, ge=1, le=4)
     """Letters of a word, 1 to 4."""
     knowledge: str = option("first", choices=("first", "all"))
@@ -157,7 +162,7 @@ class WordGame(BlockGame):
             told = [i == 0 or self.knowledge == "all" for i in range(self.num_agents)]
             texts = (f"{task.word}{task.shift}" if knows else task.word for knows in told)
             return dict(zip(self.agents, texts, strict=True))
-        world = _describe_world(task, turns)
+        world = list(_describe_world(task, turns))
         turn = f"This is turn {len(turns) + 1} of {self.num_turns}."
         return {
             agent: "\n".join([*self._task(task, i), *world, *_request(task), turn])
@@ -243,11 +248,11 @@ class WordGame(BlockGame):
         first = only("builder_0", each(_build_share))
         all_know = self.knowledge == "all"
         return {
-            "optimum": Strategy(each(_build_share), exact=lambda task: 1.0),
+            "optimum": Strategy(each(_build_share), exact=full_marks),
             "alone": Strategy(each(_build_largest_share), exact=score_alone),
             "silent": Strategy(
                 each(_build_share) if all_know else first,
-                exact=(lambda task: 1.0) if all_know else partial(score_alone, agents=[0]),
+                exact=full_marks if all_know else partial(score_alone, agents=[0]),
                 changes={"num_turns": 1, "channel": {}},
             ),
             "random": Strategy(each(_build_anywhere)),
@@ -277,18 +282,11 @@ def _list_cells(cells: Sequence[Sequence[int]]) -> str:
     return ", ".join(f"{x} {y}" for x, y in cells)
 
 
-def _describe_world(task: WordTask, turns: Turns) -> list[str]:
-    if not turns:
-        return []
-    details = turns[-1].verdict.details
-    lines = [
-        f"After turn {len(turns)} the score is {details['score']:.2f} of 1. The number in a cell is the builder "
-        f"of its block:\n{show(_world_rows(task, owners(world_after(turns))))}"
-    ]
-    if details["conflict_cells"]:
-        cells = _list_cells(details["conflict_cells"])
-        lines.append(f"Several builders put a block there at once, so it stayed empty: {cells}.")
-    return lines
+def _describe_world(task: WordTask, turns: Turns) -> Iterator[str]:
+    if turns:
+        world = show(_world_rows(task, owners(world_after(turns))))
+        text = f"The number in a cell is the builder of its block:\n{world}"
+        yield from describe(turns, text, lambda cells: f" {_list_cells(cells)}.")
 
 
 def _request(task: WordTask) -> list[str]:

@@ -39,6 +39,13 @@ class Strategy:
     """Exact expected score of a task, by a formula or a search."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the environment that it is played in, such as `{"channel": {}}`."""
+    limit: Callable[[Any], float] | None = None
+    """Upper bound of the expected score of a task, for a known number that is played but not exact."""
+
+
+def full_marks(task: Any) -> float:
+    """Return 1, the exact score or limit of a team that can solve every task."""
+    return 1.0
 
 
 def each(build: Callable[[Any, int, np.random.Generator], str]) -> Act:
