@@ -18,6 +18,7 @@ from llm_decpomdp.utils.text import plain, visible
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.audit.run import Audit
+    from llm_decpomdp.benchmarks.evaluation.strategies import StrategyScore
 
 
 def list_() -> None:
@@ -227,7 +228,7 @@ def _check_strategies(env_id: str, options: Sequence[str], tasks: int | None, se
             entry.name,
             f"{entry.score.value:.3f}",
             "" if low is None or high is None else f"{low:.3f} to {high:.3f}",
-            "" if entry.exact is None else f"{entry.exact:.3f}",
+            _exact_or_interval(entry),
             entry.bound,
             plain(entry.problem or "ok"),
             style="red" if entry.problem else "",
@@ -235,6 +236,13 @@ def _check_strategies(env_id: str, options: Sequence[str], tasks: int | None, se
     Console().print(table)
     give_result({"environment": env_id, "strategies": entries})
     raise SystemExit(1 if any(entry.problem for entry in entries) else 0)
+
+
+def _exact_or_interval(entry: StrategyScore) -> str:
+    """Return an exact score, or the proven interval of one that is not known: what was played, and the limit."""
+    if entry.limit is not None:
+        return f"{entry.score.value:.3f} to {entry.limit:.3f}"
+    return "" if entry.exact is None else f"{entry.exact:.3f}"
 
 
 def show_audit(result: Audit) -> None:

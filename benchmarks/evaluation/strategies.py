@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ class StrategyScore:
     score: Estimate
     exact: float | None
     """Mean of the exact expected scores, where they can be computed."""
+    limit: float | None
+    """Mean of upper bounds of the best such team's score, for a known number that is not exact."""
     bound: str
     """Strategy that it must not beat; empty for none."""
     problem: str = ""
@@ -58,14 +60,17 @@ def check_strategies(
     for name, strategy in strategies.items():
         changed_env = make(env_id, **{**arguments, **strategy.changes})
         played[name] = [play(changed_env, task_id, strategy, seed) for task_id in task_ids]
-    exact = {name: _exact_scores(env, strategy, task_ids) for name, strategy in strategies.items()}
-    return [_compare(name, strategy, played, exact) for name, strategy in strategies.items()]
+    found = [env.unwrapped.tasks.find(task_id) for task_id in task_ids]
 
+    def scores_of(function: Callable[[Any], float] | None) -> list[float] | None:
+        return None if function is None else [function(task) for task in found]
 
-def _exact_scores(env: Any, strategy: Strategy, task_ids: Sequence[str]) -> list[float] | None:
-    if strategy.exact is None:
-        return None
-    return [strategy.exact(env.unwrapped.tasks.find(task_id)) for task_id in task_ids]
+    exact = {name: scores_of(strategy.exact) for name, strategy in strategies.items()}
+    limits = {name: scores_of(strategy.limit) for name, strategy in strategies.items()}
+    return [
+        _compare(name, strategy, played, exact, limits[name])
+        for name, strategy in strategies.items()
+    ]
 
 
 def _compare(
@@ -73,8 +78,9 @@ def _compare(
     strategy: Strategy,
     played: Mapping[str, Sequence[float]],
     exact: Mapping[str, Sequence[float] | None],
+    limits: Sequence[float] | None,
 ) -> StrategyScore:
-    """Compare a strategy with its exact scores and with its bound."""
+    """Compare a strategy with its exact scores, its limit and its bound."""
     scores, exact_scores = played[name], exact[name]
     default = "" if name == "optimum" else "optimum" if name in NUMBERS else "alone"
     bound = strategy.bound or (default if default in played else "optimum")
@@ -82,12 +88,15 @@ def _compare(
     # Differences by task: tasks may differ much more than a wrong score differs from its exact value.
     if exact_scores is not None and not _is_zero(_differences(scores, exact_scores)):
         problem = f"the exact value is {_mean(exact_scores):.4f}"
+    if limits is not None and _beats(scores, scores, limits):
+        problem = f"exceeds its limit, which is {_mean(limits):.4f}"
     if bound and name != bound and _beats(scores, played[bound], exact[bound]):
         problem = f"beats {bound}, which earns {_mean(exact[bound] or played[bound]):.4f}"
     return StrategyScore(
         name,
         bootstrap(scores),
         None if exact_scores is None else _mean(exact_scores),
+        None if exact_scores is not None or limits is None else _mean(limits),
         bound,
         problem,
     )

@@ -35,7 +35,7 @@ from llm_decpomdp.envs.building.plan import (
 )
 from llm_decpomdp.envs.worlds.commands import read_commands
 from llm_decpomdp.envs.worlds.game import Prompts, Turns, world_env
-from llm_decpomdp.envs.worlds.strategies import Act, Strategy, each, exploits, full_marks, only
+from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
 from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import panel, picture
 
@@ -154,18 +154,17 @@ class HouseGame(BlockGame):
     @property
     def strategies(self) -> Mapping[str, Strategy]:  # type: ignore[override]  # they depend on the options
         """The known numbers and the exploits."""
-        share = _build(lambda task, agent, _: task.share(task.plan, agent))
         whole = _build(lambda task, agent, _: task.affordable(task.plan))
         part = _build(lambda task, agent, _: task.affordable(task.part(agent, self.parts)))
         pair = (self.num_agents, self.parts) == (2, "layers") and self.num_turns >= PLANNED_TURNS
         return {
-            "optimum": Strategy(share, exact=full_marks),
+            "optimum": OPTIMUM,
             "alone": Strategy(only("builder_0", whole), exact=lambda task: task.bound),
             "silent": Strategy(
                 _build(know) if pair else part,
-                exact=full_marks if pair else None,
+                exact=(lambda task: 1.0) if pair else None,
                 changes={"channel": {}},
-                limit=full_marks,
+                limit=lambda task: 1.0,
             ),
             "random": Strategy(each(_build_anywhere)),
             "one builds its part": Strategy(only("builder_0", part)),

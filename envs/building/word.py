@@ -25,7 +25,7 @@ from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.worlds.commands import read_commands
 from llm_decpomdp.envs.worlds.game import Prompts, Turns, world_env
 from llm_decpomdp.envs.worlds.grid import Cell, show
-from llm_decpomdp.envs.worlds.strategies import Strategy, each, exploits, full_marks, only
+from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Strategy, each, exploits, only
 from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.options import as_arguments, option, pick
@@ -248,11 +248,11 @@ class WordGame(BlockGame):
         first = only("builder_0", each(_build_share))
         all_know = self.knowledge == "all"
         return {
-            "optimum": Strategy(each(_build_share), exact=full_marks),
+            "optimum": OPTIMUM,
             "alone": Strategy(each(_build_largest_share), exact=score_alone),
             "silent": Strategy(
                 each(_build_share) if all_know else first,
-                exact=full_marks if all_know else partial(score_alone, agents=[0]),
+                exact=(lambda task: 1.0) if all_know else partial(score_alone, agents=[0]),
                 changes={"num_turns": 1, "channel": {}},
             ),
             "random": Strategy(each(_build_anywhere)),

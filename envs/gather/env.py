@@ -33,7 +33,7 @@ from llm_decpomdp.envs.worlds.game import (
     world_env,
 )
 from llm_decpomdp.envs.worlds.grid import Cell
-from llm_decpomdp.envs.worlds.strategies import Act, Strategy, exploits, only, say
+from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, exploits, only, say
 from llm_decpomdp.envs.worlds.tasks import WorldOptions
 from llm_decpomdp.interfaces import Component, Verdict
 from llm_decpomdp.options import as_arguments, option
@@ -276,9 +276,6 @@ class GatherGame(Game):
         silent = silent_value(size, options.num_agents, options.amount, steps)
         cells = [(x, y) for y in range(size) for x in range(size)]
         search = self._team(lambda task, i, turns, _: self.search(task, i, len(turns)))
-        gold = self._team(
-            lambda task, i, turns, _: self.next_reference(task, self.agents[i], turns)
-        )
         greedy = self._team(lambda task, i, *_: self.write([cell for _, cell in task.view(i)]))
 
         def guess(task: GatherTask, i: int, _: Turns, rng: np.random.Generator) -> str:
@@ -286,7 +283,7 @@ class GatherGame(Game):
             return self.write([target], [((i + 1) % len(self.agents), x, y) for x, y in facts])
 
         return {
-            "optimum": Strategy(gold, exact=lambda task: 1.0),
+            "optimum": OPTIMUM,
             "alone": Strategy(only(first, search), exact=lambda task: silent / options.num_agents),
             "silent": Strategy(search, exact=lambda task: silent),
             "random": Strategy(self._team(guess)),

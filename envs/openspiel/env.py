@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.datasets.loading import parse_split
 from llm_decpomdp.envs.openspiel.actions import FALLBACKS, FORMS, read_action, show_actions
 from llm_decpomdp.envs.openspiel.games import (
     advance,
@@ -27,16 +26,16 @@ from llm_decpomdp.envs.openspiel.legends import legend
 from llm_decpomdp.envs.openspiel.strategies import strategies
 from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
 from llm_decpomdp.envs.worlds.strategies import Strategy
-from llm_decpomdp.envs.worlds.tasks import SPLITS, WorldOptions, generated_tasks, task_fields
+from llm_decpomdp.envs.worlds.tasks import TaskOptions, generated_tasks, task_fields
 from llm_decpomdp.interfaces import Component, Task, Verdict
-from llm_decpomdp.options import Options, as_arguments, option, option_of
+from llm_decpomdp.options import as_arguments, option
 
 COMPONENTS = {
     "score": Component("Increase of the game's return, scaled from its bounds to 0 and 1.")
 }
 
 
-class OpenSpielOptions(Options):
+class OpenSpielOptions(TaskOptions):
     """Options of `openspiel`.
 
     Raises:
@@ -56,20 +55,9 @@ class OpenSpielOptions(Options):
     """Text above each view; by default our description of the game, where there is one."""
     brief: bool = False
     """Let a prompt be the view of the game alone, without rules and legal actions."""
-    task_seed: int = option_of(WorldOptions, "task_seed")
-    """Seed of the deals."""
-    split: str = "train"
-    """`train` (400 deals), `test` (100) or `all`, optionally sliced, such as `train[:50%]`."""
-    source: str = option_of(WorldOptions, "source")
-    """`bundled` or `auto`: the deals are generated."""
-    discount: float = 1.0
-    """Discount factor of the model, in [0, 1]."""
-    render_mode: str | None = None
-    """`None`, `ansi` or `human`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parse_split(self.split, (*SPLITS, "all"))
         if self.brief and self.rules is not None:
             raise ValueError(
                 f"brief prompts have no rules, got rules={self.rules!r}: drop one of them"
@@ -195,10 +183,9 @@ def openspiel(options: OpenSpielOptions) -> DecPOMDPEnv:
     """
     game = load_game(options.game)
     agents = tuple(f"player_{number}" for number in range(game.num_players()))
-    splits = WorldOptions(split=options.split, task_seed=options.task_seed)
     return game_env(
         f"openspiel:{options.game}",
-        partial(generated_tasks, "openspiel", splits, draw_deal, deal_task, options.game),
+        partial(generated_tasks, "openspiel", options, draw_deal, deal_task, options.game),
         SpielGame(options, agents),
         num_turns=game.max_game_length(),
         stop_when_solved=False,

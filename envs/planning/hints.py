@@ -170,11 +170,6 @@ def guide_silently(
     return guide(env, prompts, rng) if CALLER in prompts else dict.fromkeys(prompts, "")
 
 
-def one(task: Any) -> float:
-    """Return the optimum: every task can be solved without a refused action."""
-    return 1.0
-
-
 def hint_exploits(example: str) -> dict[str, Strategy]:
     """Return the exploits of all families: strategies that must not beat a planner that works without hints."""
     return {**exploits(example), "caller does everything": Strategy(guide_silently)}

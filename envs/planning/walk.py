@@ -20,7 +20,6 @@ from llm_decpomdp.envs.planning.hints import (
     game_of,
     guide,
     hint_exploits,
-    one,
     state_of,
 )
 from llm_decpomdp.envs.source_code.extraction import find_answer
@@ -387,7 +386,7 @@ def pad(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mappi
 
 
 WALK_STRATEGIES: Mapping[str, Strategy] = {
-    "optimum": Strategy(guide, exact=one),
+    "optimum": Strategy(guide, exact=lambda task: 1.0),
     "alone": Strategy(explore),
     "silent": Strategy(explore),
     "random": Strategy(wander),

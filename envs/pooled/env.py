@@ -28,7 +28,7 @@ from llm_decpomdp.envs.worlds.game import (
     score_verdict,
     world_env,
 )
-from llm_decpomdp.envs.worlds.strategies import Act, Strategy, exploits, only
+from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, exploits, only
 from llm_decpomdp.envs.worlds.tasks import WorldOptions, split_of, task_fields
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
@@ -217,11 +217,10 @@ class PooledGame(Game):
         quiet: Mapping[str, Any] = {"channel": {}}
         silent = self._team(lambda task, i, _: guesses[task.profile[i]][0])
         favorites = self._team(lambda task, i, _: leader(task.profile[i]))
-        best = self._team(lambda task, *_: task.names.index(task.best))
         chance = 1 / options.candidates
         every = self._team(lambda task, i, rng: int(rng.integers(options.candidates)))
         return {
-            "optimum": Strategy(best, exact=lambda task: 1.0),
+            "optimum": OPTIMUM,
             "alone": Strategy(
                 only(first, silent), "", lambda task: value / options.num_agents, quiet
             ),

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.datasets.loading import parse_split
 from llm_decpomdp.envs.source_code.extraction import find_answer
 from llm_decpomdp.envs.verified.questions import LIBRARY, QuestionSet, QuestionTask, find_questions
-from llm_decpomdp.envs.verified.strategies import STRATEGIES
 from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
-from llm_decpomdp.envs.worlds.tasks import SPLITS, WorldOptions
+from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
+from llm_decpomdp.envs.worlds.tasks import TaskOptions
 from llm_decpomdp.interfaces import Component, Verdict
-from llm_decpomdp.options import Options, as_arguments, option, option_of
+from llm_decpomdp.options import as_arguments, option
 
 SOLVER, VERIFIER = "solver_0", "verifier_0"
 
@@ -41,14 +42,8 @@ reject - it is wrong{again}
 correct: followed by the right answer - it is wrong, and you know the right one"""
 
 
-class VerifiedOptions(Options):
-    """Options of `verified`.
-
-    Raises:
-        ImportError: If reasoning-gym is needed and not installed.
-        KeyError: If there is no such data set.
-        ValueError: If a value is of another type or out of its range.
-    """
+class VerifiedOptions(TaskOptions):
+    """Options of `verified`."""
 
     dataset: str = "chain_sum"
     """Name of a data set of reasoning-gym."""
@@ -62,34 +57,16 @@ class VerifiedOptions(Options):
     """Answers of a solver alone to the same prompt, of which the most frequent counts: self-consistency."""
     brief: bool = False
     """Short prompts without instructions, and verdicts of one letter: `a`, `r`, or `c` and an answer."""
-    task_seed: int = option_of(WorldOptions, "task_seed")
-    """Seed of the tasks."""
-    split: str = "train"
-    """`train` (400 questions), `test` (100 others) or `all`, optionally sliced, such as `train[:50%]`."""
     source: str = option("auto", choices=("auto", LIBRARY, "bundled"))
     """`reasoning-gym`, `bundled` for sums of our own, or `auto`: reasoning-gym where it is installed."""
-    discount: float = 1.0
-    """Discount factor of the model, in [0, 1]."""
-    render_mode: str | None = None
-    """`None`, `ansi` or `human`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parse_split(self.split, (*SPLITS, "all"))
         if self.votes > 1 and self.num_agents > 1:
             raise ValueError(
                 f"votes={self.votes} are answers of a solver alone, got num_agents={self.num_agents}: take "
                 "num_agents=1, or attempts in place of votes"
             )
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The verdict of a verifier, as it was read."""
-
-    verdict: str
-    """One of `VERDICTS`; empty where there is none."""
-    correction: str = ""
 
 
 def read_answer(text: str) -> str:
@@ -99,28 +76,22 @@ def read_answer(text: str) -> str:
     return str(tagged[-1] if tagged else find_answer(text).text).strip()
 
 
-def read_judgement(text: str, brief: bool = False) -> Judgement:
-    """Return the verdict of the last line that begins with one.
+def read_judgement(text: str, brief: bool = False) -> tuple[str, str]:
+    """Return the verdict of the last line that begins with one, and its correction; empty where there is none.
 
     Args:
         text: The completion.
         brief: Read first letters in place of words.
     """
-    words = (
-        "|".join(word[0] for word in VERDICTS)
-        if brief
-        else "|".join(rf"{word}\b" for word in VERDICTS)
-    )
+    words = "|".join(word[0] if brief else rf"{word}\b" for word in VERDICTS)
     pattern = rf"^[\W_]*({words})(?:[\s:*_]|-\s)*(.*)$"
     lines = re.findall(pattern, find_answer(text).text, re.IGNORECASE | re.MULTILINE)
-    if not lines:
-        return Judgement("")
-    word, rest = lines[-1]
-    verdict = next(name for name in VERDICTS if name.startswith(word.lower()))
+    word, rest = lines[-1] if lines else ("", "")
+    verdict = next(name for name in ("", *VERDICTS) if name.startswith(word.lower()))
     if verdict != "correct":
-        return Judgement(verdict)
+        return verdict, ""
     tagged = TAGS.findall(text)
-    return Judgement(verdict, str(tagged[-1] if tagged else rest).strip())
+    return verdict, str(tagged[-1] if tagged else rest).strip()
 
 
 @dataclass(frozen=True)
@@ -137,7 +108,6 @@ class VerifiedGame(Game):
     components = COMPONENTS
     own_components = ("answer", "verdict")
     info_keys = ("score", "invalid", "right", "accepted", "rejected", "corrected")
-    strategies = STRATEGIES
 
     def prompts(self, task: QuestionTask, turns: Turns) -> Prompts:
         """Return the prompt of the agent that acts."""
@@ -181,18 +151,16 @@ class VerifiedGame(Game):
         return replace(score_verdict(score, turns, details), over=over)
 
     def _judge_verifier(self, task: QuestionTask, text: str, turns: Turns) -> Verdict:
-        judgement = read_judgement(text, self.options.brief)
+        said, correction = read_judgement(text, self.options.brief)
         right = bool(turns[-1].verdict.details["right"])
-        accepted, corrected = judgement.verdict == "accept", judgement.verdict == "correct"
+        accepted, corrected = said == "accept", said == "correct"
         # A correction says that the answer is wrong, so its verdict is no better than a rejection's.
-        is_correct = bool(judgement.verdict) and accepted == right
-        final_right = (
-            right if accepted else corrected and self.questions.is_right(task, judgement.correction)
-        )
+        is_correct = bool(said) and accepted == right
+        final_right = right if accepted else corrected and self.questions.is_right(task, correction)
         details = {
-            "answer": judgement.correction,
+            "answer": correction,
             "right": right,
-            "invalid": int(not judgement.verdict),
+            "invalid": int(not said),
             "accepted": int(accepted),
             "rejected": int(not accepted and not corrected),
             "corrected": int(corrected),
@@ -216,6 +184,50 @@ def majority(answers: Sequence[str]) -> str:
 def _short(task: QuestionTask) -> str:
     """Return a question without the words around a formula."""
     return task.prompt.rpartition(": ")[2].replace(" ", "")
+
+
+# Scripted teams
+
+
+def pair(solver: str, verifier: str) -> Act:
+    """Return the team whose agents always say a text each."""
+    return each(lambda env, agent, rng: (solver, verifier)[agent])
+
+
+def correct(env: Any, agent: int, rng: Any) -> str:
+    """Correct the solver's answer, whatever it is, by the right one."""
+    return f"{_words(env)[2]}: {env.task.answer}"
+
+
+def guess(env: Any, agent: int, rng: Any) -> str:
+    """Say the most frequent answer of all tasks, and accept it."""
+    return _words(env)[0] if agent else majority([task.answer for task in env.tasks.tasks])
+
+
+def draw(env: Any, agent: int, rng: np.random.Generator) -> str:
+    """Say a random answer of other tasks, and a random verdict."""
+    answer = str(rng.choice([task.answer for task in env.tasks.tasks]))
+    return f"{rng.choice(_words(env))} {answer}" if agent else answer
+
+
+def _words(env: Any) -> list[str]:
+    brief = env.reward.game.options.brief
+    return [word[0] if brief else word for word in VERDICTS]
+
+
+GUESS = "most frequent answer"
+"""The bound of a team whose solver knows nothing."""
+
+VerifiedGame.strategies = {
+    "optimum": OPTIMUM,
+    "alone": Strategy(only(VERIFIER, each(correct)), exact=lambda task: 1.0),
+    GUESS: Strategy(each(guess), bound="optimum"),
+    "random": Strategy(each(draw)),
+    **exploits("<answer> and </answer>", GUESS),
+    "accepts everything": Strategy(pair("", "accept"), bound=GUESS),
+    "rejects everything": Strategy(pair("", "reject"), bound=GUESS),
+    "tells the verifier to accept": Strategy(pair("accept", ""), bound=GUESS),
+}
 
 
 @as_arguments(VerifiedOptions)
@@ -266,7 +278,7 @@ def verified(options: VerifiedOptions) -> DecPOMDPEnv:
     agents = (SOLVER, VERIFIER)[: options.num_agents]
     return game_env(
         "verified_v0",
-        partial(questions.tasks, options.split, options.task_seed),
+        partial(questions.tasks, options),
         VerifiedGame(options, questions, agents),
         num_turns=options.votes if options.num_agents == 1 else 2 * options.attempts,
         discount=options.discount,

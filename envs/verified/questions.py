@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks, task_fields
+from llm_decpomdp.envs.worlds.tasks import TaskOptions, generated_tasks, task_fields
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.utils.text import warn
@@ -40,31 +40,24 @@ class QuestionTask(Task):
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """A data set of questions and its checker.
-
-    Attributes:
-        dataset: Name of a data set of reasoning-gym.
-        options: Fields of its configuration, as JSON.
-        source: `reasoning-gym` or `bundled`.
-    """
+    """A data set of questions of reasoning-gym or our own, and its checker."""
 
     dataset: str
     options: str
+    """Fields of its configuration, as JSON."""
     source: str
 
-    def tasks(self, split: str, task_seed: int) -> TaskSet:
+    def tasks(self, options: TaskOptions) -> TaskSet:
         """Return the tasks of a split. No question stands twice in the data, so none is in both splits."""
-        settings = WorldOptions(split=split, task_seed=task_seed)
-        draw = draw_sum if self.source == "bundled" else draw_question
-        kind = (self.options,) if self.source == "bundled" else (self.dataset, self.options)
+        name, kind, draw = f"verified-{self.dataset}", (self.dataset, self.options), draw_question
+        if self.source == "bundled":
+            kind, draw = (self.options,), draw_sum
         try:
-            tasks = generated_tasks(
-                f"verified-{self.dataset}", settings, draw, question_task, *kind
-            )
+            tasks = generated_tasks(name, options, draw, question_task, *kind)
         except ValueError as error:
             raise ValueError(
-                f"dataset={self.dataset!r} has no tasks in split={split!r}: either none of its questions has an "
-                f"answer that its checker accepts, or the slice is empty ({error})"
+                f"dataset={self.dataset!r} has no tasks in split={options.split!r}: either none of its questions "
+                f"has an answer that its checker accepts, or the slice is empty ({error})"
             ) from None
         return replace(tasks, source=self.source, stand_in=self.source == "bundled")
 
@@ -137,13 +130,8 @@ def draw_question(rng: np.random.Generator, dataset: str, options: str) -> dict[
     answer = entry["answer"]
     if not isinstance(answer, str) or data.score_answer(answer, entry) < 1.0:
         return None
-    return {
-        "key": entry["question"],
-        "content": entry["question"],
-        "question": entry["question"],
-        "answer": answer,
-        "position": position,
-    }
+    texts = dict.fromkeys(("key", "content", "question"), entry["question"])
+    return {**texts, "answer": answer, "position": position}
 
 
 def draw_sum(rng: np.random.Generator, options: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from llm_decpomdp.oracle import answers
 from llm_decpomdp.seeding import stream
 
 Act = Callable[[Any, Mapping[str, str], np.random.Generator], Mapping[str, str]]
@@ -43,11 +44,6 @@ class Strategy:
     """Upper bound of the expected score of a task, for a known number that is played but not exact."""
 
 
-def full_marks(task: Any) -> float:
-    """Return 1, the exact score or limit of a team that can solve every task."""
-    return 1.0
-
-
 def each(build: Callable[[Any, int, np.random.Generator], str]) -> Act:
     """Return the team whose agent number i says `build(env, i, rng)`."""
 
@@ -68,6 +64,18 @@ def repeat_prompt(
 ) -> Mapping[str, str]:
     """Say what the prompts say."""
     return prompts
+
+
+def say_references(
+    env: Any, prompts: Mapping[str, str], rng: np.random.Generator
+) -> Mapping[str, str]:
+    """Say the correct answers."""
+    references = answers(env).references
+    return {agent: references[agent] for agent in prompts}
+
+
+OPTIMUM = Strategy(say_references, exact=lambda task: 1.0)
+"""The best team of a family whose references earn 1 on every task."""
 
 
 def exploits(example: str, bound: str = "") -> dict[str, Strategy]:

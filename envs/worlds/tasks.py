@@ -24,23 +24,19 @@ MAX_DRAWS = 2000
 """Consecutive draws without a new task after which a split is complete."""
 
 
-class WorldOptions(Options):
+class TaskOptions(Options):
     """Options of every family of generated tasks.
 
     Raises:
         ValueError: If a value is of another type or out of its range.
     """
 
-    num_turns: int = option(2, ge=1)
-    """Turns of an episode, at most."""
     task_seed: int = option(0, ge=0)
     """Seed of the tasks."""
     split: str = "train"
     """`train`, `test` or `all`, optionally sliced, such as `train[:50%]`."""
     source: str = option("bundled", choices=("bundled", "auto"))
     """`bundled` or `auto`: these tasks are generated."""
-    stop_when_solved: bool = True
-    """End an episode at full marks, before its last turn."""
     discount: float = 1.0
     """Discount factor of the model, in [0, 1]."""
     render_mode: str | None = None
@@ -49,6 +45,15 @@ class WorldOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         parse_split(self.split, (*SPLITS, "all"))
+
+
+class WorldOptions(TaskOptions):
+    """Options of families whose episodes have a number of turns."""
+
+    num_turns: int = option(2, ge=1)
+    """Turns of an episode, at most."""
+    stop_when_solved: bool = True
+    """End an episode at full marks, before its last turn."""
 
 
 Draw = Callable[..., Row | None]
@@ -61,7 +66,7 @@ default the whole row, is what no two tasks may share.
 
 def generated_tasks(
     name: str,
-    options: WorldOptions,
+    options: TaskOptions,
     draw: Draw,
     to_task: Callable[[int, Row], Task],
     *kind: Hashable,

@@ -151,8 +151,7 @@ def test_a_rejected_solver_sees_its_answers_and_not_the_verdict():
     ],
 )
 def test_verdicts_are_read_from_the_last_line_with_one(text, verdict, correction):
-    found = read_judgement(text)
-    assert (found.verdict, found.correction) == (verdict, correction)
+    assert read_judgement(text) == (verdict, correction)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +159,7 @@ def test_verdicts_are_read_from_the_last_line_with_one(text, verdict, correction
     [("a", "accept", ""), ("r9", "reject", ""), ("c-12", "correct", "-12"), ("12", "", "")],
 )
 def test_brief_verdicts_are_letters(text, verdict, correction):
-    found = read_judgement(text, brief=True)
-    assert (found.verdict, found.correction) == (verdict, correction)
+    assert read_judgement(text, brief=True) == (verdict, correction)
 
 
 def test_answers_are_read_from_the_last_tags():
@@ -181,7 +179,7 @@ def test_no_exploit_beats_its_bound(settings):
     scores = {entry.name: entry.score.value for entry in found}
     assert scores["optimum"] == scores["alone"] == 1.0
     for exploit in (
-        "empty answers",
+        "empty answer",
         "accepts everything",
         "rejects everything",
         "repeats the prompt",
