@@ -1,8 +1,7 @@
 """One short run in each family of worlds: `python -m studies.first_runs FAMILY SEED`.
 
 Tiny models imitate references of training tasks, and then learn from the team's reward on training tasks. The
-scores of test tasks before and after are printed beside the known numbers. A single seed shows that the family can
-be trained on, and no more.
+scores of test tasks before and after are printed beside the known numbers.
 """
 
 from __future__ import annotations
@@ -36,29 +35,46 @@ from llm_decpomdp.seeding import stream
 
 @dataclass(frozen=True)
 class Setting:
-    """Options of a family, and the characters and most tokens of its models."""
+    """Options of a family, and how its models learn."""
 
     options: dict[str, Any]
     alphabet: str
+    """Characters of the models."""
     tokens: int
+    """Tokens of an answer at most."""
+    task_seeds: int = 1
+    """Seeds of training tasks, 400 tasks each. No level of the test tasks is in any of them."""
+    epochs: int = 20
+    """How often a training task is imitated."""
+    updates: int = 60
+    tasks: int = 8
+    """Tasks of an update, of which each is played by `GROUP` teams."""
+    learning_rate: float = 1e-3
+    """Step size of the updates."""
 
 
 SETTINGS = {
-    "pooled-v0": Setting({}, "abcd", 2),
-    "sokoban-v1": Setting({"size": 4, "num_turns": 2}, "UDLR#.WGB*?+\n ", 21),
+    "pooled-v0": Setting({}, "abcd", 2, epochs=3, updates=80, tasks=32, learning_rate=3e-3),
+    "sokoban-v1": Setting(
+        {"size": 4, "num_turns": 2, "max_moves": 6},
+        "UDLR#.WGB*?+\n ",
+        tokens=8,
+        task_seeds=6,
+        epochs=8,
+        updates=90,
+    ),
     "sudoku-v1": Setting({"clues": 12, "num_turns": 2}, "1234.\n ", 20),
 }
-LESSONS, EPOCHS = 400, 20
-"""Imitated training tasks, and how often."""
-UPDATES, TASKS, GROUP = 60, 8, 16
-"""Updates, each of so many tasks with so many episodes."""
+GROUP = 16
+"""Episodes of each task of an update."""
 
 
 def run(family: str, seed: int) -> None:
     """Train a team, and print its scores of the test tasks and the known numbers."""
     setting, began = SETTINGS[family], time.process_time()
     arguments = {**setting.options, "wording": "bare"}
-    env, test = (make(family, split=split, **arguments) for split in ("train", "test"))
+    envs = [make(family, task_seed=n, **arguments) for n in range(setting.task_seeds)]
+    env, test = envs[0], make(family, split="test", **arguments)
     team = {
         agent: tiny_causal_lm(
             setting.alphabet,
@@ -80,22 +96,30 @@ def run(family: str, seed: int) -> None:
         seconds = time.process_time() - began
         print(f"seed {seed}, {moment}: score {found}, {seconds:.0f} s", flush=True)
 
-    starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
-    lessons = reference_demonstrations(env, starts[:LESSONS], env.possible_agents)
-    options = WarmStartOptions(source="gold", epochs=EPOCHS, learning_rate=3e-3, batch_size=16)
+    starts = [[Start(task_id=task.task_id) for task in each.tasks.tasks] for each in envs]
+    lessons = [
+        lesson
+        for each, tasks in zip(envs, starts, strict=True)
+        for lesson in reference_demonstrations(each, tasks, each.possible_agents)
+    ]
+    options = WarmStartOptions(
+        source="gold", epochs=setting.epochs, learning_rate=3e-3, batch_size=16
+    )
     warm_start = SupervisedTraining(team, lessons, options, max_grad_norm=1.0, seed=seed)
     while not warm_start.done:
         warm_start.accumulate()
         warm_start.step()
     show("after imitation")
-    settings = LearnerOptions(learning_rate=1e-3, max_grad_norm=0.3)
+    settings = LearnerOptions(learning_rate=setting.learning_rate, max_grad_norm=0.3)
     learner = ALGORITHMS["marloo"].make_learner(team, settings, seed)
     plan, rng = RolloutOptions(plan="episodes"), stream(seed, "rollouts")
-    for update in range(UPDATES):
-        drawn = stream(seed, "starts", update).permutation(len(starts))[:TASKS]
-        batch = [starts[int(place)] for place in drawn]
-        learner.update(collect_rollouts(env, team, batch, plan, group_size=GROUP, rng=rng))
-    show(f"after {UPDATES} updates")
+    for update in range(setting.updates):
+        tasks = starts[update % len(envs)]
+        drawn = stream(seed, "starts", update).permutation(len(tasks))[: setting.tasks]
+        batch = [tasks[int(place)] for place in drawn]
+        played_in = envs[update % len(envs)]
+        learner.update(collect_rollouts(played_in, team, batch, plan, group_size=GROUP, rng=rng))
+    show(f"after {setting.updates} updates")
 
 
 def measure(env: Any, team: Team) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -13,17 +14,19 @@ from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.planning.hints import HintOptions
 from llm_decpomdp.envs.planning.walk import (
     FLOOR,
-    WALK_STRATEGIES,
     WALL,
     State,
     WalkGame,
     canonical,
     find_plan,
     is_floor,
+    least_moves,
     walk_task,
 )
+from llm_decpomdp.envs.planning.walk_strategies import walk_strategies
 from llm_decpomdp.envs.worlds.game import world_env
 from llm_decpomdp.envs.worlds.grid import distances
+from llm_decpomdp.envs.worlds.strategies import Strategy
 from llm_decpomdp.options import as_arguments, option, pick
 
 
@@ -45,7 +48,16 @@ class PathGame(WalkGame):
     story: ClassVar[str] = (
         "The walker must reach the goal. Walls and the edge of the map refuse moves."
     )
-    scripts = WALK_STRATEGIES
+
+    @property
+    def scripts(self) -> Mapping[str, Strategy]:  # type: ignore[override]  # they depend on the options
+        """Scripted teams."""
+        return walk_strategies(self)
+
+    def is_drawn(self, task: Any) -> bool:
+        """Check whether the goal is at least two steps away and within reach."""
+        steps = least_moves(task.rows, task.goals[0], False).get((task.start, ()), 0)
+        return 2 <= steps <= self.max_moves
 
     def is_won(self, task: Any, state: State) -> bool:
         """Check whether the walker is at the goal."""
@@ -105,6 +117,6 @@ def path(options: PathOptions) -> DecPOMDPEnv:
       more than arriving; there is no v0.
     """
     max_moves = 2 * options.size if options.max_moves is None else options.max_moves
-    game = pick(PathGame, options, max_moves=max_moves)
+    game = pick(PathGame, options, max_moves=max_moves, boxes=0)
     kind = (options.size, options.walls, max_moves)
     return world_env("path-v1", game, options, draw_path, partial(walk_task, "path"), *kind)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import permutations
@@ -16,7 +17,6 @@ from llm_decpomdp.envs.planning.hints import HintOptions
 from llm_decpomdp.envs.planning.walk import (
     FLOOR,
     STEPS,
-    WALK_STRATEGIES,
     WALL,
     State,
     WalkGame,
@@ -24,10 +24,13 @@ from llm_decpomdp.envs.planning.walk import (
     drawn_rows,
     find_plan,
     is_floor,
+    least_moves,
     walk_task,
 )
+from llm_decpomdp.envs.planning.walk_strategies import walk_strategies
 from llm_decpomdp.envs.worlds.game import world_env
 from llm_decpomdp.envs.worlds.grid import Cell
+from llm_decpomdp.envs.worlds.strategies import Strategy
 from llm_decpomdp.options import as_arguments, option, pick
 
 WALLS = 0.15
@@ -57,7 +60,17 @@ class SokobanGame(WalkGame):
         "the edge of the map, and boxes with a wall or a box behind them refuse moves."
     )
     legend: ClassVar[str] = ", B box, * box on a goal, + walker on a goal"
-    scripts = WALK_STRATEGIES
+
+    @property
+    def scripts(self) -> Mapping[str, Strategy]:  # type: ignore[override]  # they depend on the options
+        """Scripted teams."""
+        return walk_strategies(self)
+
+    def is_drawn(self, task: Any) -> bool:
+        """Check whether a level with one box needs enough pushes and can be solved in time."""
+        moves = least_moves(task.rows, task.goals[0], True).get((task.start, task.boxes), math.inf)
+        pushes = least_pushes(task.rows, task.boxes, task.goals)
+        return LEAST_PUSHES <= pushes and moves <= self.max_moves
 
     def is_won(self, task: Any, state: State) -> bool:
         """Check whether every box is on a goal."""

@@ -6,10 +6,8 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, ClassVar
-
-import numpy as np
 
 from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.planning.hints import (
@@ -17,15 +15,10 @@ from llm_decpomdp.envs.planning.hints import (
     PLANNER,
     HintGame,
     World,
-    game_of,
-    guide,
-    hint_exploits,
-    state_of,
 )
 from llm_decpomdp.envs.source_code.extraction import find_answer
 from llm_decpomdp.envs.worlds.commands import FENCE, MARKS
 from llm_decpomdp.envs.worlds.grid import Cell
-from llm_decpomdp.envs.worlds.strategies import Strategy, say
 from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.picture import GROUND, panel, picture
@@ -143,6 +136,28 @@ def find_plan(
     return None
 
 
+@lru_cache(maxsize=8192)
+def least_moves(rows: tuple[str, ...], goal: Cell, has_box: bool) -> Mapping[State, int]:
+    """Return the least number of moves to a win with one goal, and one box or none, of all states that can win."""
+    steps = steps_on(rows)
+    lengths: dict[State, int] = {(goal, ()): 0}
+    if has_box:
+        lengths = {(cell, (goal,)): 0 for cell in steps if cell != goal}
+    queue = deque(lengths)
+    while queue:
+        walker, boxes = state = queue.popleft()
+        x, y = walker
+        for letter, (dx, dy) in STEPS.items():
+            before = (x - dx, y - dy)
+            # The walker came from there, and pushed the box, or not.
+            for earlier in ((before, boxes), (before, (walker,))):
+                if len(earlier[1]) == len(boxes) and earlier not in lengths and before in steps:
+                    if before not in earlier[1] and move(steps, earlier, letter) == state:
+                        lengths[earlier] = lengths[state] + 1
+                        queue.append(earlier)
+    return lengths
+
+
 def read_moves(text: str, limit: int) -> tuple[str, int]:
     """Read the moves of an answer: its lines of the letters U, D, L and R, or of `up`, `down`, `left`, `right`.
 
@@ -218,6 +233,9 @@ KEY = {
 class WalkGame(HintGame):
     """A caller sees the grid, and a planner moves the walker; families say what is won and what is progress."""
 
+    size: int = 10
+    boxes: int = 0
+    num_turns: int = 10
     max_moves: int = 20
     story: ClassVar[str]
     """What the prompts say about the grid and the goal."""
@@ -228,6 +246,10 @@ class WalkGame(HintGame):
 
     def progress(self, task: Any, state: State) -> float:
         """Return the progress of a state, 1 if it is won."""
+        raise NotImplementedError
+
+    def is_drawn(self, task: Any) -> bool:
+        """Check whether the generator draws a map, once its walls and pieces are in place."""
         raise NotImplementedError
 
     def begin(self, task: Any) -> World:
@@ -322,76 +344,3 @@ def state_in(world: World) -> State:
     """Return the walker and the boxes of a world."""
     x, y = world["walker"]
     return (x, y), tuple((a, b) for a, b in world["boxes"])
-
-
-# Scripted teams
-
-
-def explore(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
-    """Let the planner search without a hint, and the caller be silent.
-
-    The planner takes what it has not seen for floor. If it has seen all goals and boxes it follows a shortest
-    plan. Else it walks from one unseen cell to the next, as far as it may on this turn if all turns get as many
-    moves.
-    """
-    if CALLER in prompts:
-        return {CALLER: ""}
-    task, turns, world = state_of(env)
-    game, state = game_of(env), state_in(world)
-    everything = {(x, y) for y, row in enumerate(task.rows) for x in range(len(row))}
-    seen = everything if game.sight == "full" else game.seen(task, world) & everything
-    rows = [
-        "".join(c if (x, y) in seen else FLOOR for x, c in enumerate(row))
-        for y, row in enumerate(task.rows)
-    ]
-    plan = None
-    if seen.issuperset((*task.goals, *state[1])):
-        plan = find_plan(rows, state, lambda found: game.is_won(task, found))
-    if plan is None:
-        answers = (env.unwrapped.num_turns - len(turns) + 1) // 2
-        moves = -(-(game.max_moves - world["moves"]) // answers)
-        visible = (state[0], tuple(box for box in state[1] if box in seen))
-        plan = _look_around(rows, visible, seen, everything)[:moves]
-    return {PLANNER: plan}
-
-
-def _look_around(rows: Sequence[str], state: State, seen: set[Cell], cells: set[Cell]) -> str:
-    """Return moves from the nearest unseen cell to the next, as if all were floor, until all are seen."""
-    letters, steps = "", steps_on(tuple(rows))
-    while cells - seen:
-        plan = find_plan(rows, state, partial(_is_outside, seen))
-        if plan is None:
-            break
-        for letter in plan:
-            state = move(steps, state, letter) or state
-            seen = seen | around(state[0])
-        letters += plan
-    return letters
-
-
-def _is_outside(cells: Collection[Cell], state: State) -> bool:
-    """Check whether the walker is outside of some cells."""
-    return state[0] not in cells
-
-
-def wander(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
-    """Move at random."""
-    letters = "".join(rng.choice(list(STEPS), size=game_of(env).max_moves))
-    return dict.fromkeys(prompts, letters)
-
-
-def pad(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
-    """Follow a shortest plan, and go on moving after it."""
-    return {agent: text + "\n" + "UD" * 100 for agent, text in guide(env, prompts, rng).items()}
-
-
-WALK_STRATEGIES: Mapping[str, Strategy] = {
-    "optimum": Strategy(guide, exact=lambda task: 1.0),
-    "alone": Strategy(explore),
-    "silent": Strategy(explore),
-    "random": Strategy(wander),
-    **hint_exploits(EXAMPLE),
-    "200 moves up": Strategy(say("U" * 200)),
-    "back and forth": Strategy(say("LR" * 100)),
-    "padding": Strategy(pad, bound="optimum"),
-}

@@ -30,6 +30,7 @@ from llm_decpomdp.envs.planning.walk import (
     is_floor,
     read_moves,
 )
+from llm_decpomdp.envs.planning.walk_strategies import BeliefSearch
 from llm_decpomdp.envs.worlds.grid import distances
 from llm_decpomdp.envs.worlds.strategies import NUMBERS, play
 from llm_decpomdp.oracle import answers
@@ -416,3 +417,35 @@ def test_after_a_win_nothing_changes():
 def test_bad_options_are_refused(family, options, message):
     with pytest.raises(ValueError, match=message):
         make(family, **options)
+
+
+@pytest.mark.parametrize(("moves", "value"), [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)])
+def test_the_best_planner_without_hints_by_hand(moves, value):
+    """The goal is at either end of a corridor, and the first step towards one end shows whether it is there."""
+    maps = [walk_task(["....."], (2, 0), ((x, 0),)) for x in (0, 4)]
+    search = BeliefSearch(PathGame(), maps)
+    cases, seen = ((0, ((2, 0), ())), (1, ((2, 0), ()))), frozenset((x, 0) for x in (1, 2, 3))
+    assert search.best(cases, seen, moves, 0)[0] == pytest.approx(value)
+
+
+def test_a_push_may_be_refused_by_what_is_not_seen():
+    """Behind the box is a wall in one of two levels, and only the push shows in which."""
+    levels = [walk_task([row], (0, 0), ((2, 0),), ((1, 0),)) for row in ("...", "..#")]
+    search = BeliefSearch(SokobanGame(), levels)
+    cases = tuple((n, ((0, 0), ((1, 0),))) for n in range(2))
+    groups = search.outcomes(cases, frozenset({(0, 0), (1, 0)}), "R")
+    assert sorted((refused, len(group)) for refused, _, group in groups) == [(False, 1), (True, 1)]
+
+
+@pytest.mark.parametrize("family", FAMILIES[:2])
+def test_the_best_planner_without_hints_is_exact_on_small_maps(family):
+    level = {"size": 4, "max_moves": 4, "split": "test"}
+    env = make(family, num_turns=8, **level)
+    silent = env.reward.strategies["silent"]
+    values = [(play(env, t.task_id, silent), silent.exact(t)) for t in env.tasks.tasks[:12]]
+    assert all(0.3 < exact <= 1.0 for _, exact in values)
+    assert fmean(a for a, _ in values) == pytest.approx(fmean(b for _, b in values), abs=0.2)
+    few = make(family, num_turns=4, **level).reward.strategies["silent"]
+    assert few.exact is None and few.limit(env.tasks.tasks[0]) == values[0][1]
+    full = make(family, sight="full").reward.strategies["silent"]
+    assert full.exact(env.tasks.tasks[0]) == 1.0
