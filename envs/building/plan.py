@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -139,7 +140,7 @@ def cells_of(first: Sequence[int], second: Sequence[int]) -> list[Cell]:
     return [(x, y, z) for x, y, z in product(*spans)]
 
 
-def cover(plan: Plan) -> list[tuple[Box, str]]:
+def cover(plan: Mapping[Any, str]) -> list[tuple[Box, str]]:
     """Return disjoint boxes of one material that have all cells of a plan, each as large as it can grow."""
     rest, boxes = dict(plan), []
     while rest:
@@ -166,7 +167,7 @@ def _grow(rest: Plan, start: Cell, order: Sequence[int]) -> Box:
     return start, (end[0], end[1], end[2])
 
 
-def boxes(plan: Plan) -> str:
+def boxes(plan: Mapping[Any, str]) -> str:
     """Return a plan as text: a line of two corners and a material for each box, or `none`."""
     lines = [f"{' '.join(map(str, (*low, *high)))} {name}" for (low, high), name in cover(plan)]
     return "\n".join(lines) or "none"

@@ -37,12 +37,6 @@ def read_action(state: Any, player: int, text: str, form: str) -> int | None:
     """Return the last legal action that an answer mentions; `None` if it mentions none.
 
     Parentheses around names, blanks between words, and capital letters do not count.
-
-    Args:
-        state: The state of the game.
-        player: Number of the player.
-        text: The completion.
-        form: One of `FORMS`.
     """
     legal = {
         (

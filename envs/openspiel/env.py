@@ -1,7 +1,4 @@
-"""The family `openspiel:GAME`: a common-payoff game of OpenSpiel, its tasks and its rules as an environment.
-
-OpenSpiel, the extra `openspiel`, is imported when the first game is made.
-"""
+"""The family `openspiel:GAME`: a common-payoff game of OpenSpiel, which is imported when the first one is made."""
 
 from __future__ import annotations
 
@@ -36,13 +33,7 @@ COMPONENTS = {
 
 
 class OpenSpielOptions(TaskOptions):
-    """Options of `openspiel`.
-
-    Raises:
-        ImportError: If OpenSpiel is not installed.
-        KeyError: If there is no such game.
-        ValueError: If the game is no common-payoff game, or a value is of another type or out of its range.
-    """
+    """Options of `openspiel`."""
 
     game: str = "tiny_hanabi"
     """Name of the game, with its parameters, such as `hanabi(players=2)`: the part of the id after the colon."""
@@ -103,8 +94,8 @@ class SpielGame(Game):
         text = str(view(player)).strip()
         if self.options.brief:
             return text
-        game, rules = self.options.game, self.options.rules
-        about = legend(load_game(game), player) if rules is None else rules
+        rules = self.options.rules
+        about = legend(state.get_game(), player) if rules is None else rules
         actions = show_actions(state, player, self.options.actions, self.options.illegal)
         return "\n\n".join(part for part in (about, text, actions) if part)
 

@@ -13,9 +13,6 @@ from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.validation import unknown
 
-CHANCE = -1
-"""OpenSpiel's number of the player of chance events."""
-
 
 @lru_cache(maxsize=64)
 def load_game(name: str) -> Any:
@@ -120,7 +117,8 @@ def draw_chance(state: Any, seed: int) -> None:
     Event k of a deal has its own random number. So different actions meet the same luck as far as they can.
     """
     while state.is_chance_node():
-        count = sum(entry.player == CHANCE for entry in state.full_history())
+        # Chance is a player with a negative number.
+        count = sum(entry.player < 0 for entry in state.full_history())
         point = float(stream(seed, "chance", count).random())
         actions, probabilities = zip(*state.chance_outcomes(), strict=True)
         place = int(np.searchsorted(np.cumsum(probabilities), point, side="right"))
@@ -129,10 +127,9 @@ def draw_chance(state: Any, seed: int) -> None:
 
 
 def scaled_return(state: Any) -> float:
-    """Return the score of a state.
+    """Return the return of a state, scaled from the game's minimum and maximum to 0 and 1.
 
-    At the end it is the return, scaled from the game's minimum and maximum to 0 and 1. Before that the minimum is
-    not yet subtracted, so that a start without points has the score 0.
+    The minimum is subtracted at the end alone, so that a start without points has the score 0.
     """
     game = state.get_game()
     low, high = game.min_utility(), game.max_utility()

@@ -50,6 +50,7 @@ class HintGame(Game):
     """The turns, prompts and points that the families share; a family has the world and its rules."""
 
     num_agents: int = 2
+    num_turns: int = 10
     sight: str = "split"
     hint_length: int = 200
     wording: str = "sentences"

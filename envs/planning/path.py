@@ -17,7 +17,6 @@ from llm_decpomdp.envs.planning.walk import (
     WALL,
     State,
     WalkGame,
-    canonical,
     find_plan,
     is_floor,
     least_moves,
@@ -25,7 +24,7 @@ from llm_decpomdp.envs.planning.walk import (
 )
 from llm_decpomdp.envs.planning.walk_strategies import walk_strategies
 from llm_decpomdp.envs.worlds.game import world_env
-from llm_decpomdp.envs.worlds.grid import distances
+from llm_decpomdp.envs.worlds.grid import canonical, distances
 from llm_decpomdp.envs.worlds.strategies import Strategy
 from llm_decpomdp.options import as_arguments, option, pick
 

@@ -20,7 +20,6 @@ from llm_decpomdp.envs.planning.walk import (
     WALL,
     State,
     WalkGame,
-    canonical,
     drawn_rows,
     find_plan,
     is_floor,
@@ -29,7 +28,7 @@ from llm_decpomdp.envs.planning.walk import (
 )
 from llm_decpomdp.envs.planning.walk_strategies import walk_strategies
 from llm_decpomdp.envs.worlds.game import world_env
-from llm_decpomdp.envs.worlds.grid import Cell
+from llm_decpomdp.envs.worlds.grid import Cell, canonical
 from llm_decpomdp.envs.worlds.strategies import Strategy
 from llm_decpomdp.options import as_arguments, option, pick
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import Row
@@ -27,11 +27,14 @@ from llm_decpomdp.envs.planning.hints import (
 )
 from llm_decpomdp.envs.source_code.extraction import find_answer
 from llm_decpomdp.envs.worlds.game import world_env
+from llm_decpomdp.envs.worlds.grid import canonical
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
 from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import GROUND, panel, picture
+
+Array = NDArray[Any]
 
 SIDE, CELLS = 4, 16
 
@@ -101,8 +104,9 @@ def candidates(clues: str) -> list[str]:
 
 
 def relabeled(grid: str) -> str:
-    """Return the grid with its digits renamed so that the first row is 1234."""
-    return grid.translate(str.maketrans(grid[:SIDE], DIGITS))
+    """Return a grid, or clues, with the digits renamed to 1, 2, 3, 4 in the order in which they first occur."""
+    digits = "".join(dict.fromkeys(grid.replace(OPEN, "")))
+    return grid.translate(str.maketrans(digits, DIGITS[: len(digits)]))
 
 
 def lines_of(grid: str) -> list[str]:
@@ -131,6 +135,31 @@ class SudokuGame(HintGame):
     def shown(self, task: Any) -> str:
         """Return the clues that the planner sees."""
         return str(task.part if self.sight == "split" else task.clues)
+
+    def chances(self, task: Any) -> tuple[int, int]:
+        """Return the numbers of clues and of the planner's answers."""
+        return CELLS - task.clues.count(OPEN), self.num_turns // 2
+
+    def best_value(self, task: Any) -> float:
+        """Return the best expected score without hints, given the clues that the planner sees."""
+        # Rotations, reflections and other names of the digits have the same value.
+        view = canonical(lines_of(self.shown(task))).replace("\n", "")
+        return best_guesses(relabeled(view), *self.chances(task))[0]
+
+    @property
+    def scripts(self) -> Mapping[str, Strategy]:  # type: ignore[override]  # they depend on the options
+        """Scripted teams."""
+        silent = Strategy(guess, exact=self.best_value)
+        return {
+            "optimum": Strategy(guide, exact=lambda task: 1.0),
+            "alone": silent,
+            "silent": silent,
+            "random": Strategy(scribble),
+            **hint_exploits(EXAMPLE),
+            "one digit": Strategy(say("1111\n1111\n1111\n1111")),
+            "open cells": Strategy(say("....\n....\n....\n....")),
+            "padding": Strategy(pad, bound="optimum"),
+        }
 
     def begin(self, task: Any) -> World:
         """Return the world before the first turn: a grid without digits."""
@@ -225,20 +254,96 @@ def _task(index: int, row: Row) -> SudokuTask:
 # Scripted teams
 
 
-def guess(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
-    """Let the planner work without hints.
+def likelihoods(shown: str, clues: int) -> tuple[list[str], Array]:
+    """Return the solved grids that fit the clues that the planner sees, and their probabilities.
 
-    It tries grids that fit its clues, and at last the likeliest digit of each cell. All grids that fit are taken
-    as equally likely. An episode ends when a try is right.
+    A grid is as likely as there are sets of hidden clues with which it is the only solution.
     """
+    grids, places = candidates(shown), [n for n, clue in enumerate(shown) if clue == OPEN]
+    sets = combinations(places, clues - (CELLS - len(places)))
+    hidden = np.array([sum(1 << place for place in chosen) for chosen in sets])
+    counts = []
+    for grid in grids:
+        differences = (
+            sum(1 << n for n in places if grid[n] != other[n]) for other in grids if other != grid
+        )
+        counts.append(np.all([(hidden & bits) != 0 for bits in differences], axis=0).sum())
+    return grids, np.array(counts) / sum(counts)
+
+
+@lru_cache(maxsize=4096)
+def best_guesses(shown: str, clues: int, answers: int) -> tuple[float, tuple[str, ...]]:
+    """Return the best expected score without hints, and the grids of the planner's answers.
+
+    An answer shows only whether it is right, and the last one counts. So the planner tries some grids, and then
+    writes the one with the most expected points. Branch and bound over its cells finds both: the points of a grid
+    are convex in its number of right digits, so the chord to all digits right is a bound.
+
+    Args:
+        shown: The clues that the planner sees.
+        clues: Number of all clues.
+        answers: Number of answers.
+    """
+    grids, chances = likelihoods(shown, clues)
+    if len(grids) <= answers:
+        return 1.0, tuple(grids)
+    places = [n for n, clue in enumerate(shown) if clue == OPEN]
+
+    # The most certain cells first, so that bounds are tight early.
+    table = np.array([list(grid) for grid in grids])
+    places.sort(key=lambda n: -max(chances @ (table[:, n] == digit) for digit in DIGITS))
+    digits = np.array([[int(grid[n]) - 1 for n in places] for grid in grids])
+    right = np.arange(len(places) + 1)
+    points = np.maximum(0.0, (right - MISTAKE * (len(places) - right)) / len(places))
+
+    def gains(rights: Array) -> Array:
+        """Return what each grid gains by a try, next to the points of the last answer."""
+        return (1.0 - points[rights]) * chances
+
+    def values(rights: Array) -> Array:
+        tried = np.sort(gains(rights), axis=-1)[..., len(grids) - answers + 1 :].sum(-1)
+        return np.asarray(points[rights] @ chances + tried)
+
+    def climb(grid: Array) -> float:
+        """Return the value of a grid after changes of single digits, as long as one is better."""
+        value, found = -1.0, np.array([grid])
+        while (new := values((found[:, None] == digits).sum(-1))).max() > value + 1e-9:
+            value, grid = new.max(), found[new.argmax()]
+            found = np.repeat(grid[None], len(places) * SIDE, axis=0)
+            found[np.arange(len(found)), np.arange(len(found)) // SIDE] = (
+                np.arange(len(found)) % SIDE
+            )
+        return float(value)
+
+    best = max(map(climb, digits)) - 1e-9
+    nodes, rights = np.zeros((1, 0), int), np.zeros((1, len(grids)), int)
+    for n in range(len(places)):
+        choices = np.tile(np.arange(SIDE), len(nodes))
+        nodes = np.column_stack([np.repeat(nodes, SIDE, axis=0), choices])
+        rights = np.repeat(rights, SIDE, axis=0) + (choices[:, None] == digits[:, n])
+        rest = len(places) - n - 1
+        bounds = values(rights)
+        if rest:
+            slopes = (points[rights + rest] - points[rights]) / rest * chances
+            match = (digits[:, n + 1 :, None] == np.arange(SIDE)).reshape(len(grids), -1)
+            bounds = bounds + (slopes @ match).reshape(len(nodes), rest, SIDE).max(-1).sum(-1)
+        nodes, rights = nodes[bounds > best], rights[bounds > best]
+    place = values(rights).argmax()
+    tries = np.argsort(-gains(rights[place]))[: answers - 1]
+    last = list(shown)
+    for n, digit in zip(places, nodes[place], strict=True):
+        last[n] = DIGITS[digit]
+    return float(values(rights)[place]), (*(grids[n] for n in tries), "".join(last))
+
+
+def guess(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
+    """Let the planner make the best guesses, and the caller be silent."""
     if CALLER in prompts:
         return {CALLER: ""}
     task, turns, _ = state_of(env)
-    guesses, rest = len(turns) // 2, candidates(game_of(env).shown(task))[len(turns) // 2 :]
-    last = (guesses + 1) * 2 >= env.unwrapped.num_turns
-    grids = (rest or candidates(game_of(env).shown(task)))[: None if last else 1]
-    likeliest = (Counter(cells).most_common(1)[0][0] for cells in zip(*grids, strict=True))
-    return {PLANNER: "\n".join(lines_of("".join(likeliest)))}
+    game = game_of(env)
+    _, grids = best_guesses(game.shown(task), *game.chances(task))
+    return {PLANNER: "\n".join(lines_of(grids[len(turns) // 2]))}
 
 
 def scribble(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
@@ -251,18 +356,6 @@ def scribble(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> 
 def pad(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mapping[str, str]:
     """Write the solution between other grids."""
     return {agent: f"{EXAMPLE}\n{text}" for agent, text in guide(env, prompts, rng).items()}
-
-
-SudokuGame.scripts = {
-    "optimum": Strategy(guide, exact=lambda task: 1.0),
-    "alone": Strategy(guess),
-    "silent": Strategy(guess),
-    "random": Strategy(scribble),
-    **hint_exploits(EXAMPLE),
-    "one digit": Strategy(say("1111\n1111\n1111\n1111")),
-    "open cells": Strategy(say("....\n....\n....\n....")),
-    "padding": Strategy(pad, bound="optimum"),
-}
 
 
 @as_arguments(SudokuOptions)

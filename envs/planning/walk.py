@@ -180,15 +180,6 @@ def around(cell: Cell) -> set[Cell]:
     return {(x + dx, y + dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)}
 
 
-def canonical(rows: Sequence[str]) -> str:
-    """Return the text of a grid that all its rotations and reflections share."""
-    grids = []
-    for _ in range(4):
-        rows = ["".join(column) for column in zip(*reversed(rows), strict=True)]
-        grids += ["\n".join(rows), "\n".join(row[::-1] for row in rows)]
-    return min(grids)
-
-
 def drawn_rows(
     rows: Sequence[str], state: State, goals: Collection[Cell], seen: Collection[Cell] | None = None
 ) -> list[str]:
@@ -235,7 +226,6 @@ class WalkGame(HintGame):
 
     size: int = 10
     boxes: int = 0
-    num_turns: int = 10
     max_moves: int = 20
     story: ClassVar[str]
     """What the prompts say about the grid and the goal."""

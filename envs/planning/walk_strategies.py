@@ -28,7 +28,6 @@ from llm_decpomdp.envs.planning.walk import (
     WalkGame,
     WalkTask,
     around,
-    canonical,
     drawn_rows,
     find_plan,
     least_moves,
@@ -37,7 +36,7 @@ from llm_decpomdp.envs.planning.walk import (
     state_in,
     steps_on,
 )
-from llm_decpomdp.envs.worlds.grid import Cell
+from llm_decpomdp.envs.worlds.grid import Cell, canonical
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
 from llm_decpomdp.envs.worlds.tasks import task_fields
 
@@ -246,7 +245,7 @@ def possible_maps(game: WalkGame, view: Sequence[str], walls: int) -> list[WalkT
     """
     cells = {(x, y): mark for y, row in enumerate(view) for x, mark in enumerate(row)}
     places = {mark: [cell for cell, found in cells.items() if found == mark] for mark in "#WGB?"}
-    maps = []
+    maps: list[WalkTask] = []
     for hidden in combinations(places["?"], walls - len(places[WALL])):
         blocked = {*places[WALL], *hidden}
         rows = tuple(
@@ -258,8 +257,14 @@ def possible_maps(game: WalkGame, view: Sequence[str], walls: int) -> list[WalkT
             *(places[mark] or free for mark in ("GB" if game.boxes else "G"))
         ):
             if goal not in boxes:
-                pieces = {"start": places["W"][0], "goals": (goal,), "boxes": tuple(boxes)}
-                task = WalkTask(**task_fields("map", len(maps)), rows=rows, solution="", **pieces)
+                task = WalkTask(
+                    **task_fields("map", len(maps)),
+                    rows=rows,
+                    start=places["W"][0],
+                    goals=(goal,),
+                    boxes=tuple(boxes),
+                    solution="",
+                )
                 if game.is_drawn(task):
                     maps.append(task)
     return maps

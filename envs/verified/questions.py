@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_decpomdp.envs.worlds.tasks import TaskOptions, generated_tasks, task_fields
+from llm_decpomdp.envs.worlds.tasks import Draw, TaskOptions, generated_tasks, task_fields
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.utils.text import warn
@@ -49,9 +49,10 @@ class QuestionSet:
 
     def tasks(self, options: TaskOptions) -> TaskSet:
         """Return the tasks of a split. No question stands twice in the data, so none is in both splits."""
-        name, kind, draw = f"verified-{self.dataset}", (self.dataset, self.options), draw_question
-        if self.source == "bundled":
-            kind, draw = (self.options,), draw_sum
+        is_own = self.source == "bundled"
+        draw: Draw = draw_sum if is_own else draw_question
+        kind = (self.options,) if is_own else (self.dataset, self.options)
+        name = f"verified-{self.dataset}"
         try:
             tasks = generated_tasks(name, options, draw, question_task, *kind)
         except ValueError as error:

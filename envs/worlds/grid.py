@@ -36,6 +36,15 @@ def distances(
     return lengths
 
 
+def canonical(rows: Sequence[str]) -> str:
+    """Return the text of a grid that all its rotations and reflections share."""
+    grids = []
+    for _ in range(4):
+        rows = ["".join(column) for column in zip(*reversed(rows), strict=True)]
+        grids += ["\n".join(rows), "\n".join(row[::-1] for row in rows)]
+    return min(grids)
+
+
 def show(rows: Sequence[str]) -> str:
     """Return rows of equal length with the numbers of their columns above and of the rows before them."""
     width = len(str(len(rows) - 1))

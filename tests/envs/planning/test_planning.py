@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from statistics import fmean
 
 import numpy as np
@@ -15,8 +17,10 @@ from llm_decpomdp.envs.planning.path import PathGame
 from llm_decpomdp.envs.planning.sokoban import SokobanGame, least_pushes, pushes_to
 from llm_decpomdp.envs.planning.sudoku import (
     EXAMPLE,
+    best_guesses,
     candidates,
     fits,
+    likelihoods,
     read_grid,
     relabeled,
     solutions,
@@ -24,15 +28,16 @@ from llm_decpomdp.envs.planning.sudoku import (
 from llm_decpomdp.envs.planning.walk import (
     STEPS,
     WalkTask,
-    canonical,
     drawn_rows,
     find_plan,
     is_floor,
     read_moves,
 )
-from llm_decpomdp.envs.planning.walk_strategies import BeliefSearch
-from llm_decpomdp.envs.worlds.grid import distances
+from llm_decpomdp.envs.planning.walk_strategies import BeliefSearch, first_view, possible_maps
+from llm_decpomdp.envs.worlds.game import game_env
+from llm_decpomdp.envs.worlds.grid import canonical, distances
 from llm_decpomdp.envs.worlds.strategies import NUMBERS, play
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.picture import draw_svg, draw_text
 
@@ -437,15 +442,47 @@ def test_a_push_may_be_refused_by_what_is_not_seen():
     assert sorted((refused, len(group)) for refused, _, group in groups) == [(False, 1), (True, 1)]
 
 
-@pytest.mark.parametrize("family", FAMILIES[:2])
-def test_the_best_planner_without_hints_is_exact_on_small_maps(family):
-    level = {"size": 4, "max_moves": 4, "split": "test"}
-    env = make(family, num_turns=8, **level)
-    silent = env.reward.strategies["silent"]
-    values = [(play(env, t.task_id, silent), silent.exact(t)) for t in env.tasks.tasks[:12]]
-    assert all(0.3 < exact <= 1.0 for _, exact in values)
-    assert fmean(a for a, _ in values) == pytest.approx(fmean(b for _, b in values), abs=0.2)
-    few = make(family, num_turns=4, **level).reward.strategies["silent"]
-    assert few.exact is None and few.limit(env.tasks.tasks[0]) == values[0][1]
-    full = make(family, sight="full").reward.strategies["silent"]
-    assert full.exact(env.tasks.tasks[0]) == 1.0
+SMALL_GAMES = [
+    (PathGame(size=3, max_moves=4, num_turns=8), ["#..", "...", "..#"], (0, 1), (2, 0), ()),
+    (
+        SokobanGame(size=4, max_moves=4, num_turns=8, boxes=1),
+        ["....", "...#", "#...", "...."],
+        (1, 1),
+        (1, 3),
+        ((1, 2),),
+    ),
+]
+
+
+@pytest.mark.parametrize(("game", "rows", "start", "goal", "boxes"), SMALL_GAMES)
+def test_the_best_planner_without_hints_earns_its_value(game, rows, start, goal, boxes):
+    """Mean over all maps that fit a first view, with an answer for each move."""
+    task = walk_task(rows, start, (goal,), boxes)
+    view, walls = first_view(game, task)
+    maps = possible_maps(game, view, walls)
+    assert len(maps) > 2 and any(found.rows == task.rows for found in maps)
+    env = game_env("maps", TaskSet(tuple(maps), "maps", "test", "all"), game, num_turns=8)
+    silent = game.strategies["silent"]
+    scores = [play(env, found.task_id, silent) for found in maps]
+    assert fmean(scores) == pytest.approx(silent.exact(task))
+    few = replace(game, num_turns=4).strategies["silent"]
+    assert few.exact is None and few.limit(task) == silent.exact(task)
+    assert replace(game, sight="full").strategies["silent"].exact(task) == 1.0
+
+
+def test_the_best_guesses_are_those_of_all_sets_of_grids():
+    """The points of the last grid are a maximum over sets of solutions, and of the others the best are tried."""
+    task = next(t for t in make("sudoku-v1", clues=12).tasks.tasks if len(candidates(t.part)) == 9)
+    grids, chances = likelihoods(task.part, 12)
+    assert sum(chances) == pytest.approx(1.0) and task.solution in grids
+    places = [n for n, clue in enumerate(task.part) if clue == "."]
+    best = 0.0
+    for chosen in product([True, False], repeat=9):
+        inside = [(g, p) for g, p, c in zip(grids, chances, chosen, strict=True) if c]
+        outside = sorted((p for p, c in zip(chances, chosen, strict=True) if not c), reverse=True)
+        mass = sum(p for _, p in inside)
+        most = [max(sum(p for g, p in inside if g[n] == d) for d in "1234") for n in places]
+        points = sum((4 * right - mass) / 3 for right in most) / len(places)
+        best = max(best, points + sum(outside[:2]))
+    value, tries = best_guesses(task.part, 12, 3)
+    assert value == pytest.approx(best) and len(tries) == 3
