@@ -45,7 +45,7 @@ class Setting:
     task_seeds: int = 1
     """Seeds of training tasks, 400 tasks each. No level of the test tasks is in any of them."""
     epochs: int = 20
-    """How often a training task is imitated."""
+    """Number of times that a training task is imitated."""
     updates: int = 60
     tasks: int = 8
     """Tasks of an update, of which each is played by `GROUP` teams."""
@@ -96,11 +96,11 @@ def run(family: str, seed: int) -> None:
         seconds = time.process_time() - began
         print(f"seed {seed}, {moment}: score {found}, {seconds:.0f} s", flush=True)
 
-    starts = [[Start(task_id=task.task_id) for task in each.tasks.tasks] for each in envs]
+    starts = [[Start(task_id=task.task_id) for task in split.tasks.tasks] for split in envs]
     lessons = [
         lesson
-        for each, tasks in zip(envs, starts, strict=True)
-        for lesson in reference_demonstrations(each, tasks, each.possible_agents)
+        for split, tasks in zip(envs, starts, strict=True)
+        for lesson in reference_demonstrations(split, tasks, split.possible_agents)
     ]
     options = WarmStartOptions(
         source="gold", epochs=setting.epochs, learning_rate=3e-3, batch_size=16
@@ -115,10 +115,10 @@ def run(family: str, seed: int) -> None:
     plan, rng = RolloutOptions(plan="episodes"), stream(seed, "rollouts")
     for update in range(setting.updates):
         tasks = starts[update % len(envs)]
-        drawn = stream(seed, "starts", update).permutation(len(tasks))[: setting.tasks]
-        batch = [tasks[int(place)] for place in drawn]
-        played_in = envs[update % len(envs)]
-        learner.update(collect_rollouts(played_in, team, batch, plan, group_size=GROUP, rng=rng))
+        places = stream(seed, "starts", update).permutation(len(tasks))[: setting.tasks]
+        batch = [tasks[int(place)] for place in places]
+        split = envs[update % len(envs)]
+        learner.update(collect_rollouts(split, team, batch, plan, group_size=GROUP, rng=rng))
     show(f"after {setting.updates} updates")
 
 

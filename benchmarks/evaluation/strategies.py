@@ -60,10 +60,10 @@ def check_strategies(
     for name, strategy in strategies.items():
         changed_env = make(env_id, **{**arguments, **strategy.changes})
         played[name] = [play(changed_env, task_id, strategy, seed) for task_id in task_ids]
-    found = [env.unwrapped.tasks.find(task_id) for task_id in task_ids]
+    rows = [env.unwrapped.tasks.find(task_id) for task_id in task_ids]
 
     def scores_of(function: Callable[[Any], float] | None) -> list[float] | None:
-        return None if function is None else [function(task) for task in found]
+        return None if function is None else [function(task) for task in rows]
 
     exact = {name: scores_of(strategy.exact) for name, strategy in strategies.items()}
     limits = {name: scores_of(strategy.limit) for name, strategy in strategies.items()}

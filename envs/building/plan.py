@@ -105,10 +105,10 @@ def draw_house(rng: np.random.Generator, num_agents: int, size: str) -> Row | No
     edge = [(x, z) for x, _, z in plan if x in (0, width - 1) or z in (0, depth - 1)]
     plan |= {(x, y, z): "b" for x, z in edge for y in range(1, wall + 1)}
     corners = set(product((0, width - 1), (0, depth - 1)))
-    door, *others = (edge[i] for i in rng.permutation(len(edge)) if edge[i] not in corners)
+    door, *rest = (edge[i] for i in rng.permutation(len(edge)) if edge[i] not in corners)
     for y in (1, 2):
         plan.pop((door[0], y, door[1]), None)
-    for x, z in others[: int(rng.integers(1, windows + 1))]:
+    for x, z in rest[: int(rng.integers(1, windows + 1))]:
         plan[x, 2, z] = "g"
     height = wall + 1
     shrinks = roofs[int(rng.integers(len(roofs)))] == "gable"

@@ -261,11 +261,11 @@ def likelihoods(shown: str, clues: int) -> tuple[list[str], Array]:
     """
     grids, places = candidates(shown), [n for n, clue in enumerate(shown) if clue == OPEN]
     sets = combinations(places, clues - (CELLS - len(places)))
-    hidden = np.array([sum(1 << place for place in chosen) for chosen in sets])
+    hidden = np.array([sum(1 << place for place in subset) for subset in sets])
     counts = []
     for grid in grids:
         differences = (
-            sum(1 << n for n in places if grid[n] != other[n]) for other in grids if other != grid
+            sum(1 << n for n in places if grid[n] != rival[n]) for rival in grids if rival != grid
         )
         counts.append(np.all([(hidden & bits) != 0 for bits in differences], axis=0).sum())
     return grids, np.array(counts) / sum(counts)
@@ -301,17 +301,17 @@ def best_guesses(shown: str, clues: int, answers: int) -> tuple[float, tuple[str
         return (1.0 - points[rights]) * chances
 
     def values(rights: Array) -> Array:
-        tried = np.sort(gains(rights), axis=-1)[..., len(grids) - answers + 1 :].sum(-1)
-        return np.asarray(points[rights] @ chances + tried)
+        bonus = np.sort(gains(rights), axis=-1)[..., len(grids) - answers + 1 :].sum(-1)
+        return np.asarray(points[rights] @ chances + bonus)
 
     def climb(grid: Array) -> float:
         """Return the value of a grid after changes of single digits, as long as one is better."""
-        value, found = -1.0, np.array([grid])
-        while (new := values((found[:, None] == digits).sum(-1))).max() > value + 1e-9:
-            value, grid = new.max(), found[new.argmax()]
-            found = np.repeat(grid[None], len(places) * SIDE, axis=0)
-            found[np.arange(len(found)), np.arange(len(found)) // SIDE] = (
-                np.arange(len(found)) % SIDE
+        value, trials = -1.0, np.array([grid])
+        while (new := values((trials[:, None] == digits).sum(-1))).max() > value + 1e-9:
+            value, grid = new.max(), trials[new.argmax()]
+            trials = np.repeat(grid[None], len(places) * SIDE, axis=0)
+            trials[np.arange(len(trials)), np.arange(len(trials)) // SIDE] = (
+                np.arange(len(trials)) % SIDE
             )
         return float(value)
 

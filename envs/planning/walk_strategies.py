@@ -130,7 +130,8 @@ def pad(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> Mappi
 Cases = tuple[tuple[int, State], ...]
 """The maps that are possible, by their numbers, each with the walker and the boxes. All are equally likely."""
 
-Seen = frozenset[Cell]
+Area = frozenset[Cell]
+"""Cells that were seen."""
 
 EQUAL = 1e-12
 """Largest difference of values that rounding explains."""
@@ -149,31 +150,31 @@ class BeliefSearch:
         self.needs = [least_moves(t.rows, t.goals[0], bool(t.boxes)) for t in maps]
         self.drawn = [drawn_rows(t.rows, ((-1, -1), ()), t.goals) for t in maps]
         self.progress: dict[tuple[int, State, int], float] = {}
-        self.found: dict[tuple[Cases, Seen, int, int], tuple[float, str]] = {}
+        self.values: dict[tuple[Cases, Area, int, int], tuple[float, str]] = {}
 
-    def best(self, cases: Cases, seen: Seen, moves: int, refused: int) -> tuple[float, str]:
+    def best(self, cases: Cases, area: Area, moves: int, refusals: int) -> tuple[float, str]:
         """Return the best expected score, and the next move: empty to stay.
 
         Args:
             cases: The belief.
-            seen: The cells that were seen.
+            area: The cells that were seen.
             moves: Moves that are left.
-            refused: Moves that were refused.
+            refusals: Moves that were refused.
         """
-        key = (cases, seen, moves, refused)
-        if key not in self.found:
-            self.found[key] = self._search(cases, seen, moves, refused)
-        return self.found[key]
+        key = (cases, area, moves, refusals)
+        if key not in self.values:
+            self.values[key] = self._search(cases, area, moves, refusals)
+        return self.values[key]
 
-    def _search(self, cases: Cases, seen: Seen, moves: int, refused: int) -> tuple[float, str]:
-        best, letter = self._mean(self._score(*case, refused) for case in cases), ""
+    def _search(self, cases: Cases, area: Area, moves: int, refusals: int) -> tuple[float, str]:
+        best, letter = self._mean(self._score(*case, refusals) for case in cases), ""
         if moves == 0 or self.game.is_won(self.maps[cases[0][0]], cases[0][1]):
             return best, letter
         options = []
         for step in STEPS:
-            groups = self.outcomes(cases, seen, step)
+            groups = self.outcomes(cases, area, step)
             ideal = self._mean(
-                self._ideal(*case, moves - 1, refused + is_refused)
+                self._ideal(*case, moves - 1, refusals + is_refused)
                 for is_refused, _, group in groups
                 for case in group
             )
@@ -182,7 +183,7 @@ class BeliefSearch:
             if ideal <= best + EQUAL:
                 break
             values = (
-                (len(group), self.best(group, after, moves - 1, refused + is_refused)[0])
+                (len(group), self.best(group, after, moves - 1, refusals + is_refused)[0])
                 for is_refused, after, group in groups
             )
             value = ideal if len(cases) == 1 else sum(n * v for n, v in values) / len(cases)
@@ -190,43 +191,43 @@ class BeliefSearch:
                 best, letter = value, step
         return best, letter
 
-    def outcomes(self, cases: Cases, seen: Seen, letter: str) -> list[tuple[bool, Seen, Cases]]:
+    def outcomes(self, cases: Cases, area: Area, letter: str) -> list[tuple[bool, Area, Cases]]:
         """Return the beliefs after a move: whether it was refused, the seen cells, and the maps."""
         (x, y), (dx, dy) = cases[0][1][0], STEPS[letter]
-        after = seen | around((x + dx, y + dy))
+        after = area | around((x + dx, y + dy))
         size = range(len(self.drawn[0]))
-        new = [(u, v) for u, v in after - seen if u in size and v in size]
+        new = [(u, v) for u, v in after - area if u in size and v in size]
         groups: dict[object, list[tuple[int, State]]] = {}
         for number, state in cases:
-            moved = move(self.steps[number], state, letter)
-            drawn, key = self.drawn[number], None
-            if moved is not None:
-                boxes = [box for box in moved[1] if box in after]
-                key = (*boxes, *(drawn[v][u] for u, v in new))
-            groups.setdefault(key, []).append((number, moved or state))
+            ahead = move(self.steps[number], state, letter)
+            rows, key = self.drawn[number], None
+            if ahead is not None:
+                boxes = [box for box in ahead[1] if box in after]
+                key = (*boxes, *(rows[v][u] for u, v in new))
+            groups.setdefault(key, []).append((number, ahead or state))
         return [
-            (key is None, seen if key is None else after, tuple(group))
+            (key is None, area if key is None else after, tuple(group))
             for key, group in groups.items()
         ]
 
-    def _score(self, number: int, state: State, refused: int) -> float:
-        return max(0.0, self._progress(number, state, 0) - REFUSAL_COST * refused)
+    def _score(self, number: int, state: State, refusals: int) -> float:
+        return max(0.0, self._progress(number, state, 0) - REFUSAL_COST * refusals)
 
-    def _ideal(self, number: int, state: State, moves: int, refused: int) -> float:
+    def _ideal(self, number: int, state: State, moves: int, refusals: int) -> float:
         """Return the best score on a map for a planner that sees it."""
         won = self.needs[number].get(state, moves + 1) <= moves
         progress = 1.0 if won else self._progress(number, state, moves)
-        return max(0.0, progress - REFUSAL_COST * refused)
+        return max(0.0, progress - REFUSAL_COST * refusals)
 
     def _progress(self, number: int, state: State, moves: int) -> float:
-        """Return the most progress within a number of moves on a map that is seen."""
+        """Return the most progress within a number of moves on a map that is known."""
         key = (number, state, moves)
         if key not in self.progress:
-            found = self.game.progress(self.maps[number], state)
+            most = self.game.progress(self.maps[number], state)
             if moves:
                 steps = (move(self.steps[number], state, letter) for letter in STEPS)
-                found = max([found, *(self._progress(number, s, moves - 1) for s in steps if s)])
-            self.progress[key] = found
+                most = max([most, *(self._progress(number, s, moves - 1) for s in steps if s)])
+            self.progress[key] = most
         return self.progress[key]
 
     @staticmethod
@@ -244,7 +245,7 @@ def possible_maps(game: WalkGame, view: Sequence[str], walls: int) -> list[WalkT
         walls: Number of walls of every map.
     """
     cells = {(x, y): mark for y, row in enumerate(view) for x, mark in enumerate(row)}
-    places = {mark: [cell for cell, found in cells.items() if found == mark] for mark in "#WGB?"}
+    places = {mark: [cell for cell, sign in cells.items() if sign == mark] for mark in "#WGB?"}
     maps: list[WalkTask] = []
     for hidden in combinations(places["?"], walls - len(places[WALL])):
         blocked = {*places[WALL], *hidden}
@@ -271,13 +272,13 @@ def possible_maps(game: WalkGame, view: Sequence[str], walls: int) -> list[WalkT
 
 
 @lru_cache(maxsize=256)
-def first_belief(game: WalkGame, view: str, walls: int) -> tuple[BeliefSearch, Cases, Seen]:
+def first_belief(game: WalkGame, view: str, walls: int) -> tuple[BeliefSearch, Cases, Area]:
     """Return a search, and its first belief and seen cells, for a first view and the number of walls."""
     rows = view.split("\n")
     maps = possible_maps(game, rows, walls)
-    seen = {(x, y) for y, row in enumerate(rows) for x, mark in enumerate(row) if mark != UNSEEN}
+    area = {(x, y) for y, row in enumerate(rows) for x, mark in enumerate(row) if mark != UNSEEN}
     cases = tuple((number, (task.start, task.boxes)) for number, task in enumerate(maps))
-    return BeliefSearch(game, maps), cases, frozenset(seen)
+    return BeliefSearch(game, maps), cases, frozenset(area)
 
 
 def first_view(game: WalkGame, task: WalkTask) -> tuple[list[str], int]:
@@ -289,8 +290,8 @@ def best_value(game: WalkGame, task: WalkTask) -> float:
     """Return the expected score, given its first view, of the best planner that looks after each move."""
     view, walls = first_view(game, task)
     # Rotations and reflections have the same value.
-    search, cases, seen = first_belief(game, canonical(view), walls)
-    return search.best(cases, seen, game.max_moves, 0)[0]
+    search, cases, area = first_belief(game, canonical(view), walls)
+    return search.best(cases, area, game.max_moves, 0)[0]
 
 
 def search_beliefs(
@@ -301,24 +302,24 @@ def search_beliefs(
         return {CALLER: ""}
     game, (task, turns, _) = game_of(env), state_of(env)
     view, walls = first_view(game, task)
-    search, cases, seen = first_belief(game, "\n".join(view), walls)
+    search, cases, area = first_belief(game, "\n".join(view), walls)
     pieces = (task.rows, task.goals, task.boxes)
     true = next(n for n, m in enumerate(search.maps) if (m.rows, m.goals, m.boxes) == pieces)
-    moves, refused = game.max_moves, 0
+    moves, refusals = game.max_moves, 0
     for turn in turns:
         letters = read_moves(turn.completions.get(PLANNER, ""), moves)[0]
         moves -= len(letters)
         for letter in letters:
-            after = search.outcomes(cases, seen, letter)
-            is_refused, seen, cases = next(o for o in after if true in dict(o[2]))
-            refused += is_refused
+            after = search.outcomes(cases, area, letter)
+            is_refused, area, cases = next(o for o in after if true in dict(o[2]))
+            refusals += is_refused
     text, is_last = "", len(turns) + 2 >= game.num_turns
-    while step := search.best(cases, seen, moves, refused)[1]:
-        after = search.outcomes(cases, seen, step)
+    while step := search.best(cases, area, moves, refusals)[1]:
+        after = search.outcomes(cases, area, step)
         text, moves = text + step, moves - 1
         if len(after) > 1 and not is_last:
             break
-        # On the last answer nothing more is seen: the most likely belief counts.
-        is_refused, seen, cases = max(after, key=lambda outcome: len(outcome[2]))
-        refused += is_refused
+        # On the last answer nothing more is shown: the most likely belief counts.
+        is_refused, area, cases = max(after, key=lambda outcome: len(outcome[2]))
+        refusals += is_refused
     return {PLANNER: text}

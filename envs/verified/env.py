@@ -151,16 +151,16 @@ class VerifiedGame(Game):
         return replace(score_verdict(score, turns, details), over=over)
 
     def _judge_verifier(self, task: QuestionTask, text: str, turns: Turns) -> Verdict:
-        said, correction = read_judgement(text, self.options.brief)
+        word, correction = read_judgement(text, self.options.brief)
         right = bool(turns[-1].verdict.details["right"])
-        accepted, corrected = said == "accept", said == "correct"
+        accepted, corrected = word == "accept", word == "correct"
         # A correction says that the answer is wrong, so its verdict is no better than a rejection's.
-        is_correct = bool(said) and accepted == right
+        is_correct = bool(word) and accepted == right
         final_right = right if accepted else corrected and self.questions.is_right(task, correction)
         details = {
             "answer": correction,
             "right": right,
-            "invalid": int(not said),
+            "invalid": int(not word),
             "accepted": int(accepted),
             "rejected": int(not accepted and not corrected),
             "corrected": int(corrected),
