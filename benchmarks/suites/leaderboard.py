@@ -122,8 +122,8 @@ class _MeasuredArm:
 
     @property
     def team(self) -> list[str]:
-        agents: list[str] = self.manifest["identity"]["team"]
-        return agents
+        # A saved team may have its agents in another order than the environment.
+        return sorted(self.manifest["identity"]["team"])
 
     def scores(self, measure: str) -> Scores | None:
         """Return a measure by seed and task; `None` unless every seed has it for every task."""
@@ -325,7 +325,7 @@ def table_title(table: LeaderboardTable) -> str:
     data, samples = table.data, sorted({line.samples for line in table.lines})
     times = "one episode" if samples == [1] else f"{' or '.join(map(str, samples))} episodes"
     return (
-        f"{table.environment}, {table.tasks} problems ({data['name']} {data['split']}"
+        f"{table.environment.rpartition(':')[2]}, {table.tasks} problems ({data['name']} {data['split']}"
         f"{', bundled stand-in' * data['stand_in']}), {times} per problem and seed"
     )
 

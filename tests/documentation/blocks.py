@@ -43,6 +43,7 @@ NOT_RUN = {
     "srun": "needs a cluster",
     "inspect": "needs Inspect, and a server of models: `make inspect`",
     "llm-decpomdp check data classeval-v0": MINUTES,
+    "llm-decpomdp bench arms.yaml": MINUTES,
     "llm-decpomdp bench cooperation": MINUTES,
     "llm-decpomdp bench credit.yaml": MINUTES,
     "llm-decpomdp bench horizon.yaml": MINUTES,

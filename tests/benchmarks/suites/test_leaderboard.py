@@ -176,6 +176,15 @@ def test_other_teams_come_last(output: Path, make_word_env: Make) -> None:
     assert "Teams of other agents (gold) have another maximum" in page
 
 
+def test_a_saved_team_with_its_agents_in_another_order_is_the_same_team(output: Path) -> None:
+    for seed in (0, 1):
+        path = output / f"learned-seed-{seed}" / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["identity"]["team"].reverse()
+        path.write_text(json.dumps(manifest))
+    assert REWARD in lines(output)["learned"].comparisons
+
+
 def test_a_table_asks_for_tasks_where_there_are_enough_seeds(output: Path) -> None:
     (table,) = read_leaderboard(output).tables
     (line,) = (line for line in table.lines if line.name == "learned")
