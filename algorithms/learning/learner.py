@@ -33,6 +33,7 @@ from llm_decpomdp.algorithms.learning.losses import (
     mask_terms,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.sampling import in_lanes
 from llm_decpomdp.policy import (
     Completion,
     Policy,
@@ -147,6 +148,10 @@ def _align_processes(
     return [by_key[key] if key in by_key else any_dummy[key[1]] for key in order]
 
 
+def _device(policy: TrainablePolicy) -> str:
+    return str(next(iter(policy.parameters())).device)
+
+
 def _dummy(item: LossItem) -> LossItem:
     """Return an item with one completion and weight 0, which any process can compute."""
     agent, source = item.agent, item.source
@@ -244,8 +249,7 @@ class Learner(BaseLearner):
         active = [g for g in groups if g.weight and (self._uses_reference or g.has_signal)]
         items = loss_items(active, self._agents, self._uses_reference)
         # With sharded weights, all processes have to make the same passes, so groups are not merged.
-        sharded = self.is_sharded
-        microbatches = [[item] for item in items] if sharded else group_by_prompt(items)
+        microbatches = [[item] for item in items] if self.is_sharded else group_by_prompt(items)
         old_log_probs: dict[tuple[int, str], Tensor] = {}
         several = self.options.updates_per_batch > 1
         corrects = self.options.correction != "none"
@@ -254,10 +258,7 @@ class Learner(BaseLearner):
                 self._step()
             token_metrics = TokenMetrics(self._agents, several, corrects)
             log_ratios: list[dict[str, Tensor]] = [{} for _ in active]
-            for microbatch, last in mark_last(microbatches, self._agents):
-                if sharded:
-                    prepare_backward(self._agents[microbatch[0].agent], last)
-                self._backward(microbatch, starts, old_log_probs, token_metrics, log_ratios)
+            self._learn(microbatches, starts, old_log_probs, token_metrics, log_ratios)
             if several:
                 for group, ratios in zip(active, log_ratios, strict=True):
                     size = joint_effective_sample_size(group.group, group.advantages, ratios)
@@ -294,6 +295,27 @@ class Learner(BaseLearner):
             )
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
+
+    def _learn(self, microbatches: Sequence[Sequence[LossItem]], *arguments: Any) -> None:
+        """Add the gradients of all microbatches; policies on different devices learn at the same time.
+
+        The further arguments are those of `_backward`.
+        """
+        sharded = self.is_sharded
+
+        def learn(part: tuple[Sequence[LossItem], bool]) -> None:
+            microbatch, last = part
+            if sharded:
+                prepare_backward(self._agents[microbatch[0].agent], last)
+            self._backward(microbatch, *arguments)
+
+        devices = {agent: _device(policy) for agent, policy in self._agents.items()}
+        parts = list(mark_last(microbatches, self._agents))
+        try:
+            in_lanes(learn, parts, [devices[microbatch[0].agent] for microbatch, _ in parts])
+        except FloatingPointError:
+            self._clear()  # another device may have added to a gradient behind the error
+            raise
 
     def _backward(
         self,

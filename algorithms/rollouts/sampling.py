@@ -26,6 +26,7 @@ MAX_ROWS = 256
 """Completions that are sampled in one batch, unless a single prompt asks for more: a bound for its memory."""
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 Prompts = Mapping[str, str]
 """The prompt of each agent."""
@@ -90,7 +91,7 @@ def sample(
 ) -> list[Completions]:
     """Sample G completions for each state and agent; one batch for each policy or engine, if not too large.
 
-    Servers are asked at the same time.
+    Servers are asked at the same time, and so are models on different devices.
 
     Args:
         team: A policy for each agent.
@@ -165,21 +166,59 @@ def reuse_prefixes(team: Team) -> Iterator[None]:
 
 def _answers(
     ask: Callable[[Sequence[Policy]], Answer], batches: Sequence[Sequence[Policy]]
-) -> Iterator[Answer]:
-    """Yield the answer of each batch; those of several servers are waited for at the same time."""
-    remote = [is_remote(batch[0]) for batch in batches]
-    if sum(remote) < 2:
-        yield from map(ask, batches)
-        return
+) -> list[Answer]:
+    """Return the answer of each batch; several servers, and models on several devices, answer at the same time."""
+    firsts = [batch[0] for batch in batches]
+    several = sum(map(is_remote, firsts)) > 1
+    # The threads of several servers only wait. A single one is asked by the thread that trains.
+    devices = [*map(_device, firsts)]
+    home = next(filter(None, devices), "")  # of policies without a model too
+    lanes = [
+        f"server {place}" if several and is_remote(policy) else device or home
+        for place, (policy, device) in enumerate(zip(firsts, devices, strict=True))
+    ]
+    return in_lanes(ask, batches, lanes)
+
+
+def _device(policy: Policy) -> str:
+    """Return the device of a policy's model; empty without one."""
+    model = policy_attribute(shared_engine(policy), "model")
+    return str(policy_attribute(model, "device") or "")
+
+
+def in_lanes(
+    call: Callable[[Item], Answer], items: Sequence[Item], lanes: Sequence[str]
+) -> list[Answer]:
+    """Call a function for each item. Lanes go at the same time; the items of a lane go in order.
+
+    Args:
+        call: The function.
+        items: Its arguments.
+        lanes: The lane of each item. The last one goes in the thread of the caller.
+
+    Raises:
+        Exception: What the function raises, after all lanes have ended.
+    """
+    if len({*lanes}) < 2:
+        return [call(item) for item in items]
+    answers: dict[int, Answer] = {}
+
+    def follow(lane: str) -> None:
+        answers.update((n, call(items[n])) for n, name in enumerate(lanes) if name == lane)
+
+    # Servers first, so that a model computes in the thread of the caller.
+    *others, own = sorted(dict.fromkeys(lanes), key=lambda lane: not lane.startswith("server"))
     # A ThreadPool has daemon threads; those of concurrent.futures would let Ctrl-C wait for the servers.
-    with ThreadPool(sum(remote)) as pool:
-        answers = {
-            place: pool.apply_async(ask, (batch,))
-            for place, batch in enumerate(batches)
-            if remote[place]
-        }
-        for place, batch in enumerate(batches):
-            yield answers[place].get() if remote[place] else ask(batch)
+    with ThreadPool(len(others)) as pool:
+        results = [pool.apply_async(follow, (lane,)) for lane in others]
+        try:
+            follow(own)
+        finally:
+            for result in results:
+                result.wait()
+        for result in results:
+            result.get()
+    return [answers[n] for n in range(len(items))]
 
 
 def is_remote(policy: Policy) -> bool:

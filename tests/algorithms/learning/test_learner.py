@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -122,6 +123,30 @@ def test_a_shared_policy_has_one_optimizer_and_accumulates_all_losses(
     assert set(learner.state_dict()["optimizers"]) == {"x+y"}
     assert metrics["grad_norm/x+y"] == pytest.approx(float((x + y).norm()), rel=1e-5)
     assert {"loss/x", "loss/y"} <= set(metrics)
+
+
+def test_policies_on_two_devices_learn_at_the_same_time_and_the_same(
+    make_policy: Any, make_chain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = {name: make_policy("unigram") for name in "xy"}
+    chain = make_chain(team["x"], [([1.0, 2.0, 3.0], {"x": ROWS, "y": MORE})])
+    learner = Learner(team, MAGRPO, LearnerOptions(learning_rate=0.1))
+    expected = learner.accumulate([chain])
+    gradients = [policy.model.bias.grad.clone() for policy in team.values()]
+    both = threading.Barrier(2)
+    for name, policy in team.items():
+        policy.device = name
+        log_probs = policy.log_probs
+
+        def wait(*args: Any, log_probs: Any = log_probs) -> Any:
+            both.wait(60)
+            return log_probs(*args)
+
+        monkeypatch.setattr(policy, "log_probs", wait)
+    monkeypatch.setattr(learning, "_device", lambda policy: policy.device)
+    assert learner.accumulate([chain]) == expected
+    for policy, gradient in zip(team.values(), gradients, strict=True):
+        assert torch.equal(policy.model.bias.grad, gradient)
 
 
 def test_partners_that_cannot_or_may_not_be_trained_stay_as_they_are(

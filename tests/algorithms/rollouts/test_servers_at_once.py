@@ -1,14 +1,15 @@
-"""Engines that sample elsewhere are asked at the same time."""
+"""Engines that sample elsewhere, and models on different devices, are asked at the same time."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.sampling import sample
+from llm_decpomdp.algorithms.rollouts.sampling import in_lanes, sample
 from llm_decpomdp.policy import Completion
 
 
@@ -31,6 +32,12 @@ class Far:
 
 class Near(Far):
     is_remote = False
+
+
+class OnDevice(Near):
+    def __init__(self, device: str, asked: threading.Barrier | None) -> None:
+        super().__init__(device, asked)
+        self.model = SimpleNamespace(device=device)
 
 
 class Broken(Far):
@@ -63,3 +70,33 @@ def test_an_error_of_a_server_is_raised() -> None:
     team: Any = {"x": Far("far", None), "y": Near("n", None), "z": Broken("broken", None)}
     with pytest.raises(ConnectionError, match="no server"):
         sample(team, [], PROMPTS, 1)
+
+
+def test_models_on_two_devices_sample_at_the_same_time() -> None:
+    both = threading.Barrier(2)
+    team: Any = {"x": OnDevice("gpu:0", both), "y": OnDevice("gpu:1", both)}
+    answers = sample(team, [], [{"x": "1", "y": "2"}], 1)
+    assert [answers[0][agent][0].text for agent in "xy"] == ["gpu:0 1", "gpu:1 2"]
+    same: Any = {name: OnDevice("gpu:0", None) for name in "xy"}
+    before = threading.active_count()
+    sample(same, [], [{"x": "1", "y": "2"}], 1)
+    assert threading.active_count() == before
+
+
+def test_all_lanes_end_before_an_error_is_raised() -> None:
+    done: list[int] = []
+    failed = threading.Event()
+
+    def call(item: int) -> int:
+        if item == 3:
+            failed.set()
+            raise FloatingPointError("three")
+        if item % 2 == 0:
+            failed.wait(120)
+        done.append(item)
+        return item
+
+    with pytest.raises(FloatingPointError, match="three"):
+        in_lanes(call, [0, 1, 2, 3], ["even", "odd", "even", "odd"])
+    assert sorted(done) == [0, 1, 2]
+    assert in_lanes(call, [5, 1], ["a", "b"]) == [5, 1]
