@@ -236,9 +236,8 @@ def build_house(options: HouseOptions) -> DecPOMDPEnv:
     world, and what is wrong or missing in the agent's part.
 
     ## Action Space
-    `UnicodeText`: a line `fill X1 Y1 Z1 X2 Y2 Z2 MATERIAL` or `clear X1 Y1 Z1 X2 Y2 Z2` for each command; other
-    lines are ignored. Eight fills of an agent count in a turn; those that change nothing do not count. Invalid
-    commands, and those that the rules refuse, are counted in the infos.
+    `UnicodeText`: a line `fill X1 Y1 Z1 X2 Y2 Z2 MATERIAL` or `clear X1 Y1 Z1 X2 Y2 Z2` for each command. Of an
+    agent eight fills that change something count in a turn. Invalid and refused commands are counted in the infos.
 
     ## Rewards
     The increase of the score, which is the number of cells with the right material, divided by the number of cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any
 
@@ -137,12 +137,13 @@ def house_task(num_agents: int, index: int, row: Row) -> HouseTask:
 def cells_of(first: Sequence[int], second: Sequence[int]) -> list[Cell]:
     """Return the cells of a box."""
     spans = (range(min(ends), max(ends) + 1) for ends in zip(first, second, strict=True))
-    return [(x, y, z) for x, y, z in product(*spans)]
+    return list(product(*spans))  # type: ignore[arg-type]  # three axes
 
 
-def cover(plan: Mapping[Any, str]) -> list[tuple[Box, str]]:
-    """Return disjoint boxes of one material that have all cells of a plan, each as large as it can grow."""
-    rest, boxes = dict(plan), []
+@lru_cache(maxsize=1024)
+def cover(blocks: tuple[tuple[Cell, str], ...]) -> list[tuple[Box, str]]:
+    """Return disjoint boxes of one material that have all of some blocks, each as large as it can grow."""
+    rest, boxes = dict(blocks), []
     while rest:
         start = min(rest)
         grown = (_grow(rest, start, order) for order in ((0, 2, 1), (2, 1, 0), (1, 0, 2)))
@@ -169,8 +170,8 @@ def _grow(rest: Plan, start: Cell, order: Sequence[int]) -> Box:
 
 def boxes(plan: Mapping[Any, str]) -> str:
     """Return a plan as text: a line of two corners and a material for each box, or `none`."""
-    lines = [f"{' '.join(map(str, (*low, *high)))} {name}" for (low, high), name in cover(plan)]
-    return "\n".join(lines) or "none"
+    found = cover(tuple(plan.items()))
+    return "\n".join(f"{' '.join(map(str, a + b))} {name}" for (a, b), name in found) or "none"
 
 
 def fills(plan: Plan) -> list[str]:

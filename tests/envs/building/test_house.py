@@ -57,7 +57,7 @@ def test_every_house_can_be_built_in_time_within_the_stocks(size: str, num_agent
 
 def test_a_cover_has_each_cell_once_and_no_other(env) -> None:
     for task in env.tasks.tasks[:20]:
-        boxes = cover(task.plan)
+        boxes = cover(tuple(task.plan.items()))
         cells = [(cell, name) for box, name in boxes for cell in cells_of(*box)]
         assert len(cells) == len(task.plan) and dict(cells) == task.plan
 

@@ -219,6 +219,16 @@ def test_a_score_that_differs_from_its_exact_value_is_a_problem(checked) -> None
     assert checked(alone=wrong)["alone"].problem == "the exact value is 0.5100"
 
 
+def test_a_number_that_is_not_exact_has_a_limit_that_it_must_not_exceed(checked) -> None:
+    silent = Strategy(half, limit=lambda task: 1.0)
+    entry = checked(silent=silent)["silent"]
+    assert (entry.exact, entry.limit, entry.problem) == (None, 1.0, "")
+    low = replace(silent, limit=lambda task: 0.1)
+    assert checked(silent=low)["silent"].problem == "exceeds its limit, which is 0.1000"
+    exact = replace(silent, exact=lambda task: 0.5)
+    assert checked(silent=exact)["silent"].limit is None
+
+
 def test_references_may_differ_from_turn_to_turn() -> None:
     class Counting(Sum):
         def next_reference(self, task, agent, turns):
