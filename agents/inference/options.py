@@ -119,7 +119,8 @@ class ModelOptions(Prompting, Sampling):
     continuous_batching: int | None = option(None, ge=1)
     """Rows of a batch of a local model: where a row ends, the next prompt takes its place. The tokens with which
     all prompts begin are computed once. It pays off where prompts have different lengths. `None` samples all
-    prompts in one batch. Prompts that continue from a `prefix_cache` do not use it."""
+    prompts in one batch. Prompts that continue from a `prefix_cache` do not use it. Equal seeds give other texts
+    where rounding decides."""
     lora: dict[str, Any] | None = None
     """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Adapters share
     one frozen base model."""
