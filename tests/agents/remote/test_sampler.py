@@ -172,6 +172,29 @@ def test_requests_of_a_batch_are_queued_and_begin_in_order(
     assert draw(policies) == first
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_prefix_caches_are_kept_unless_exact_or_all_weights_change(
+    model: Path, server: FakeVllm, tmp_path: Path, *, exact: bool
+) -> None:
+    """An adapter's cache belongs to its name, so new adapters leave it."""
+
+    def clears(server: FakeVllm) -> int:
+        return [path for path, _ in server.calls].count("/reset_prefix_cache")
+
+    policies = two(model)
+    sampler = attach(server, policies, tmp_path, exact=exact)
+    draw(policies)
+    change(policies["main"], 5)
+    sampler.update_weights(18)
+    draw(policies)
+    assert clears(server) == (2 if exact else 0)
+    policy = load_policy(model, Sampling(max_new_tokens=2), compute_dtype="float32")
+    with FakeVllm(model) as other:
+        attach(other, {"main": policy}, tmp_path / "other", exact=exact)
+        draw({"main": policy})
+        assert clears(other) == (2 if exact else 1)  # one with the weights
+
+
 def test_each_version_has_a_name_and_the_old_one_goes(
     model: Path, server: FakeVllm, tmp_path: Path
 ) -> None:

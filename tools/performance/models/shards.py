@@ -3,12 +3,13 @@
 python -m tools.performance.models.shards [--hidden 768] [--layers 12] [--dtype bfloat16] [--lora 16]
 
 A random Llama is saved, and each process loads it, learns twice and samples on the CPU. Peaks are those of the
-process (`VmHWM`) above what it holds after its imports and one step of AdamW.
+process (`VmHWM`) above what it holds after the same work with a tiny model, beside the estimate of `plan`.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +57,8 @@ def memory(name: str) -> float:
 
 def work(folder: Path, arguments: argparse.Namespace) -> None:
     """Do the work of one process, and print its peaks."""
-    import torch
-
     from llm_decpomdp.agents.loading import PolicySpec, load_team
+    from llm_decpomdp.agents.models.local_models import TINY_MODEL
     from llm_decpomdp.agents.models.sharded import shard_team
     from llm_decpomdp.algorithms import ALGORITHMS
     from llm_decpomdp.algorithms.learning import distributed as processes
@@ -67,36 +68,43 @@ def work(folder: Path, arguments: argparse.Namespace) -> None:
     from llm_decpomdp.policy import Completion
 
     processes.initialize(10)
-    size = processes.world_size()
-    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))]).step()  # imports much
-    base, peaks = memory("VmRSS"), {}
+    size, peaks = processes.world_size(), {}
+    rng = random.Random(processes.rank())
+
+    def run(team: Any, take_peak: Callable[[str], None]) -> None:
+        learner = Learner(team, ALGORITHMS["magrpo"], LearnerOptions(learning_rate=1e-5))
+        take_peak("load")
+        rollouts = []
+        for seed in range(2):
+            rows = [tuple(rng.choices(range(1, 3), k=arguments.tokens)) for _ in range(2)]
+            answers = {"x": tuple(Completion("", row, (-1.0,) * len(row)) for row in rows)}
+            joint = ((0,), (1,))
+            group = Group(0, None, {"x": "ab"}, answers, joint, (0.0, 1.0), ({}, {}), chosen=0)
+            rollouts.append(Rollout(Start(seed=seed), (group,)))
+        for _ in range(2):
+            learner.update(rollouts)
+        take_peak("learn")
+        team["x"].gather()
+        team["x"].generate(["ab"], 2)
+        take_peak("sample")
+
+    options: dict[str, Any] = {"compute_dtype": arguments.dtype, "max_new_tokens": 8}
+    if arguments.lora:
+        options["lora"] = {"r": arguments.lora, "target_modules": "all-linear"}
+    # The first pass loads libraries and makes threads.
+    run(load_team({"x": "x"}, {"x": PolicySpec(name=TINY_MODEL, **options)}), lambda _: None)
+    gc.collect()
+    base = memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
 
     def take_peak(phase: str) -> None:
         peaks[phase] = max(memory("VmHWM") - base, 0.01)
         Path("/proc/self/clear_refs").write_text("5")
 
-    take_peak("imports")
-    spec: dict[str, Any] = {"name": str(folder), "compute_dtype": arguments.dtype}
-    if arguments.lora:
-        spec["lora"] = {"r": arguments.lora, "target_modules": "all-linear"}
-    team = load_team({"x": "x"}, {"x": PolicySpec(**spec, max_new_tokens=8)}, hollow=size > 1)
+    spec = PolicySpec(name=str(folder), **options)
+    team = load_team({"x": "x"}, {"x": spec}, hollow=size > 1)
     shard_team(team, size, arguments.reduce_once)
-    learner = Learner(team, ALGORITHMS["magrpo"], LearnerOptions(learning_rate=1e-5))
-    take_peak("load")
-    rng = random.Random(processes.rank())
-    rollouts = []
-    for seed in range(2):
-        rows = [tuple(rng.choices(range(1, 3), k=arguments.tokens)) for _ in range(2)]
-        answers = {"x": tuple(Completion("", row, (-1.0,) * len(row)) for row in rows)}
-        joint = ((0,), (1,))
-        group = Group(0, None, {"x": "ab"}, answers, joint, (0.0, 1.0), ({}, {}), chosen=0)
-        rollouts.append(Rollout(Start(seed=seed), (group,)))
-    for _ in range(2):
-        learner.update(rollouts)
-    take_peak("learn")
-    team["x"].gather()  # type: ignore[attr-defined]
-    team["x"].generate(["ab"], 2)
-    take_peak("sample")
+    run(team, take_peak)
     print(json.dumps(peaks), flush=True)
     os._exit(0)
 
