@@ -63,7 +63,8 @@ logger = logging.getLogger(__name__)
 class ShardedEngine(ModelEngine):
     """A model in shards, one in each process of `mesh`, made of an engine that is not used any more.
 
-    With bfloat16 FSDP gathers and computes with rounded weights, as the sampler does, and sums float32 gradients.
+    With bfloat16 and all weights trained, FSDP gathers and computes with rounded weights, as the sampler does, and
+    sums float32 gradients.
 
     Args:
         engine: A model with its weights, or a hollow one.
@@ -93,8 +94,9 @@ class ShardedEngine(ModelEngine):
         super().__init__(
             engine.model, engine.tokenizer, compute_dtype=dtype, gradient_checkpointing=twice
         )
-        rounds = self.compute_dtype == torch.bfloat16
-        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if rounds else None
+        # Adapters that have not all passed would have gradients of different formats, which FSDP cannot reduce.
+        self._rounds = self.compute_dtype == torch.bfloat16 and engine.adapter is None
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if self._rounds else None
         hollow = any(map(is_hollow, self.model.parameters()))
         for part in (*layers, self.model):
             self._fill_part(part, hollow)
@@ -131,8 +133,8 @@ class ShardedEngine(ModelEngine):
             distributed.broadcast(weight.data, src=0)
 
     def _computing(self) -> AbstractContextManager[Any]:
-        # FSDP gathers rounded weights, so nothing is left for autocast.
-        return nullcontext()
+        # Where FSDP gathers rounded weights, nothing is left for autocast.
+        return nullcontext() if self._rounds else super()._computing()
 
     def prepare_backward(self, last: bool) -> None:
         """Say before a backward pass whether it is the last of this engine in an update, which sums gradients."""

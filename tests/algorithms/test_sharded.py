@@ -271,6 +271,17 @@ def test_gradients_are_summed_over_the_processes_once_in_an_update_or_in_each_pa
             torch.testing.assert_close(shard.grad.full_tensor(), weight.grad, atol=1e-6, rtol=1e-4)
 
 
+def test_rounded_adapters_of_one_model_are_summed_together_after_one_pass_each(
+    mesh: DeviceMesh,
+) -> None:
+    sharded, whole = (runs.make_team("bfloat16") for _ in range(2))
+    cut(sharded, mesh, reduce_once=True)
+    metrics = [runs.make_learner(t).accumulate(runs.sampled()[:1]) for t in (sharded, whole)]
+    for name in ("grad_norm/x", "grad_norm/y", "grad_norm/z"):
+        assert metrics[0][name] == pytest.approx(metrics[1][name], rel=0.05)
+        assert metrics[1][name] > 0
+
+
 def counted(function: Any, counts: dict[str, int], name: str) -> Any:
     def count(*args: Any, **options: Any) -> Any:
         counts[name] += 1
