@@ -273,8 +273,7 @@ class PlannedModel:
         tokens = max(min(prompt + group_size * length, ROW_TOKENS), prompt + length)
         token = self.shape.activation_bytes(self.element, checkpointing=self.checkpointing)
         # A chunk of logits is float32, twice, and so are its gradients: 16 bytes each.
-        logits = 16 * min(LOGITS_AT_ONCE, group_size * length * self.shape.vocabulary)
-        working = {**self._rounded_copy(), "activations": tokens * token + logits}
+        working = {**self._rounded_copy(), "activations": tokens * token + 16 * LOGITS_AT_ONCE}
         if self.shards > 1:
             layer = (self.shape.parameters - self.shape.embeddings) / self.shape.layers
             part = max(self.shape.embeddings, layer)  # whose gradients are reduced as float32

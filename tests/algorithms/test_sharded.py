@@ -227,6 +227,8 @@ def test_runs_with_a_lag_or_rounded_weights_are_those_of_one_process(
         assert [row["lag"] for row in mine if row["kind"] == "train"] == [0, 1, 1]
     for row, other in zip(mine, theirs, strict=True):
         assert row.pop("kind") == other.pop("kind")
+        if name == "rounded" and "mismatch/x" in row:  # FSDP rounds weights as the sampler does
+            assert row.pop("mismatch/x") <= other.pop("mismatch/x")
         assert row == pytest.approx(other, rel=1e-3 if name == "lagged" else 0.1, abs=1e-3)
     for file in ("metrics.jsonl", "episodes.jsonl"):
         assert rows(further / name / file) == rows(further / f"{name} in parts" / file)

@@ -114,8 +114,6 @@ from pathlib import Path
 
 settings = load_config(Path(sys.argv[1]), sys.argv[2:])
 parts = plan_memory(settings, {**ASSUMED, "characters": 1}).parts()  # the tokenizer reads bytes
-small = ["model.name=tiny-random", "output.name=small"]
-train(load_config(Path(sys.argv[1]), [*sys.argv[2:], *small]), "mine")  # loads libraries
 gc.collect(), ctypes.CDLL(None).malloc_trim(0)
 before = int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far

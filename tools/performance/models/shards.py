@@ -131,6 +131,7 @@ def measure(size: int, folder: Path, words: list[str], port: int) -> dict[str, f
 
 def plan_peak(folder: Path, arguments: argparse.Namespace, size: int) -> float:
     """Return the peak that `plan` estimates for a process."""
+    from llm_decpomdp.agents.inference.log_probs import LOGITS_AT_ONCE
     from llm_decpomdp.benchmarks.doctor.memory_plan import MemoryPlan, PlannedModel, read_shape
 
     shape, once = read_shape(folder), arguments.reduce_once
@@ -147,7 +148,9 @@ def plan_peak(folder: Path, arguments: argparse.Namespace, size: int) -> float:
         shards=size,
         reduce_once=bool(arguments.lora) if once is None else once,
     )
-    return sum(MemoryPlan(1, (1,), (2,), 2, 2, 0, (model,)).parts().values()) / 1e9
+    peak = sum(MemoryPlan(1, (1,), (2,), 2, 2, 0, (model,)).parts().values())
+    # It counts a whole chunk of logits, and the rows here have fewer.
+    return (peak - 16 * max(LOGITS_AT_ONCE - 2 * arguments.tokens * shape.vocabulary, 0)) / 1e9
 
 
 def main() -> None:
