@@ -6,17 +6,20 @@ navigation are added at its end.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
+from llm_decpomdp.benchmarks.config.schema import FIELDS
 from llm_decpomdp.registry import registered_ids
-from tools.quality.config_docs import find_anchors
+from tools.quality.config_docs import anchor, find_anchors
 from tools.site.content import link_names, title_cells
 from tools.site.gallery import gallery, reference
 from tools.site.sources import DOCS, ROOT, rewritten, source_pages
@@ -25,6 +28,10 @@ Entry = dict[str, Any] | str
 
 BOOSTS = {"configuration.md": 10.0}
 """Weights of pages in the search; 1 for all others. A key stands on many pages and is explained on one."""
+
+KEY_BOOST = 100.0
+"""Weight of the section of a key, divided by the characters of its name: `output.report` then precedes
+`output.report_every`."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -64,10 +71,25 @@ def on_page_content(html: str, page: Page, **_: Any) -> str:
     return title_cells(link_names(html, own))
 
 
+# Behind the index of the search, and before that of offline sites.
+@event_priority(-50)  # type: ignore[untyped-decorator]
 def on_post_build(config: MkDocsConfig) -> None:
     """Copy the Markdown of the pages to the site, for `llms.txt`."""
     for page in DOCS.glob("*.md"):
         shutil.copy(page, Path(config.site_dir))
+    _boost_keys(Path(config.site_dir, "search/search_index.json"))
+
+
+def _boost_keys(path: Path) -> None:
+    """Let the search show the section of a key first."""
+    index = json.loads(path.read_text(encoding="utf-8"))
+    keys = {f"configuration.html{anchor(key)}": key for key in (*find_anchors(), *FIELDS)}
+    for entry in index["docs"]:
+        key = keys.get(entry["location"])
+        if key is not None:
+            weight = KEY_BOOST / len(key) if "." in key else 3.0
+            entry["boost"] = entry.get("boost", 1.0) * weight
+    path.write_text(json.dumps(index, separators=(",", ":")), encoding="utf-8")
 
 
 def _short(name: str) -> str:

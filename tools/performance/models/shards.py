@@ -150,7 +150,8 @@ def plan_peak(folder: Path, arguments: argparse.Namespace, size: int) -> float:
     )
     peak = sum(MemoryPlan(1, (1,), (2,), 2, 2, 0, (model,)).parts().values())
     # It counts a whole chunk of logits, and the rows here have fewer.
-    return (peak - 16 * max(LOGITS_AT_ONCE - 2 * arguments.tokens * shape.vocabulary, 0)) / 1e9
+    unused = max(LOGITS_AT_ONCE - 2 * arguments.tokens * shape.vocabulary, 0)
+    return float(peak - 16 * unused) / 1e9
 
 
 def main() -> None:
