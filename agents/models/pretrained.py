@@ -270,8 +270,10 @@ def _load_weights(
     config = AutoConfig.from_pretrained(
         name_or_path, local_files_only=local, trust_remote_code=False
     )
+    # A model without weights computes nothing, and its machine may lack the package of the attention.
+    computing = {} if device.type == "meta" else {"attn_implementation": attention}
     with torch.device("meta"):
-        model = kinds.from_config(config, dtype=dtype, attn_implementation=attention)
+        model = kinds.from_config(config, dtype=dtype, **computing)
     with suppress(OSError):  # many models have none
         model.generation_config = GenerationConfig.from_pretrained(
             name_or_path, local_files_only=local
