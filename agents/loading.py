@@ -9,7 +9,7 @@ from dataclasses import MISSING, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from llm_decpomdp.agents.inference.options import ModelOptions, Prompting, Sampling
+from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Prompting, Sampling
 from llm_decpomdp.agents.models.local_models import (
     OFFLINE_MODEL,
     ModelError,
@@ -275,9 +275,8 @@ def _shared_bases(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySp
     for name, spec in policies.items():
         base = _base(spec)
         if base is not None:
-            computing = (spec.attn_implementation, spec.gradient_checkpointing)
-            caches = (spec.prefix_cache, spec.static_cache, spec.continuous_batching)
-            key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing, *caches)
+            computing = (spec.attn_implementation, spec.gradient_checkpointing, pick(Caching, spec))
+            key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing)
             groups.setdefault(key, {})[name] = spec
     return [group for group in groups.values() if len(group) > 1]
 
@@ -319,9 +318,7 @@ def _load(spec: PolicySpec, seed: int, hollow: bool) -> Policy:
             device=spec.device,
             attn_implementation=spec.attn_implementation,
             gradient_checkpointing=spec.gradient_checkpointing,
-            prefix_cache=spec.prefix_cache,
-            static_cache=spec.static_cache,
-            continuous_batching=spec.continuous_batching,
+            caching=pick(Caching, spec),
             seed=seed,
             prompting=pick(Prompting, spec),
             quantization=spec.quantization,
@@ -384,9 +381,7 @@ def load_policy(
     device: str = "auto",
     attn_implementation: str | None = None,
     gradient_checkpointing: bool = False,
-    prefix_cache: float | None = None,
-    static_cache: bool = False,
-    continuous_batching: int | None = None,
+    caching: Caching | None = None,
     seed: int = 0,
     prompting: Prompting | None = None,
     quantization: str = "none",
@@ -404,9 +399,7 @@ def load_policy(
         device: `auto` (a GPU where there is one), or a torch device.
         attn_implementation: Attention of transformers, such as `sdpa`; `None` for its default.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
-        prefix_cache: Gigabytes for keys and values of earlier turns, see `ModelOptions`.
-        static_cache: Sample with keys and values in memory of fixed size, see `ModelOptions`.
-        continuous_batching: Rows of a batch in which ended rows make room for other prompts, see `ModelOptions`.
+        caching: Options of keys and values.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
         quantization: `none`, `8bit` or `4bit`: the weights below an adapter, see `ModelOptions`.
@@ -431,9 +424,7 @@ def load_policy(
             tokenizer,
             compute_dtype=compute_dtype,
             gradient_checkpointing=gradient_checkpointing,
-            prefix_cache=prefix_cache,
-            static_cache=static_cache,
-            continuous_batching=continuous_batching,
+            caching=caching,
         )
         return CausalLM(engine, sampling, seed=seed, prompting=prompting)
 

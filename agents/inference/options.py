@@ -84,12 +84,47 @@ class Prompting(Options):
     `"Your answer begins with:\\n"`. The last place counts; prompts without it have `prefill`."""
 
 
+class Caching(Options):
+    """Keys and values of a local model while it samples.
+
+    Raises:
+        ValueError: If a value is out of its range, or has no effect beside another one.
+    """
+
+    prefix_cache: float | None = option(None, ge=0)
+    """Memory in gigabytes (2^30 bytes) for the keys and values of earlier turns. Prompts with the same beginning
+    are continued from them; 0 computes every prompt whole. `None` is 1 with `history: chat`, and else 0. Servers
+    have prefix caches of their own."""
+    static_cache: bool = False
+    """Sample with keys and values in memory of fixed size. A GPU then computes a token of all rows as one recorded
+    graph of kernels, in a fraction of the time. Earlier turns are computed anew, and equal seeds give other texts
+    where rounding decides. The model needs attention `sdpa` without windows."""
+    continuous_batching: int | None = option(None, ge=1)
+    """Rows of a batch of a local model: where a row ends, the next prompt takes its place. The tokens with which
+    all prompts begin are computed once. It pays off where prompts have different lengths. `None` samples all
+    prompts in one batch. Prompts that continue from a `prefix_cache` do not use it. Equal seeds give other texts
+    where rounding decides."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.static_cache and self.prefix_cache:
+            raise ValueError(
+                f"prefix_cache={self.prefix_cache:g} has no effect with static_cache=true, which computes every "
+                "prompt whole: set one of them"
+            )
+        if self.static_cache and self.continuous_batching:
+            raise ValueError(
+                f"continuous_batching={self.continuous_batching} adds rows to a batch, and static_cache=true has "
+                "memory for those at its beginning: set one of them"
+            )
+
+
 COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
 
 QUANTIZATIONS = ("none", "8bit", "4bit")
 
 
-class ModelOptions(Prompting, Sampling):
+class ModelOptions(Caching, Prompting, Sampling):
     """Sampling, prompts, numbers and adapter of a local model.
 
     Raises:
@@ -105,35 +140,9 @@ class ModelOptions(Prompting, Sampling):
     """Attention of transformers, such as `sdpa`; `None` takes its default."""
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, more time."""
-    prefix_cache: float | None = option(None, ge=0)
-    """Memory in gigabytes (2^30 bytes) for the keys and values of earlier turns. Prompts with the same beginning
-    are continued from them; 0 computes every prompt whole. `None` is 1 with `history: chat`, and else 0. Servers
-    have prefix caches of their own."""
-    static_cache: bool = False
-    """Sample with keys and values in memory of fixed size. A GPU then computes a token of all rows as one recorded
-    graph of kernels, in a fraction of the time. Earlier turns are computed anew, and equal seeds give other texts
-    where rounding decides. The model needs attention `sdpa` without windows."""
     quantization: str = option("none", choices=QUANTIZATIONS)
     """Weights of the frozen model below adapters in 8 or 4 bits (NF4), by bitsandbytes, for sampling and learning.
     Only with an adapter, and not with servers or `learner.fsdp_size`."""
-    continuous_batching: int | None = option(None, ge=1)
-    """Rows of a batch of a local model: where a row ends, the next prompt takes its place. The tokens with which
-    all prompts begin are computed once. It pays off where prompts have different lengths. `None` samples all
-    prompts in one batch. Prompts that continue from a `prefix_cache` do not use it. Equal seeds give other texts
-    where rounding decides."""
     lora: dict[str, Any] | None = None
     """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Adapters share
     one frozen base model."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.static_cache and self.prefix_cache:
-            raise ValueError(
-                f"prefix_cache={self.prefix_cache:g} has no effect with static_cache=true, which computes every "
-                "prompt whole: set one of them"
-            )
-        if self.static_cache and self.continuous_batching:
-            raise ValueError(
-                f"continuous_batching={self.continuous_batching} adds rows to a batch, and static_cache=true has "
-                "memory for those at its beginning: set one of them"
-            )

@@ -34,7 +34,7 @@ from llm_decpomdp.agents.inference.determinism import cumulative_sum
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
-from llm_decpomdp.agents.inference.steps import GrowingSteps, StaticSteps
+from llm_decpomdp.agents.inference.steps import GrowingSteps, Prefilled, StaticSteps
 
 Decode = Callable[[Sequence[int]], str]
 """Turns token ids into text."""
@@ -149,7 +149,11 @@ def sample(
         tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
     )  # (N, V), (N, P), (N, 1)
     step = steps(
-        model, cache, mask, positions, rows.limit, lambda: set_adapters(rows.adapters()), padded
+        Prefilled(
+            *(model, cache, mask, positions, rows.limit),
+            set_adapters=lambda: set_adapters(rows.adapters()),
+            padded=padded,
+        )
     )
     while True:
         tokens = rows.draw(logits)  # (N,)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,33 +26,34 @@ from llm_decpomdp.agents.inference.decoding import (
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 
 
+@dataclass(frozen=True)
+class Prefilled:
+    """A batch whose prompts have passed through the model; P tokens of the longest prompt."""
+
+    model: Any
+    cache: Any
+    """Keys and values of the prompts, a row for each line of the batch."""
+    mask: Tensor
+    """1 for tokens of prompts that count, (N, P)."""
+    positions: Tensor
+    """Positions of the last tokens of the prompts, (N, 1)."""
+    limit: int
+    """Maximum number of passes."""
+    set_adapters: Callable[[], None]
+    """Sets the adapters of the lines for the next pass."""
+    padded: bool
+    """Whether any prompt is shorter than P."""
+
+
 class GrowingSteps:
-    """Passes with a cache that grows by a token in each.
+    """Passes with a cache that grows by a token in each."""
 
-    Args:
-        model: The model.
-        cache: Keys and values of the prompts, a row for each line of the batch.
-        mask: 1 for tokens of prompts that count, (N, P).
-        positions: Positions of the last tokens of the prompts, (N, 1).
-        limit: Maximum number of passes.
-        set_adapters: Sets the adapters of the lines for the next pass.
-        padded: Whether any prompt is shorter than P.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        cache: Any,
-        mask: Tensor,
-        positions: Tensor,
-        limit: int,
-        set_adapters: Callable[[], None],
-        padded: bool,
-    ) -> None:
+    def __init__(self, begin: Prefilled) -> None:
+        model, cache, mask = begin.model, begin.cache, begin.mask
         self._forward = partial(model, **{cache_argument(model): cache}, use_cache=True)
-        self._cache, self._positions, self._padded = cache, positions, padded
+        self._cache, self._positions, self._padded = cache, begin.positions, begin.padded
         self._mask = mask.bool()[:, None, None] if takes_prepared_masks(model) else mask
-        self._set_adapters = set_adapters
+        self._set_adapters = begin.set_adapters
         self._weights, self._device = product_size(unwrap_peft(model)), model.device
 
     def select(self, lines: Sequence[int]) -> None:
@@ -76,7 +78,7 @@ class GrowingSteps:
 
 
 class StaticSteps:
-    """Passes in memory of fixed size, which CUDA repeats as one graph; arguments as of `GrowingSteps`.
+    """Passes in memory of fixed size, which CUDA repeats as one graph.
 
     Lines that leave the batch are computed on until half of them have left. The others are then moved together,
     and recorded anew.
@@ -85,16 +87,8 @@ class StaticSteps:
         ValueError: If the model's attention takes no mask that is made here.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        cache: Any,
-        mask: Tensor,
-        positions: Tensor,
-        limit: int,
-        set_adapters: Callable[[], None],
-        padded: bool,
-    ) -> None:
+    def __init__(self, begin: Prefilled) -> None:
+        model, cache, mask = begin.model, begin.cache, begin.mask
         if not takes_prepared_masks(model):
             raise ValueError(
                 f"model.static_cache needs a model whose layers all see all tokens, with attention `sdpa`; "
@@ -102,7 +96,7 @@ class StaticSteps:
                 f"{unwrap_peft(model).config._attn_implementation!r}, or windows: set model.static_cache=false"
             )
         rows, prompt = mask.shape
-        room = prompt + limit
+        room = prompt + begin.limit
         self._place = torch.tensor([prompt], device=mask.device)
         self._layers = [StaticLayer(layer, prompt, room, self._place) for layer in cache.layers]
         self._forward = partial(
@@ -110,10 +104,10 @@ class StaticSteps:
         )
         self._mask = torch.zeros(rows, 1, 1, room, dtype=torch.bool, device=mask.device)
         self._mask[:, 0, 0, :prompt] = mask.bool()
-        self._positions = positions + 1
-        self._tokens = torch.zeros_like(positions)
+        self._positions = begin.positions + 1
+        self._tokens = torch.zeros_like(begin.positions)
         self._rows = torch.arange(rows, device=mask.device)  # of the lines
-        self._set_adapters = set_adapters
+        self._set_adapters = begin.set_adapters
         self._begins = True
         self._graph: torch.cuda.CUDAGraph | None = None
 

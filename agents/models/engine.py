@@ -18,6 +18,7 @@ from llm_decpomdp.agents.inference.continuous import sample_continuously
 from llm_decpomdp.agents.inference.decoding import attention_span, decoding
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
+from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
@@ -51,9 +52,7 @@ class ModelEngine:
         tokenizer: Its tokenizer.
         compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
-        prefix_cache: Gigabytes (2^30 bytes) for keys and values of earlier turns; `None`: see `reuse_prefixes`.
-        static_cache: Sample with keys and values in memory of fixed size, see `StaticSteps`.
-        continuous_batching: Rows of a batch in which ended rows make room for other prompts, or `None`.
+        caching: Options of keys and values; `None` for the defaults.
 
     Raises:
         ValueError: If `compute_dtype` is unknown, no token ends a completion, or the model has dropout, with which
@@ -67,9 +66,7 @@ class ModelEngine:
         *,
         compute_dtype: str = "auto",
         gradient_checkpointing: bool = False,
-        prefix_cache: float | None = None,
-        static_cache: bool = False,
-        continuous_batching: int | None = None,
+        caching: Caching | None = None,
     ) -> None:
         self.model = (
             model.eval()
@@ -81,13 +78,11 @@ class ModelEngine:
         """All tokens that end a completion."""
         self.end_id = end_id(tokenizer, self.end_ids)
         """The end token of completions that are not sampled: that of the chat template, or the tokenizer's."""
-        self._sample: SamplingMethod = sample_static if static_cache else sample
-        self.static_cache = static_cache
+        self.caching = caching or Caching()
+        self._sample: SamplingMethod = sample_static if self.caching.static_cache else sample
         self._checked: set[str | None] = set()  # adapters whose samples agree with a plain pass
-        self.prefix_cache = prefix_cache
+        self.prefix_cache = self.caching.prefix_cache
         """Gigabytes for keys and values of earlier turns; 0 if the model cannot continue from them."""
-        self.continuous_batching = continuous_batching
-        """Rows of a batch in which ended rows make room for other prompts, if set."""
         self._prefixes: PrefixCache | None = None
         self._continued: set[str | None] = set()  # adapters whose samples from a prefix agree
         self._packs: bool | None = None  # unknown until the first use
@@ -157,8 +152,8 @@ class ModelEngine:
         if self._prefixes is not None and method is sample and self._continues(prompts):
             self._prefixes.use_weights(self.model.parameters())
             method = partial(sample, prefixes=self._prefixes)
-        elif self.continuous_batching is not None and method is sample:
-            method = partial(sample_continuously, size=self.continuous_batching)
+        elif self.caching.continuous_batching is not None and method is sample:
+            method = partial(sample_continuously, size=self.caching.continuous_batching)
         return self.draw(method, prompts, num_samples, self.compute_dtype, self.end_ids)
 
     def _continues(self, prompts: Sequence[Prompt]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from llm_decpomdp.agents.inference.options import ModelOptions, Prompting, Sampling
+from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
@@ -149,9 +149,7 @@ def adapter_policies(
         next(iter(tokenizers.values())),
         compute_dtype=first.compute_dtype,
         gradient_checkpointing=first.gradient_checkpointing,
-        prefix_cache=first.prefix_cache,
-        static_cache=first.static_cache,
-        continuous_batching=first.continuous_batching,
+        caching=pick(Caching, first),
     )
     return {
         name: CausalLM(

@@ -83,9 +83,7 @@ class ShardedEngine(ModelEngine):
             _skeleton(engine),
             engine.tokenizer,
             compute_dtype=dtype,
-            prefix_cache=engine.prefix_cache,
-            static_cache=engine.static_cache,
-            continuous_batching=engine.continuous_batching,
+            caching=engine.caching,
         )
         self._gathered = False
         self._mesh, self._reduce_once = mesh, reduce_once

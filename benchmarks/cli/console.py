@@ -130,6 +130,13 @@ Env = Annotated[
 EnvOptions = Annotated[
     list[str] | None, Option(metavar="KEY=VALUE", help="An argument of the environment.")
 ]
+Push = Annotated[
+    str | None,
+    Option(metavar="OWNER/NAME", help="Upload the folder to this repository of the hub, too."),
+]
+Public = Annotated[
+    bool, Option("--public", help="Let a new repository be public; by default it is private.")
+]
 Split = Annotated[
     str | None,
     Option(help="Which problems, such as test[:16]; by default the held-out, of --env its usual."),

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from llm_decpomdp.benchmarks.cli.completion import complete_run
-from llm_decpomdp.benchmarks.cli.console import Checkpoint, EnvOptions
+from llm_decpomdp.benchmarks.cli.console import Checkpoint, EnvOptions, Public, Push
 from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 
@@ -47,13 +47,8 @@ def publish(
         Path | None,
         Option(metavar="FILE", help="Wheel of this package, for the entries of an environment."),
     ] = None,
-    push: Annotated[
-        str | None,
-        Option(metavar="OWNER/NAME", help="Upload the team to this repository of the hub, too."),
-    ] = None,
-    public: Annotated[
-        bool, Option("--public", help="Let a new repository be public; by default it is private.")
-    ] = False,
+    push: Push = None,
+    public: Public = False,
 ) -> None:
     """Write what a hub needs: a trained team with its card, or entries of an environment for three hubs.
 

@@ -18,6 +18,8 @@ from llm_decpomdp.benchmarks.cli.console import (
     Folder,
     Greedy,
     Output,
+    Public,
+    Push,
     Samples,
     Seed,
     Split,
@@ -94,13 +96,8 @@ def export(
     card: Annotated[
         bool, Option("--card", help="Add a card with source and licenses; hub-folder has one.")
     ] = False,
-    push: Annotated[
-        str | None,
-        Option(metavar="OWNER/NAME", help="Upload it to this repository of the hub, too."),
-    ] = None,
-    public: Annotated[
-        bool, Option("--public", help="Let a new repository be public; by default it is private.")
-    ] = False,
+    push: Push = None,
+    public: Public = False,
 ) -> None:
     """Write episodes as a data set: trajectories, or the best against the worst of each group.
 

@@ -7,7 +7,7 @@ import torch
 
 from llm_decpomdp.agents.inference import sampler
 from llm_decpomdp.agents.inference.continuous import sample_continuously
-from llm_decpomdp.agents.inference.options import ModelOptions, Sampling
+from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
 from tests.agents.conftest import Make, tiny_model
 
@@ -76,7 +76,7 @@ def test_the_option_reaches_the_engine(make_policy: Make) -> None:
     policy = make_policy()
     texts = ["abc", "a longer prompt with more letters", "b", "abd"]
     expected = policy.generate(texts, 2)
-    policy.engine.continuous_batching = 2
+    policy.engine.caching = Caching(continuous_batching=2)
     policy.seed(0)
     widths: list[int] = []
     policy.model.register_forward_pre_hook(

@@ -13,7 +13,7 @@ import torch
 from transformers import MistralConfig, MistralForCausalLM
 
 from llm_decpomdp.agents.inference import sampler
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import Caching, Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
 from llm_decpomdp.agents.models.causal_lm import CausalLM
@@ -156,7 +156,8 @@ def engine_with_cache(prefix_cache: float | None = None, **adapters: int) -> Mod
             for name, weight in model.named_parameters():
                 if "lora_B" in name:
                     weight.normal_(0, 0.3)
-    return ModelEngine(model, tiny_tokenizer(), compute_dtype="float32", prefix_cache=prefix_cache)
+    caching = Caching(prefix_cache=prefix_cache)
+    return ModelEngine(model, tiny_tokenizer(), compute_dtype="float32", caching=caching)
 
 
 def test_an_engine_reuses_prefixes_in_a_block_and_none_after_a_step(make_policy: Make) -> None:

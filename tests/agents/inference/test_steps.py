@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from llm_decpomdp.agents.inference.options import ModelOptions, Sampling
+from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample, sample_static
 from llm_decpomdp.agents.inference.steps import StaticSteps
 from llm_decpomdp.agents.loading import load_policy
@@ -87,7 +87,7 @@ def test_rows_of_adapters_keep_them(make_policy: Make, tmp_path: Any) -> None:
             Sampling(max_new_tokens=20),
             compute_dtype="float32",
             lora={"r": 4, "target_modules": "all-linear"},
-            static_cache=static,
+            caching=Caching(static_cache=static),
         )
         with torch.no_grad():
             for number, weight in enumerate(policy.parameters()):

@@ -184,7 +184,7 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     assert policy.model.device.type == "cpu"
     assert policy.model.config._attn_implementation == "eager"
     assert policy.model.peft_config["default"].r == 3
-    assert policy.engine.prefix_cache == 0 and policy.engine.static_cache
+    assert policy.engine.prefix_cache == 0 and policy.engine.caching.static_cache
     layers = [m for m in policy.model.modules() if isinstance(m, GradientCheckpointingLayer)]
     assert layers and all(layer.gradient_checkpointing for layer in layers)
 
@@ -193,7 +193,7 @@ def test_the_rows_of_a_batch_arrive(quick: list[str], chat_model: str) -> None:
     overrides = [f"model.name={chat_model}", "model.continuous_batching=5"]
     config = load_config(None, [*quick, *overrides])
     for policy in teams.load(config, [config.make_eval_env()]).values():
-        assert isinstance(policy, CausalLM) and policy.engine.continuous_batching == 5
+        assert isinstance(policy, CausalLM) and policy.engine.caching.continuous_batching == 5
 
 
 WARM_START: dict[str, Any] = {

@@ -14,7 +14,7 @@ import torch
 import typer
 from transformers import GenerationConfig
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import Caching, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
 from tools.performance.harness import trials
@@ -102,7 +102,7 @@ def ours(size: int | None, **arguments: Any) -> Iterator[dict[str, Any]]:
     """Sample by the engine, as an evaluation does."""
     case = Case(**arguments)
     engine = case.policy().engine
-    engine.continuous_batching = size
+    engine.caching = Caching(continuous_batching=size)
     prompts = requests(case)
     for part in (shorten(prompts), prompts):
         rows = engine._sample_prompts(part, 1)

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
+from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, offline_model
 from llm_decpomdp.agents.models.prompting import end_of_turn
@@ -48,7 +49,7 @@ class Case:
             self.model,
             compute_dtype=dtype or self.dtype,
             device=self.device,
-            static_cache=self.static_cache,
+            caching=Caching(static_cache=self.static_cache),
         )
 
 
