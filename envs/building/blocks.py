@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_decpomdp.envs.worlds.game import Completions, Game, Turns, score_verdict
+from llm_decpomdp.envs.worlds.strategies import Act
 from llm_decpomdp.envs.worlds.tasks import WorldOptions
 from llm_decpomdp.interfaces import Verdict
 from llm_decpomdp.options import option
@@ -101,3 +102,8 @@ def world_after(turns: Turns) -> World:
     """Return the world after these turns."""
     blocks = turns[-1].verdict.details["blocks"] if turns else []
     return {tuple(cell): (kind, owner) for *cell, kind, owner in blocks}
+
+
+def take_back(act: Act, clear: Act) -> Act:
+    """Return the team that takes its blocks back in every second turn."""
+    return lambda env, *rest: (clear if len(env.unwrapped.episode.turns) % 2 else act)(env, *rest)

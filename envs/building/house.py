@@ -18,6 +18,7 @@ from llm_decpomdp.envs.building.blocks import (
     Place,
     World,
     describe,
+    take_back,
     world_after,
 )
 from llm_decpomdp.envs.building.plan import (
@@ -102,8 +103,7 @@ class HouseGame(BlockGame):
         self, task: HouseTask, agent: int, text: str, world: World, counts: Counter[str]
     ) -> World:
         """Return the world after an agent's commands."""
-        world, count = dict(world), 0
-        stock = remaining(task, agent, world)
+        world, stock, count = dict(world), remaining(task, agent, world), 0
         found = read_commands(text, FORMS, MOST_COMMANDS)
         counts["invalid"] += found.invalid
         for verb, *numbers in found.accepted:
@@ -156,6 +156,7 @@ class HouseGame(BlockGame):
         """The known numbers and the exploits."""
         whole = _build(lambda task, agent, _: task.affordable(task.plan))
         part = _build(lambda task, agent, _: task.affordable(task.part(agent, self.parts)))
+        clear = each(lambda env, *_: "clear 0 0 0 {} {} {}".format(*(n - 1 for n in env.task.size)))
         pair = (self.num_agents, self.parts) == (2, "layers") and self.num_turns >= PLANNED_TURNS
         return {
             "optimum": OPTIMUM,
@@ -171,6 +172,7 @@ class HouseGame(BlockGame):
             **exploits("fill X1 Y1 Z1 X2 Y2 Z2 MATERIAL"),
             "all build everything": Strategy(whole),
             "fills everything": Strategy(each(_fill_all)),
+            "builds and clears": Strategy(take_back(only("builder_0", part), clear)),
         }
 
 
@@ -217,8 +219,7 @@ def _build_anywhere(env: Any, agent: int, rng: np.random.Generator) -> str:
 def _fill_all(env: Any, agent: int, rng: Any) -> str:
     """Fill rows of every layer with whatever is left, each agent in layers of its own."""
     width, height, depth = env.task.size
-    layers = range(agent, height, len(env.possible_agents))
-    rows = product(layers, range(depth), MATERIALS)
+    rows = product(range(agent, height, len(env.possible_agents)), range(depth), MATERIALS)
     return "\n".join(f"fill 0 {y} {z} {width - 1} {y} {z} {name}" for y, z, name in rows)
 
 

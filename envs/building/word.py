@@ -18,6 +18,7 @@ from llm_decpomdp.envs.building.blocks import (
     Place,
     World,
     describe,
+    take_back,
     world_after,
 )
 from llm_decpomdp.envs.building.font import GLYPHS, SIZE
@@ -261,7 +262,9 @@ class WordGame(BlockGame):
             "one builds everything": Strategy(only("builder_0", each(_build_word))),
             "fills the grid": Strategy(each(_fill_grid)),
             "uses other colors": Strategy(each(_build_with_other_colors)),
-            "builds and clears": Strategy(each(_build_and_clear)),
+            "builds and clears": Strategy(
+                take_back(only("builder_0", each(_build_share)), each(_clear_share))
+            ),
         }
 
 
@@ -340,9 +343,7 @@ def _build_with_other_colors(env: Any, agent: int, rng: Any) -> str:
     return put_all(env.task, other, env.task.share(other))
 
 
-def _build_and_clear(env: Any, agent: int, rng: Any) -> str:
-    if len(env.episode.turns) % 2 == 0:
-        return _build_share(env, agent, rng) if agent == 0 else ""
+def _clear_share(env: Any, agent: int, rng: Any) -> str:
     return "\n".join(f"clear {x} {y}" for x, y in env.task.share(agent))
 
 
