@@ -189,11 +189,19 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     assert layers and all(layer.gradient_checkpointing for layer in layers)
 
 
-def test_the_rows_of_a_batch_arrive(quick: list[str], chat_model: str) -> None:
-    overrides = [f"model.name={chat_model}", "model.continuous_batching=5"]
+def test_the_memory_of_prefixes_and_the_rows_of_a_batch_arrive(
+    quick: list[str], chat_model: str
+) -> None:
+    """A static cache takes neither."""
+    overrides = [
+        f"model.name={chat_model}",
+        "model.continuous_batching=5",
+        "model.prefix_cache=0.5",
+    ]
     config = load_config(None, [*quick, *overrides])
     for policy in teams.load(config, [config.make_eval_env()]).values():
-        assert isinstance(policy, CausalLM) and policy.engine.caching.continuous_batching == 5
+        assert isinstance(policy, CausalLM) and policy.engine.prefix_cache == 0.5
+        assert policy.engine.caching.continuous_batching == 5
 
 
 WARM_START: dict[str, Any] = {
