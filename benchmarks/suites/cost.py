@@ -1,4 +1,4 @@
-"""The cost of a suite's jobs, before they run: docs/evaluation.md has the formulas."""
+"""The cost of a suite's jobs, before they run: docs/experiments.md has the formulas."""
 
 from __future__ import annotations
 

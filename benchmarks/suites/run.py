@@ -1,4 +1,4 @@
-"""The run of a suite: its missing jobs in processes, under the lock of its folder; docs/evaluation.md.
+"""The run of a suite: its missing jobs in processes, under the lock of its folder; docs/experiments.md.
 
 The folder of a suite has `suite.json` with its arms, a folder for each job (see
 `llm_decpomdp.benchmarks.suites.job`), and the results: `leaderboard.csv`, `leaderboard.md` and `report.html`.

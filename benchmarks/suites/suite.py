@@ -1,4 +1,4 @@
-"""Suites, which are YAML files of arms for `llm-decpomdp bench`; docs/evaluation.md.
+"""Suites, which are YAML files of arms for `llm-decpomdp bench`; docs/experiments.md.
 
 ```yaml
 # Two small models, trained and not.

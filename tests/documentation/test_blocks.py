@@ -110,9 +110,7 @@ env.reset(seed=0)
 verdict = Brief(env.reward)(env.task, {"player_0": "12345", "player_1": ""})
 assert verdict.components["length"] == -0.05
 assert llm_decpomdp.spec("couplet-v0")""",
-    "integrations.md": """
-assert len(rows) == 2 * len(turns.tasks)
-assert not env.agents and set(env.rewards.values()) <= {4.0}, env.rewards""",
+    "integrations.md": "assert len(rows) == 2 * len(turns.tasks)",
     "start.md": "assert reward > 0.9",
     "wrappers.md": """
 assert terminated or prompt, prompt

@@ -1,6 +1,6 @@
 """Hooks of MkDocs, used by `mkdocs.yml`: generated pages, their position in the navigation, and links.
 
-Pages of environments and of public names are below `environments.md` and `api.md`. Pages that are not in the
+Pages of environments and of public names are below `environments.md` and `commands.md`. Pages that are not in the
 navigation are added at its end.
 """
 
@@ -36,12 +36,15 @@ KEY_BOOST = 100.0
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to the site and to the navigation."""
-    folders = {"environments": gallery(), "api": reference()}
-    for folder, pages in folders.items():
+    folders = {
+        "environments": ("environments.md", "All", gallery()),
+        "api": ("commands.md", "Python packages", reference()),
+    }
+    for folder, (above, title, pages) in folders.items():
         for name, text in pages.items():
             files.append(File.generated(config, f"{folder}/{name}.md", content=text))
         entries = [{_short(name): f"{folder}/{name}.md"} for name in pages]
-        _section(config.nav, f"{folder}.md").insert(1, {"All": entries})
+        _section(config.nav, above).insert(1, {title: entries})
     for uri, text in source_pages([*DOCS.glob("*.md"), ROOT / "README.md"]).items():
         files.append(File.generated(config, uri, content=text))
     missing = [
