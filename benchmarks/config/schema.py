@@ -265,8 +265,8 @@ class OutputConfig(StorageOptions, FolderConfig):
     report: bool = True
     """Write `report.html` at the end. The commands do; in Python, `llm_decpomdp.benchmarks.write_report`."""
     report_every: int = option(1, ge=0, unless=("report", False))
-    """Evaluations after which the commands write `report.html` anew during training; 0 writes it at the end alone.
-    An evaluation is left out if the pages would take more than 5 % of the time."""
+    """Evaluations after which the commands write `report.html` anew during training, from the first update on; 0
+    writes it at the end alone. An evaluation is left out if the pages would take more than 5 % of the time."""
 
 
 class Config(Options):

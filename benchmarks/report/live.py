@@ -38,14 +38,22 @@ class LiveReport(TrainerCallback):
         self._every = config.output.report_every if config.output.report else 0
         self._folder = folder
         self._evaluations = 0
+        self._due = False
         self._next = 0.0
         self._warned = False
 
     def on_evaluate(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
-        """Write the page, if it is its turn."""
+        """Note that a page is due."""
         self._evaluations += 1
+        self._due |= bool(self._every) and self._evaluations % self._every == 0
+
+    def on_step_end(self, trainer: Trainer) -> None:
+        """Write the page if it is due. The first evaluation has to wait, as there is nothing to compare it with."""
         begin = time.monotonic()
-        if not self._every or self._evaluations % self._every or begin < self._next:
+        if not self._due:
+            return
+        self._due = False
+        if begin < self._next:
             return
         try:
             self._write(f"update {trainer.learner.updates} of {trainer.total}")
@@ -66,7 +74,6 @@ class LiveReport(TrainerCallback):
         write_page(experiments([run]), self._folder.report, moment)
         logger.info("report: %s", self._folder.report)
         # This warning alone needs the episodes; the log of the run gives the others.
-        for warning in exploited_tests(evaluation_rows(run)):
-            if not self._warned:
-                self._warned = True
-                logger.warning("%s: %s", warning.name, warning.text)
+        for warning in () if self._warned else exploited_tests(evaluation_rows(run)):
+            self._warned = True
+            logger.warning("%s: %s", warning.name, warning.text)

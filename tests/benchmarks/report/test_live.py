@@ -20,6 +20,11 @@ TRAINER: Any = SimpleNamespace(total=40, learner=SimpleNamespace(updates=3))
 ROW = {"reward_mean": 1.0}  # of an evaluation, as `on_evaluate` gets it: without an update
 
 
+def evaluated(writer: live.LiveReport) -> None:
+    writer.on_evaluate(TRAINER, ROW)
+    writer.on_step_end(TRAINER)
+
+
 def callback(folder: RunFolder, every: int = 1) -> live.LiveReport:
     config = Config()
     return live.LiveReport(
@@ -37,27 +42,37 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 def test_the_page_reloads_itself_until_the_run_ends(folder: RunFolder) -> None:
     writer = callback(folder)
-    writer.on_evaluate(TRAINER, ROW)
+    evaluated(writer)
     text = folder.report.read_text(encoding="utf-8")
     assert RELOADS in text
     assert "Training goes on: update 3 of 40" in text
     assert "One evaluation, without training" in text
     folder.write_manifest({"updates": 40})
-    callback(folder).on_evaluate(TRAINER, ROW)
+    evaluated(callback(folder))
     assert "One evaluation, before training" in folder.report.read_text(encoding="utf-8")
     writer.on_train_end(TRAINER)
     assert RELOADS not in folder.report.read_text(encoding="utf-8")
 
 
-def test_evaluations_between_two_pages_write_none(folder: RunFolder) -> None:
-    writer = callback(folder, every=2)
+def test_the_first_page_is_written_after_the_first_step(folder: RunFolder) -> None:
+    writer = callback(folder)
     writer.on_evaluate(TRAINER, ROW)
     assert not folder.report.exists()
-    writer.on_evaluate(TRAINER, ROW)
+    writer.on_step_end(TRAINER)
+    folder.report.unlink()
+    writer.on_step_end(TRAINER)  # without another evaluation there is nothing new to write
+    assert not folder.report.exists()
+
+
+def test_evaluations_between_two_pages_write_none(folder: RunFolder) -> None:
+    writer = callback(folder, every=2)
+    evaluated(writer)
+    assert not folder.report.exists()
+    evaluated(writer)
     assert folder.report.exists()
     never = callback(folder, every=0)
     folder.report.unlink()
-    never.on_evaluate(TRAINER, ROW)
+    evaluated(never)
     assert not folder.report.exists()
 
 
@@ -75,7 +90,7 @@ def test_pages_take_a_small_part_of_the_time(
     monkeypatch.setattr(writer, "_write", write)
     for moment in (100.0, 200.0, 299.0, 301.0):
         clock[0] = moment
-        writer.on_evaluate(TRAINER, ROW)
+        evaluated(writer)
     assert written == [100.0, 301.0]
 
 
@@ -83,5 +98,5 @@ def test_a_page_that_fails_ends_no_run(folder: RunFolder, caplog: pytest.LogCapt
     folder.episodes.write_text("no row\n{}\n", encoding="utf-8")
     writer = callback(folder)
     for _ in range(2):
-        writer.on_evaluate(TRAINER, ROW)
+        evaluated(writer)
     assert caplog.text.count("no more pages during training: DamagedFile") == 1
