@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import track
+from rich.table import Table
 from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.benchmarks.audit.checks import (
@@ -28,12 +29,14 @@ from llm_decpomdp.benchmarks.audit.checks import (
 from llm_decpomdp.benchmarks.audit.examples import contradictions, examples_as_tests
 from llm_decpomdp.benchmarks.audit.grading import Grading, Subject, grade, read_programs, reference
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
+from llm_decpomdp.benchmarks.config.load import load_env
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import available_cores
 from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.registry import make
+from llm_decpomdp.utils.text import plain
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def audit(
     """
     if repeats < 2:
         raise ConfigError(f"repeats must be at least 2 to show a difference, got {repeats}")
-    env = _load(env_id, source, split)
+    env = load_env(env_id, source, split)  # a wrong source is an error before the grading
     data = env.tasks
     plan = Plan(env_id, env, repeats, limits or Limits(), episodes)
     try:
@@ -247,21 +250,6 @@ def _grade_all(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0
         return list(track(threads.map(work, subjects), what, len(subjects), **options))
 
 
-def _load(env_id: str, source: str, split: str | None) -> DecPOMDPEnv:
-    """Return the environment, with its data loaded."""
-    try:
-        arguments: dict[str, Any] = {} if source == "auto" else {"source": source}
-        arguments |= {} if split is None else {"split": split}
-        env = make(env_id, **arguments)
-        # Loads the data, so that a wrong source is an error before the grading.
-        len(env.tasks)
-        return env
-    except (ValueError, TypeError, KeyError, ImportError) as error:
-        raise ConfigError(str(error.args[0])) from None
-    except OSError as error:
-        raise RunError(f"cannot load the data of {env_id}: {error}") from error
-
-
 def to_json(result: Audit) -> str:
     """Return the result as a JSON object, with `healthy` and `summary`."""
     derived = {"healthy": result.healthy, "summary": result.summary}
@@ -276,3 +264,14 @@ def save(result: Audit, path: Path) -> None:
     """
     with writing(path):
         path.write_text(to_json(result) + "\n", encoding="utf-8")
+
+
+def table(result: Audit) -> Table:
+    """Return the remarks for a terminal."""
+    grid = Table("", "kind", "task", "what", title=f"audit of {result.env_id}")
+    for remark in result.remarks:
+        mark = "known" if remark.explained else "[red]fault[/red]" if remark.fault else "note"
+        text = f"{remark.program}: {remark.text}" if remark.program else remark.text
+        text += f" (known: {remark.explained})" if remark.explained else ""
+        grid.add_row(mark, *map(plain, (remark.kind, remark.task_id, text)))
+    return grid

@@ -1,4 +1,4 @@
-"""The command `bench`."""
+"""The commands `bench` and `plan`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from llm_decpomdp.benchmarks.cli.console import PROGRAM
+from llm_decpomdp.benchmarks.cli.console import PROGRAM, Overrides, TrustedNetwork, complete_config
 from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 
@@ -43,9 +43,7 @@ def bench(
         str | None,
         Option(metavar="HOST:PORT", help="Of the Ray cluster; by default one is started."),
     ] = None,
-    trusted_network: Annotated[
-        bool, Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
-    ] = False,
+    trusted_network: TrustedNetwork = False,
     output: Annotated[Path | None, Option(metavar="FOLDER", help="By default runs/SUITE.")] = None,
 ) -> None:
     """Run a suite of experiments, and write its leaderboard. Stopped, the same command goes on.
@@ -130,3 +128,55 @@ def show_leaderboard(folder: Path) -> None:
         console.print(
             f"FAILED: {job.name}: {job.error.splitlines()[-1]}", markup=False, soft_wrap=True
         )
+
+
+def plan(
+    config: Annotated[
+        str,
+        Argument(
+            metavar="CONFIG",
+            help="Name or path of a configuration.",
+            autocompletion=complete_config,
+        ),
+    ],
+    gpus: Annotated[
+        str, Option(metavar="[N]xKIND", help="Devices: 8xh100, a100, h200, l40s, 4090, cpu.")
+    ] = "cpu",
+    override: Overrides = None,
+    assume: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME=VALUE",
+            help="Replace usable_memory (share), length (share of max_new_tokens), characters (per token), memory "
+            "(GB of a device) or prompt (tokens).",
+        ),
+    ] = None,
+    parameters: Annotated[
+        float | None, Option(min=1, help="Weights of a model of unknown size, such as 7.6e9.")
+    ] = None,
+) -> None:
+    """Estimate the memory that a run needs on each device; exit with 2 if it cannot fit."""
+    from llm_decpomdp.benchmarks.config.inputs import find_config
+    from llm_decpomdp.benchmarks.config.load import read_config
+    from llm_decpomdp.benchmarks.doctor.device_plan import (
+        estimate_devices,
+        plan_lines,
+        read_assumptions,
+    )
+
+    settings = read_config(find_config(config), override or (), {})
+    numbers = read_assumptions(assume or ())
+    if parameters is not None:
+        numbers["parameters"] = parameters
+    estimate = estimate_devices(settings, gpus, numbers)
+    give_result(
+        {
+            "devices": estimate.devices,
+            "fits": estimate.need <= estimate.usable,
+            "gigabytes": estimate.need,
+            "usable_gigabytes": estimate.usable,
+            "parts": {part: size / 1e9 for part, size in estimate.parts.items() if size},
+            "assumed": estimate.assumed,
+        }
+    )
+    print("\n".join(plan_lines(settings, estimate)))

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
-from llm_decpomdp.benchmarks.cli.completion import complete_environment
-from llm_decpomdp.benchmarks.cli.console import EnvOptions, Seed, Tasks
+from llm_decpomdp.benchmarks.cli.console import (
+    EnvId,
+    EnvOptions,
+    Seed,
+    Tasks,
+    TrustedNetwork,
+    complete_environment,
+)
 from llm_decpomdp.benchmarks.cli.output import give_result
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors
+from llm_decpomdp.benchmarks.config.errors import (
+    ConfigError,
+    RunError,
+    raise_config_errors,
+    raise_run_errors,
+)
 from llm_decpomdp.utils.text import plain, visible
-
-if TYPE_CHECKING:
-    from llm_decpomdp.benchmarks.audit.run import Audit
-    from llm_decpomdp.benchmarks.evaluation.strategies import StrategyScore
 
 
 def list_() -> None:
@@ -27,36 +33,29 @@ def list_() -> None:
     from llm_decpomdp.plugins import KINDS, plugins
     from llm_decpomdp.registry import origin, registered_ids, spec
 
-    specs = {env_id: spec(env_id) for env_id in registered_ids()}
-    environments = {env_id: of.summary or of.entry_point for env_id, of in specs.items()}
-    packages = {env_id: origin(env_id) for env_id in specs}
-    configurations = {name: description(path) for name, path in shipped().items()}
+    environments = [
+        {"id": env_id, "description": of.summary or of.entry_point, "package": origin(env_id)}
+        for env_id, of in ((env_id, spec(env_id)) for env_id in registered_ids())
+    ]
+    configurations = [
+        {"name": name, "description": description(path)} for name, path in shipped().items()
+    ]
     extra = [plugin for plugin in plugins() if plugin.kind != "environment"]
-    width = max(map(len, [*configurations, *environments]))
+    give_result({"environments": environments, "configurations": configurations, "plugins": extra})
+    names = [*(of["id"] for of in environments), *(of["name"] for of in configurations)]
+    width = max(len(str(name)) for name in names)
     print("Environments: llm_decpomdp.make(ID)\n")
-    for env_id, text in environments.items():
-        package = packages[env_id]
-        print(f"{env_id:<{width}}  {text}{f' ({package})' if package else ''}")
+    for env in environments:
+        package = f" ({env['package']})" if env["package"] else ""
+        print(f"{env['id']:<{width}}  {env['description']}{package}")
     print("\nConfigurations: llm-decpomdp train --config NAME\n")
-    for name, text in configurations.items():
-        print(f"{name:<{width}}  {text}")
+    for config in configurations:
+        print(f"{config['name']:<{width}}  {config['description']}")
     if extra:
         print("\nOf installed packages: names for configurations\n")
         for plugin in extra:
             kind = f"{plugin.kind:<{max(map(len, KINDS))}}"
             print(f"{kind}  {plugin.name:<{width}}  {plugin.path} ({plugin.origin})")
-    give_result(
-        {
-            "environments": [
-                {"id": env_id, "description": text, "package": packages[env_id]}
-                for env_id, text in environments.items()
-            ],
-            "configurations": [
-                {"name": name, "description": text} for name, text in configurations.items()
-            ],
-            "plugins": extra,
-        }
-    )
 
 
 def doctor(
@@ -75,9 +74,7 @@ def doctor(
             help="Check the nodes of a Ray cluster instead; `auto` for that of this machine.",
         ),
     ] = None,
-    trusted_network: Annotated[
-        bool, Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
-    ] = False,
+    trusted_network: TrustedNetwork = False,
 ) -> None:
     """Check what works on this machine, and say how to get the rest.
 
@@ -105,13 +102,7 @@ def doctor(
 
 
 def env(
-    env_id: Annotated[
-        str,
-        Argument(
-            help="An environment of `list`, or your own as MODULE:ID.",
-            autocompletion=complete_environment,
-        ),
-    ],
+    env_id: EnvId,
     env_option: EnvOptions = None,
     seed: Seed = 0,
     messages: Annotated[
@@ -125,12 +116,12 @@ def env(
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
     from llm_decpomdp.testing.checker import ConformanceError, check_env
 
+    arguments = env_arguments(env_option or ())
     try:
-        check_env(env_id, seed=seed, decentralised=not messages, **env_arguments(env_option or ()))
+        with raise_config_errors():
+            check_env(env_id, seed=seed, decentralised=not messages, **arguments)
     except ConformanceError as error:
         raise RunError(f"{env_id} breaks the contract of environments: {error}") from None
-    except (KeyError, TypeError, ValueError, ImportError) as error:
-        raise ConfigError(str(error.args[0]) if error.args else repr(error)) from None
     print(f"{env_id} keeps the contract of environments")
     give_result({"environment": env_id, "keeps_contract": True})
 
@@ -157,12 +148,17 @@ def data(
 
     The exit code is 1 if there are faults that no known issue explains.
     """
+    from rich.console import Console
+
     from llm_decpomdp.benchmarks.audit import run as auditing
 
     result = auditing.audit(env_id, source, split, episodes, repeats)
     if output is not None:
         auditing.save(result, output)
-    show_audit(result)
+    console = Console()
+    if result.remarks:
+        console.print(auditing.table(result))
+    console.print(plain(result.summary), highlight=False, soft_wrap=True)
     give_result(json.loads(auditing.to_json(result)))
     # So that CI fails for new faults alone.
     raise SystemExit(0 if result.healthy else 1)
@@ -188,75 +184,24 @@ def rewards(
     The exit code is 1 if a reward differs, the last line is incomplete, an exploit beats its bound, or a known
     number differs from its exact value.
     """
+    from rich.console import Console
+
     from llm_decpomdp.benchmarks.analysis.replay import regrade
+    from llm_decpomdp.benchmarks.evaluation.request import env_arguments
+    from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies, table
     from llm_decpomdp.registry import is_id
 
-    if is_id(str(folder)) and not folder.exists():
-        _check_strategies(str(folder), env_option or (), tasks, seed)
-        return
+    env_id = str(folder)
+    if is_id(env_id) and not folder.exists():
+        entries = check_strategies(env_id, env_arguments(env_option or ()), tasks, seed)
+        Console().print(table(env_id, entries))
+        give_result({"environment": env_id, "strategies": entries})
+        raise SystemExit(1 if any(entry.problem for entry in entries) else 0)
     if env_option or tasks:
         raise ConfigError(
-            f"--env-option and --tasks are for environments, and {str(folder)!r} is none of `llm-decpomdp list`"
+            f"--env-option and --tasks are for environments, and {env_id!r} is none of `llm-decpomdp list`"
         )
     result = regrade(folder, output)
     print(visible("\n".join(result.lines())))
     give_result({"agrees": result.agrees, **asdict(result)})
     raise SystemExit(0 if result.agrees else 1)
-
-
-def _check_strategies(env_id: str, options: Sequence[str], tasks: int | None, seed: int) -> None:
-    """Print the known numbers and exploits of an environment; exit with 1 if one of them is wrong."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from llm_decpomdp.benchmarks.evaluation.request import env_arguments
-    from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
-
-    entries = check_strategies(env_id, env_arguments(options), tasks, seed)
-    table = Table(
-        "strategy",
-        "score",
-        "95 %",
-        "exact",
-        "bound",
-        "",
-        title=f"{env_id}, {entries[0].score.units} tasks",
-    )
-    for entry in entries:
-        low, high = entry.score.low, entry.score.high
-        table.add_row(
-            entry.name,
-            f"{entry.score.value:.3f}",
-            "" if low is None or high is None else f"{low:.3f} to {high:.3f}",
-            _exact_or_interval(entry),
-            entry.bound,
-            plain(entry.problem or "ok"),
-            style="red" if entry.problem else "",
-        )
-    Console().print(table)
-    give_result({"environment": env_id, "strategies": entries})
-    raise SystemExit(1 if any(entry.problem for entry in entries) else 0)
-
-
-def _exact_or_interval(entry: StrategyScore) -> str:
-    """Return an exact score, or the proven interval of one that is not known: what was played, and the limit."""
-    if entry.limit is not None:
-        return f"{entry.score.value:.3f} to {entry.limit:.3f}"
-    return "" if entry.exact is None else f"{entry.exact:.3f}"
-
-
-def show_audit(result: Audit) -> None:
-    """Print the result of an audit as a table and one line."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if result.remarks:
-        table = Table("", "kind", "task", "what", title=f"audit of {result.env_id}")
-        for remark in result.remarks:
-            mark = "known" if remark.explained else "[red]fault[/red]" if remark.fault else "note"
-            text = f"{remark.program}: {remark.text}" if remark.program else remark.text
-            text += f" (known: {remark.explained})" if remark.explained else ""
-            table.add_row(mark, *map(plain, (remark.kind, remark.task_id, text)))
-        console.print(table)
-    console.print(plain(result.summary), highlight=False, soft_wrap=True)

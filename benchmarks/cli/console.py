@@ -1,4 +1,4 @@
-"""Parts of all commands: shared options, log lines and exit codes."""
+"""Parts of all commands: shared options and their completion, log lines and exit codes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ from typing import Annotated, Any, NoReturn
 from typer import Argument, Option
 
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
-from llm_decpomdp.benchmarks.cli.completion import (
-    complete_environment,
-    complete_key,
-    complete_run,
-)
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.utils.extras import missing_packages
@@ -111,6 +106,47 @@ def _leave(text: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
+MARKS = ("manifest.json", "metrics.jsonl", "suite.json")
+"""Files of which one is in the folder of every run, evaluation and suite."""
+
+
+def complete_environment(incomplete: str) -> list[str]:
+    """Return the ids of environments that begin with a text."""
+    from llm_decpomdp.registry import registered_ids
+
+    return [name for name in registered_ids() if name.startswith(incomplete)]
+
+
+def complete_config(incomplete: str) -> list[str]:
+    """Return the names of configurations that begin with a text."""
+    from llm_decpomdp.benchmarks.config.inputs import shipped
+
+    return [name for name in shipped() if name.startswith(incomplete)]
+
+
+def complete_key(incomplete: str) -> list[str]:
+    """Return the keys of a configuration that begin with a text, each with its equals sign."""
+    from llm_decpomdp.benchmarks.config.schema import KEYS
+
+    return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
+
+
+def complete_run(incomplete: str) -> list[str]:
+    """Return the folders of runs that begin with a path, and by default those in `runs`."""
+    text = incomplete or "runs/"
+    parent = Path(text) if text.endswith("/") else Path(text).parent
+    if not parent.is_dir():
+        return []
+    folders = [path for path in sorted(parent.iterdir()) if path.is_dir()]
+    runs = [path for path in folders if any((path / name).exists() for name in MARKS)]
+    # Elsewhere any folder may lead to runs.
+    return [
+        str(path) if path in runs else f"{path}/"
+        for path in (runs or folders)
+        if str(path).startswith(text.removeprefix("./"))
+    ]
+
+
 Overrides = Annotated[
     list[str] | None,
     Option(
@@ -125,6 +161,13 @@ Env = Annotated[
     str | None,
     Option(
         help="An environment instead of the configuration's.", autocompletion=complete_environment
+    ),
+]
+EnvId = Annotated[
+    str,
+    Argument(
+        help="An environment of `list`, or your own as MODULE:ID.",
+        autocompletion=complete_environment,
     ),
 ]
 EnvOptions = Annotated[
@@ -153,6 +196,9 @@ AllowEndpoint = Annotated[
         metavar="VARIABLE@URL",
         help="Server that a saved team may ask, and the environment variable with its key.",
     ),
+]
+TrustedNetwork = Annotated[
+    bool, Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
 ]
 Folder = Annotated[
     Path,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from llm_decpomdp.benchmarks.cli.completion import complete_config, complete_run
 from llm_decpomdp.benchmarks.cli.console import (
     AllowEndpoint,
     AtATime,
@@ -22,6 +21,8 @@ from llm_decpomdp.benchmarks.cli.console import (
     Seed,
     Split,
     Tasks,
+    complete_config,
+    complete_run,
 )
 from llm_decpomdp.benchmarks.cli.output import give_result
 

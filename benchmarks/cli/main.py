@@ -15,17 +15,7 @@ from typer import Option
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from llm_decpomdp import __version__
-from llm_decpomdp.benchmarks.cli import (
-    bench,
-    check,
-    evaluate,
-    plan,
-    play,
-    publish,
-    results,
-    serve,
-    train,
-)
+from llm_decpomdp.benchmarks.cli import bench, check, evaluate, play, publish, results, serve, train
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes, prepare_process
 from llm_decpomdp.benchmarks.cli.output import with_output_options
 
@@ -42,15 +32,15 @@ COMMANDS: Mapping[str, Functions] = {
     "Train and measure": {
         train.train_: "Example: llm-decpomdp train --config demo --override algorithm.name=marloo env.num_turns=2",
         evaluate.eval_: evaluate.EXAMPLES,
-        plan.plan: "Example: llm-decpomdp plan magrpo_che_config --gpus 8xh100",
+        bench.plan: "Example: llm-decpomdp plan magrpo_che_config --gpus 8xh100",
         bench.bench: "Example: llm-decpomdp bench laptop --dry-run",
-        results.demonstrations: "Example: llm-decpomdp demonstrations mbpp-v0 --split train --output a.jsonl",
+        publish.demonstrations: "Example: llm-decpomdp demonstrations mbpp-v0 --split train --output a.jsonl",
         serve.serve: "Example: llm-decpomdp serve coophumaneval-v0 --seat main_0 --partner aux_0=gold",
     },
     "During and after a run": {
         results.watch: "Example: llm-decpomdp watch runs/demo-20260101-120000",
         results.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
-        results.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
+        publish.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
         publish.publish: "Example: llm-decpomdp publish runs/a --push OWNER/NAME",
         train.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
         "--config demo --output runs/judge",
@@ -99,9 +89,9 @@ WITH_MODELS = {
 
 WITH_RESULTS = (
     *(check.list_, check.doctor, check.env, check.data, check.rewards),
-    *(train.demo, train.train_, train.reward_model, evaluate.eval_, plan.plan, bench.bench),
+    *(train.demo, train.train_, train.reward_model, evaluate.eval_, bench.plan, bench.bench),
     *(results.credit, results.crossplay, results.partners, results.necessity),
-    *(results.report, results.export, results.demonstrations, publish.publish),
+    *(results.report, publish.export, publish.demonstrations, publish.publish),
 )
 """Functions of commands that print a result for scripts with `--json`."""
 

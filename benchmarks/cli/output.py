@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict, is_dataclass
 from io import StringIO
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -84,15 +84,16 @@ def with_output_options(function: Callable[..., None], *, has_result: bool) -> C
 
     flags = {"as_json": JSON, "quiet": QUIET} if has_result else {"quiet": QUIET}
     signature = inspect.signature(function, eval_str=True)
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=of)
-        for name, of in flags.items()
+    parameters = [
+        *signature.parameters.values(),
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=of)
+            for name, of in flags.items()
+        ),
     ]
-    # Typer reads the parameters of a command from here.
-    run.__dict__["__signature__"] = signature.replace(
-        parameters=[*signature.parameters.values(), *shared]
-    )
-    run.__annotations__ = {**get_type_hints(function, include_extras=True), **flags}
+    # Typer reads the parameters of a command from both.
+    run.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 

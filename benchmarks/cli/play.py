@@ -7,8 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from llm_decpomdp.benchmarks.cli.completion import complete_environment
-from llm_decpomdp.benchmarks.cli.console import AllowEndpoint, EnvOptions
+from llm_decpomdp.benchmarks.cli.console import AllowEndpoint, EnvOptions, complete_environment
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 
 

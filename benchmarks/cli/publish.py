@@ -1,4 +1,4 @@
-"""The command `publish`."""
+"""The commands `export`, `demonstrations` and `publish`: what leaves a run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,92 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from llm_decpomdp.benchmarks.cli.completion import complete_run
-from llm_decpomdp.benchmarks.cli.console import Checkpoint, EnvOptions, Public, Push
+from llm_decpomdp.benchmarks.cli.console import (
+    Checkpoint,
+    EnvOptions,
+    Folder,
+    Public,
+    Push,
+    complete_run,
+)
 from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
+
+
+def export(
+    run: Folder,
+    to: Annotated[str, Option(help="parquet, jsonl, hub-folder, or inspect for logs.")] = "parquet",
+    output: Annotated[
+        Path | None, Option(metavar="FOLDER", help="A new folder; by default in the run's.")
+    ] = None,
+    pairs: Annotated[
+        bool, Option("--pairs", help="Preference pairs instead of trajectories.")
+    ] = False,
+    min_margin: Annotated[
+        float, Option(min=0, help="The least difference in reward of a pair.")
+    ] = 0,
+    pair_kind: Annotated[
+        str, Option(help="joint, or single for pairs in which one agent alone said otherwise.")
+    ] = "joint",
+    pairs_per_group: Annotated[int, Option(min=1, help="Most pairs of a group.")] = 1,
+    card: Annotated[
+        bool, Option("--card", help="Add a card with source and licenses; hub-folder has one.")
+    ] = False,
+    push: Push = None,
+    public: Public = False,
+) -> None:
+    """Write episodes as a data set: trajectories, or the best against the worst of each group.
+
+    Nothing leaves this machine without --push.
+    """
+    from llm_decpomdp.benchmarks.export import write as exporting
+    from llm_decpomdp.benchmarks.publish import hub
+
+    if push is not None:
+        hub.check_repository(push)
+    result = exporting.export(
+        run,
+        to,
+        output,
+        as_pairs=pairs,
+        min_margin=min_margin,
+        pair_kind=pair_kind,
+        pairs_per_group=pairs_per_group,
+        card=card or push is not None,
+    )
+    for split, count in result.rows.items():
+        print(f"{split}: {count} rows")
+    print(result.folder)
+    address = hub.push(result.folder, push, "dataset", public=public) if push else None
+    if address:
+        print(address)
+    give_result({"folder": result.folder, "rows": result.rows, "address": address})
+
+
+def demonstrations(
+    env_id: Annotated[str, Argument(metavar="ENV_ID", help="Such as mbpp-v0.")],
+    split: Annotated[str, Option(help="Problems to learn from, such as train.")],
+    output: Annotated[Path, Option(metavar="FILE", help="The JSONL file.")],
+    source: Annotated[str, Option(help="Where the problems come from.")] = "auto",
+    without: Annotated[
+        list[str] | None,
+        Option(
+            metavar="ENV_ID[:SPLIT]",
+            help="Problems that are evaluated, which are left out; may be given several times.",
+        ),
+    ] = None,
+    min_shared: Annotated[
+        float, Option(min=0, max=1, help="Least share of the tests that need both agents.")
+    ] = 0.5,
+) -> None:
+    """Divide references between two agents, check by running that both parts matter, and write a warm start."""
+    from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
+
+    result = write_demonstrations(
+        env_id, split, output, source=source, without=without or (), min_shared=min_shared
+    )
+    print("\n".join(result.lines()))
+    give_result(vars(result))
 
 
 def publish(

@@ -1,14 +1,13 @@
-"""The commands that read the folders of runs: `watch`, `report`, `export` and `analyze`."""
+"""The commands that read the folders of runs: `watch`, `report` and `analyze`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
-from llm_decpomdp.benchmarks.cli.completion import complete_run
 from llm_decpomdp.benchmarks.cli.console import (
     AllowEndpoint,
     AtATime,
@@ -18,12 +17,11 @@ from llm_decpomdp.benchmarks.cli.console import (
     Folder,
     Greedy,
     Output,
-    Public,
-    Push,
     Samples,
     Seed,
     Split,
     Tasks,
+    complete_run,
 )
 from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
@@ -75,82 +73,6 @@ def watch(
     if not run.is_dir():
         raise ConfigError(f"{run} is no folder: name the folder of a run")
     watch_run(run, interval, Console(highlight=False))
-
-
-def export(
-    run: Folder,
-    to: Annotated[str, Option(help="parquet, jsonl, hub-folder, or inspect for logs.")] = "parquet",
-    output: Annotated[
-        Path | None, Option(metavar="FOLDER", help="A new folder; by default in the run's.")
-    ] = None,
-    pairs: Annotated[
-        bool, Option("--pairs", help="Preference pairs instead of trajectories.")
-    ] = False,
-    min_margin: Annotated[
-        float, Option(min=0, help="The least difference in reward of a pair.")
-    ] = 0,
-    pair_kind: Annotated[
-        str, Option(help="joint, or single for pairs in which one agent alone said otherwise.")
-    ] = "joint",
-    pairs_per_group: Annotated[int, Option(min=1, help="Most pairs of a group.")] = 1,
-    card: Annotated[
-        bool, Option("--card", help="Add a card with source and licenses; hub-folder has one.")
-    ] = False,
-    push: Push = None,
-    public: Public = False,
-) -> None:
-    """Write episodes as a data set: trajectories, or the best against the worst of each group.
-
-    Nothing leaves this machine without --push.
-    """
-    from llm_decpomdp.benchmarks.export import write as exporting
-    from llm_decpomdp.benchmarks.publish import hub
-
-    if push is not None:
-        hub.check_repository(push)
-    result = exporting.export(
-        run,
-        to,
-        output,
-        as_pairs=pairs,
-        min_margin=min_margin,
-        pair_kind=pair_kind,
-        pairs_per_group=pairs_per_group,
-        card=card or push is not None,
-    )
-    for split, count in result.rows.items():
-        print(f"{split}: {count} rows")
-    print(result.folder)
-    address = hub.push(result.folder, push, "dataset", public=public) if push else None
-    if address:
-        print(address)
-    give_result({"folder": result.folder, "rows": result.rows, "address": address})
-
-
-def demonstrations(
-    env_id: Annotated[str, Argument(metavar="ENV_ID", help="Such as mbpp-v0.")],
-    split: Annotated[str, Option(help="Problems to learn from, such as train.")],
-    output: Annotated[Path, Option(metavar="FILE", help="The JSONL file.")],
-    source: Annotated[str, Option(help="Where the problems come from.")] = "auto",
-    without: Annotated[
-        list[str] | None,
-        Option(
-            metavar="ENV_ID[:SPLIT]",
-            help="Problems that are evaluated, which are left out; may be given several times.",
-        ),
-    ] = None,
-    min_shared: Annotated[
-        float, Option(min=0, max=1, help="Least share of the tests that need both agents.")
-    ] = 0.5,
-) -> None:
-    """Divide references between two agents, check by running that both parts matter, and write a warm start."""
-    from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
-
-    result = write_demonstrations(
-        env_id, split, output, source=source, without=without or (), min_shared=min_shared
-    )
-    print("\n".join(result.lines()))
-    give_result(vars(result))
 
 
 def credit(
@@ -214,7 +136,6 @@ def crossplay(
 
     from llm_decpomdp.agents.saved_team import identify_team
     from llm_decpomdp.benchmarks.analysis import crossplay as exchanges
-    from llm_decpomdp.benchmarks.analysis import role_swap
     from llm_decpomdp.benchmarks.evaluation.request import (
         EvalRequest,
         default_folder,
@@ -256,25 +177,23 @@ def crossplay(
         teams = load_teams(paths, setting)
         for team in teams.values() if greedy else ():
             make_greedy(team)
-        options: dict[str, Any] = {
-            "folder": folder,
-            "agent": agent,
-            "samples": samples,
-            "seed": seed,
-            "at_a_time": at_a_time,
-            "about": {n: {**identify_team(path), "greedy": greedy} for n, path in paths.items()},
-        }
-        if swap_roles:
-            effects = role_swap.swap_roles(setting.env, teams, starts, **options)
-            tables = [role_swap.table(effects, measure) for measure in effects.effects]
-        else:
-            cells = exchanges.cross_play(setting.env, teams, starts, **options)
-            tables = [exchanges.table(cells, measure) for measure in cells.matrices]
+        play = exchanges.swap_roles if swap_roles else exchanges.cross_play
+        result = play(
+            setting.env,
+            teams,
+            starts,
+            folder=folder,
+            agent=agent,
+            about={n: {**identify_team(path), "greedy": greedy} for n, path in paths.items()},
+            samples=samples,
+            seed=seed,
+            at_a_time=at_a_time,
+        )
     console = Console(highlight=False)
-    for part in tables:
+    for part in exchanges.tables(result):
         console.print(part)
     console.print(f"{'role swap' if swap_roles else 'cross-play'}: {folder}", soft_wrap=True)
-    file = folder / (role_swap.FILE if swap_roles else exchanges.FILE)
+    file = folder / (exchanges.SWAP_FILE if swap_roles else exchanges.FILE)
     give_result({"folder": folder, **json.loads(file.read_bytes())})
 
 
@@ -302,7 +221,7 @@ def partners(
 
     from llm_decpomdp.benchmarks.analysis.partners import FOLDER, exchange_in_turn, table
     from llm_decpomdp.benchmarks.evaluation.folder import summary
-    from llm_decpomdp.benchmarks.report import write_report
+    from llm_decpomdp.benchmarks.report.document import write_report
     from llm_decpomdp.utils.storage import RunFolder
 
     with raise_run_errors():

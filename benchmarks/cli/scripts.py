@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process
-from llm_decpomdp.benchmarks.cli.train import CALLBACKS, conclude
+from llm_decpomdp.benchmarks.cli.train import conclude
 from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.report.live import LiveReport
 from llm_decpomdp.benchmarks.runs import restart_with_settings
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.train import train
@@ -41,11 +42,11 @@ def main(algorithm: str, config: str, arguments: Sequence[str] | None = None) ->
     options = parser(config).parse_args(arguments)
     with exit_codes():
         if options.resume is None:
-            conclude(train(*read(algorithm, config, options), CALLBACKS))
+            conclude(train(*read(algorithm, config, options), [LiveReport]))
         elif options.config or _flags(options):
             raise ConfigError(ALONE)
         else:
-            conclude(resume(options.resume, options.override, CALLBACKS))
+            conclude(resume(options.resume, options.override, [LiveReport]))
 
 
 def parser(config: str) -> argparse.ArgumentParser:

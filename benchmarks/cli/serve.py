@@ -6,22 +6,15 @@ import socket
 from collections.abc import Sequence
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
-from llm_decpomdp.benchmarks.cli.completion import complete_environment
-from llm_decpomdp.benchmarks.cli.console import EnvOptions
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.cli.console import EnvId, EnvOptions
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_errors
 from llm_decpomdp.utils.extras import how_to_get, installed
 
 
 def serve(
-    env_id: Annotated[
-        str,
-        Argument(
-            help="An environment of `list`, or your own as MODULE:ID.",
-            autocompletion=complete_environment,
-        ),
-    ],
+    env_id: EnvId,
     seat: Annotated[
         str | None,
         Option(help="The agent that clients play; they play the whole team if none is given."),
@@ -63,7 +56,7 @@ def serve(
 
     partners = {agent: make_policy(policy, None, None) for agent, policy in names.items()}
     options = env_arguments(env_option or ())
-    try:
+    with raise_config_errors():
         application = openenv.app(
             env_id,
             seat=seat,
@@ -72,8 +65,6 @@ def serve(
             names=name or (),
             **options,
         )
-    except (KeyError, TypeError, ValueError, ImportError) as error:
-        raise ConfigError(str(error.args[0]) if error.args else repr(error)) from None
     make_server(application, max_sessions).run(sockets=[listener])
 
 

@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from llm_decpomdp.benchmarks.cli.completion import complete_config, complete_run
-from llm_decpomdp.benchmarks.cli.console import PROGRAM, Overrides, first_process
-from llm_decpomdp.benchmarks.cli.output import give_result
-from llm_decpomdp.benchmarks.config.errors import (
-    ALONE,
-    ConfigError,
-    RunError,
-    raise_run_errors,
-    writing,
+from llm_decpomdp.benchmarks.cli.console import (
+    PROGRAM,
+    Overrides,
+    complete_config,
+    complete_run,
+    first_process,
 )
+from llm_decpomdp.benchmarks.cli.output import give_result
+from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError, raise_run_errors
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
     from llm_decpomdp.benchmarks.config.schema import Config
     from llm_decpomdp.benchmarks.runs import train as run
-    from llm_decpomdp.utils.storage import RunFolder
 
 NEXT = {
     "play --team {run}": "watch the team that you trained; with --agent NAME, be one of it",
@@ -40,17 +37,6 @@ DEMO = "cooperation_demo"
 """Configuration of the demo."""
 
 
-def live_report(config: Config, folder: RunFolder) -> TrainerCallback:
-    """Return the callback that writes the report during training."""
-    from llm_decpomdp.benchmarks.report.live import LiveReport
-
-    return LiveReport(config, folder)
-
-
-CALLBACKS = (live_report,)
-"""Callbacks of every run that a command trains."""
-
-
 def demo(override: Overrides = None) -> None:
     """Train two small language models to work together, on this machine's CPU, in minutes and without a hub.
 
@@ -63,13 +49,14 @@ def demo(override: Overrides = None) -> None:
     from llm_decpomdp.benchmarks.config.inputs import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
     from llm_decpomdp.benchmarks.doctor.memory import give_back, require_for_demo
+    from llm_decpomdp.benchmarks.report.live import LiveReport
     from llm_decpomdp.benchmarks.runs import train as run
 
     if not override:  # else it may need less
         require_for_demo()
     # The final team is what the next commands play with.
     settings = read_config(find_config(DEMO), override or (), {"output.save_final_model": True})
-    pair = run.train(settings, DEMO, CALLBACKS)
+    pair = run.train(settings, DEMO, [LiveReport])
     give_back()
     name = f"{pair.folder.path.name}-other-seed"
     # The second team only lends partners, so it needs neither report nor evaluations.
@@ -140,6 +127,7 @@ def train_(
     """Train a team of language models, and write a report."""
     from llm_decpomdp.benchmarks.config.inputs import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
+    from llm_decpomdp.benchmarks.report.live import LiveReport
     from llm_decpomdp.benchmarks.runs import checkpoints as from_run
     from llm_decpomdp.benchmarks.runs import resume as resuming
     from llm_decpomdp.benchmarks.runs import train as run
@@ -148,7 +136,7 @@ def train_(
         arguments = (config, from_, dry_run or None, seed, output, warm_start, pairs)
         if any(value is not None for value in arguments):
             raise ConfigError(ALONE)
-        conclude(resuming.resume(resume, override or (), CALLBACKS))
+        conclude(resuming.resume(resume, override or (), [LiveReport]))
         return
     if config is None and from_ is None:
         raise ConfigError(
@@ -169,9 +157,9 @@ def train_(
     if dry_run:
         print("\n".join(describe_cost(settings, name)))
     elif from_ is not None:
-        conclude(from_run.train_initial_team(from_, settings, name, CALLBACKS))
+        conclude(from_run.train_initial_team(from_, settings, name, [LiveReport]))
     else:
-        conclude(run.train(settings, name, CALLBACKS))
+        conclude(run.train(settings, name, [LiveReport]))
 
 
 def reward_model(
@@ -194,42 +182,13 @@ def reward_model(
     ] = 4000,
 ) -> None:
     """Learn to score joint answers from pairs; train --override algorithm.reward_model=FILE learns by it."""
-    from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions, read_comparisons
-    from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
-    from llm_decpomdp.algorithms.rewards.scorer import readers
-    from llm_decpomdp.benchmarks.config import teams
     from llm_decpomdp.benchmarks.config.inputs import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.runs.setup import resolve
+    from llm_decpomdp.benchmarks.runs.reward_model import train_reward_model
 
     settings = read_config(find_config(config), override or ())
-    path = output / "reward_model.pt"
-    if path.exists():
-        raise ConfigError(f"{path} is there already: name another --output")
-    try:
-        options = RewardModelOptions(
-            held_out=held_out, penalty=penalty, part_length=part_length, seed=settings.seed
-        )
-        # The configuration may name the reward model that is trained here, which does not exist yet.
-        run = resolve(replace(settings, algorithm=replace(settings.algorithm, reward_model=None)))
-        agents = run.train_env.possible_agents
-        comparisons = read_comparisons(pairs, agents, run.config.env.id)
-    except ConfigError:
-        raise
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
-    features = next(readers(team), None)
-    if features is None:
-        raise RunError("no model of the team gives features: a reward model reads with one")
-    try:
-        model = fit_reward_model(comparisons, agents, features, options)
-    except ValueError as error:
-        raise RunError(str(error)) from error
-    with writing(output):
-        output.mkdir(parents=True, exist_ok=True)
-        model.save(path)
-    report = model.report
+    options = {"held_out": held_out, "penalty": penalty, "part_length": part_length}
+    path, report = train_reward_model(settings, pairs, output, **options)
     print(f"pairs: {report['pairs']}, of which held out: {report['held_out_pairs']}")
     for part, prefix in (("training", "train_"), ("held-out", "")):
         print(
@@ -302,7 +261,7 @@ def describe_cost(config: Config, name: str) -> Iterator[str]:
 
 def conclude(result: run.Result) -> None:
     """Write the report of a training, unless its configuration declines one, and print `outcome`."""
-    from llm_decpomdp.benchmarks.report import write_report
+    from llm_decpomdp.benchmarks.report.document import write_report
 
     if first_process():
         report = write_report(result.folder) if result.config.output.report else None

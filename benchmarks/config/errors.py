@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -59,6 +60,15 @@ def raise_run_errors() -> Iterator[None]:
         raise RunError(format_message(error)) from error
 
 
+@contextmanager
+def raise_config_errors() -> Iterator[None]:
+    """Turn what an environment raises for wrong arguments into a `ConfigError`."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, ImportError) as error:
+        raise ConfigError(str(error.args[0]) if error.args else repr(error)) from None
+
+
 def format_message(error: Exception) -> str:
     """Return the text of an error with its notes, such as the task of a reward that raised it."""
     return ". ".join([str(error).removesuffix("."), *map(str, getattr(error, "__notes__", ()))])
@@ -89,6 +99,25 @@ def open_folder(path: Path) -> Iterator[RunFolder]:
             stack.callback(_remove_if_empty, path)
             stack.enter_context(folder.exclusive_access())
         yield folder
+
+
+@contextmanager
+def write_folder(folder: Path) -> Iterator[Path]:
+    """Yield a place that becomes a new folder at the end; after an error no part of it is left.
+
+    Raises:
+        ConfigError: If the folder exists.
+        RunError: If it cannot be written.
+    """
+    if folder.exists():
+        raise ConfigError(f"{folder} already exists: choose another folder with --output")
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # Beside the target, as a rename inside one folder is atomic.
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unfinished-") as place:
+            target = Path(place, "made")
+            yield target
+            target.rename(folder)
 
 
 def _remove_if_empty(path: Path) -> None:

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.training.trainer_options import check_credit
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.inputs import (
     load_yaml,
     make_paths_absolute,
@@ -51,7 +51,7 @@ from llm_decpomdp.benchmarks.config.teams import TeamSpec, samples_elsewhere, te
 from llm_decpomdp.benchmarks.config.trackers import check_trackers
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import from_text, pick
-from llm_decpomdp.registry import accepts_argument
+from llm_decpomdp.registry import accepts_argument, make
 from llm_decpomdp.registry import defaults as arguments_of
 
 ASKS_OUTSIDE = "expert_edits"
@@ -184,12 +184,28 @@ def validate(config: Config) -> Config:
     return fit(config, build_env(config.make_eval_env)).config
 
 
-def build_env(make: Callable[[], DecPOMDPEnv]) -> DecPOMDPEnv:
+def build_env(build: Callable[[], DecPOMDPEnv]) -> DecPOMDPEnv:
     """Build an environment of a configuration; raise a `ConfigError` where it refuses its arguments."""
+    with raise_config_errors():
+        return build()
+
+
+def load_env(env_id: str, source: str = "auto", split: str | None = None) -> DecPOMDPEnv:
+    """Build an environment with the problems of a source and a split, and load them.
+
+    Raises:
+        ConfigError: If an argument is not valid.
+        RunError: If the data cannot be loaded.
+    """
+    arguments: dict[str, Any] = {} if source == "auto" else {"source": source}
+    arguments |= {"split": split} if split else {}
     try:
-        return make()
-    except (ValueError, TypeError, KeyError, ImportError) as error:
-        raise ConfigError(str(error.args[0])) from None
+        with raise_config_errors():
+            env = make(env_id, **arguments)
+            len(env.tasks)
+    except OSError as error:
+        raise RunError(f"cannot load the data of {env_id}: {error}") from error
+    return env
 
 
 class Fitted(NamedTuple):
@@ -307,10 +323,8 @@ def add_env_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
     env_id = next((x["env.id"] for x in reversed(layers) if "env.id" in x), EnvConfig.id)
     if not isinstance(env_id, str):
         return [*layers]  # the check of values refuses it
-    try:
+    with raise_config_errors():
         arguments = arguments_of(env_id)
-    except (KeyError, ImportError) as error:
-        raise ConfigError(str(error.args[0])) from None
     values = {
         key: arguments[name]
         for key, name in ARGUMENTS.items()

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from rich.table import Table
+
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_errors
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap
 from llm_decpomdp.envs.worlds.strategies import NUMBERS, Strategy, play
 from llm_decpomdp.registry import make
+from llm_decpomdp.utils.text import plain
 
 TOLERANCE = 1e-6
 """Difference of two scores that rounding explains."""
@@ -45,11 +48,9 @@ def check_strategies(
     Raises:
         ConfigError: If an argument is not valid, or the environment declares no strategies.
     """
-    try:
+    with raise_config_errors():
         env = make(env_id, **arguments)
         task_ids = [task.task_id for task in env.unwrapped.tasks.tasks[:tasks]]
-    except (ValueError, TypeError, KeyError, ImportError) as error:
-        raise ConfigError(str(error.args[0])) from None
     strategies: Mapping[str, Strategy] = getattr(env.unwrapped.reward, "strategies", {})
     if not strategies:
         raise ConfigError(
@@ -124,3 +125,20 @@ def _is_zero(differences: Sequence[float]) -> bool:
 
 def _mean(scores: Sequence[float]) -> float:
     return sum(scores) / len(scores)
+
+
+def table(env_id: str, entries: Sequence[StrategyScore]) -> Table:
+    """Tabulate the strategies of an environment for a terminal, those with a problem in red."""
+    title = f"{env_id}, {entries[0].score.units} tasks"
+    grid = Table("strategy", "score", "95 %", "exact", "bound", "", title=title)
+    for entry in entries:
+        score, interval, exact = entry.score, "", ""
+        if score.low is not None and score.high is not None:
+            interval = f"{score.low:.3f} to {score.high:.3f}"
+        if entry.limit is not None:  # not known exactly, but proven to lie between these
+            exact = f"{score.value:.3f} to {entry.limit:.3f}"
+        elif entry.exact is not None:
+            exact = f"{entry.exact:.3f}"
+        cells = (f"{score.value:.3f}", interval, exact, entry.bound, plain(entry.problem or "ok"))
+        grid.add_row(entry.name, *cells, style="red" if entry.problem else "")
+    return grid

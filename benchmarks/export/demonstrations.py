@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import track
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
+from llm_decpomdp.benchmarks.config.load import load_env
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.divided_references import DividedReference, divide_reference
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import SandboxError
-from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import write_atomically
 
 
@@ -69,7 +69,7 @@ def write_demonstrations(
         ConfigError: If an argument is wrong.
         RunError: If the sandbox fails.
     """
-    env = _load(env_id, split, source)
+    env = load_env(env_id, source, split)
     if env.possible_agents != ["aux_0", "main_0"]:
         raise ConfigError(
             f"{env_id} has the agents {env.possible_agents}: demonstrations are of environments with aux_0 and "
@@ -113,19 +113,5 @@ def _names(task: CodeTask) -> set[str]:
 
 def _tasks(name: str, source: str) -> list[CodeTask]:
     env_id, _, split = name.partition(":")
-    tasks = _load(env_id, split or None, source).tasks.tasks
+    tasks = load_env(env_id, source, split or None).tasks.tasks
     return [task for task in tasks if isinstance(task, CodeTask)]
-
-
-def _load(env_id: str, split: str | None, source: str) -> DecPOMDPEnv:
-    options: dict[str, Any] = {"split": split} if split else {}
-    if source != "auto":
-        options["source"] = source
-    try:
-        env = make(env_id, **options)
-        len(env.tasks)
-    except (ValueError, TypeError, KeyError, ImportError) as error:
-        raise ConfigError(str(error.args[0])) from None
-    except OSError as error:
-        raise RunError(f"cannot load the data of {env_id}: {error}") from error
-    return env

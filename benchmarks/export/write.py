@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
+from llm_decpomdp.benchmarks.config.errors import ConfigError, write_folder
 from llm_decpomdp.benchmarks.export.contents import PAIR_KINDS, PairChoice, pairs, trajectories
 from llm_decpomdp.benchmarks.export.source import PHASES, Content, EpisodeSource, ExportColumn
 from llm_decpomdp.benchmarks.publish.cards import data_card
@@ -82,24 +80,24 @@ def export(
             raise ConfigError(
                 "logs of Inspect hold evaluations: leave out --pairs, --card and --push"
             )
-        return _export_logs(run, output or run / "inspect-logs")
+        from llm_decpomdp.benchmarks.export.inspect_logs import write_inspect_logs
+
+        if not (run / "episodes.jsonl").is_file():
+            raise ConfigError(
+                f"{run} has no episodes.jsonl: name the folder of a run or an evaluation"
+            )
+        folder = output or run / "inspect-logs"
+        with write_folder(folder) as target:
+            target.mkdir()
+            return Export(folder, write_inspect_logs(run, target))
     source = EpisodeSource(run)
     content = pairs(source, choice) if as_pairs else trajectories(source)
     folder = output or run / f"{content.name}-{to}"
-    if folder.exists():
-        raise ConfigError(f"{folder} already exists: choose another folder with --output")
-    with ExitStack() as stack:
-        stack.enter_context(writing(folder))
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside the target and renamed at the end, so that a stopped export leaves nothing.
-        place = stack.enter_context(
-            tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-")
-        )
-        data_set = Path(place) / "made"
+    with write_folder(folder) as target:
         files = {phase: _file_name(phase, to) for phase in PHASES}
-        (data_set / files[PHASES[0]]).parent.mkdir(parents=True)
+        (target / files[PHASES[0]]).parent.mkdir(parents=True)
         counts = {
-            phase: _write(content, phase, data_set / file, Path(place))
+            phase: _write(content, phase, target / file, target.parent)
             for phase, file in files.items()
         }
         rows = {phase: count for phase, count in counts.items() if count}
@@ -115,27 +113,7 @@ def export(
                 rows,
                 [(name, of.kind, of.meaning) for name, of in content.columns.items()],
             )
-            (data_set / "README.md").write_text(text, encoding="utf-8")
-        # A rename inside one folder is atomic.
-        data_set.rename(folder)
-    return Export(folder, rows)
-
-
-def _export_logs(run: Path, folder: Path) -> Export:
-    """Write the evaluations as logs of Inspect; after an error no part of them is left."""
-    from llm_decpomdp.benchmarks.export.inspect_logs import write_inspect_logs
-
-    if not (run / "episodes.jsonl").is_file():
-        raise ConfigError(f"{run} has no episodes.jsonl: name the folder of a run or an evaluation")
-    if folder.exists():
-        raise ConfigError(f"{folder} already exists: choose another folder with --output")
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place:
-            logs = Path(place) / "made"
-            logs.mkdir()
-            rows = write_inspect_logs(run, logs)
-            logs.rename(folder)
+            (target / "README.md").write_text(text, encoding="utf-8")
     return Export(folder, rows)
 
 

@@ -6,13 +6,12 @@ A folder of `templates/` is a hub. Every file in it is a template, and `MODULE` 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import llm_decpomdp
-from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_errors, write_folder
 from llm_decpomdp.benchmarks.publish.cards import TEMPLATES_FOLDER, describe_sources, render
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.extras import EXTRAS, requirements
@@ -46,27 +45,19 @@ def publish_environment(
             "build/release/dist, as llm-decpomdp is on no package index"
         )
     folder = output or Path(env_id)
-    if folder.exists():
-        raise ConfigError(f"{folder} already exists: choose another folder with --output")
     content = {**_describe(env_id, options), "wheel": wheel.name}
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".publish-") as place:
-            target = Path(place, "entries")
-            for hub in HUBS:
-                _write(hub, target, content)
-                shutil.copy(wheel, target / hub)
-            target.rename(folder)
+    with write_folder(folder) as target:
+        for hub in HUBS:
+            _write(hub, target, content)
+            shutil.copy(wheel, target / hub)
     return {hub: folder / hub for hub in HUBS}
 
 
 def _describe(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of the templates of an environment, which is made once to check it."""
-    try:
+    with raise_config_errors():
         env = make(env_id, **options)
         agents, metadata = env.possible_agents, env.metadata
-    except (KeyError, TypeError, ValueError, ImportError) as error:
-        raise ConfigError(str(error.args[0]) if error.args else repr(error)) from None
     record = {"environment": env_id, "data": {"default": metadata["data"]}}
     return {
         "env_id": env_id,

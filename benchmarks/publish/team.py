@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.agents.saved_team import MANIFEST, read_manifest
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, write_folder
 from llm_decpomdp.benchmarks.config.load import load_stored_config
 from llm_decpomdp.benchmarks.evaluation.experiments import (
     Experiment,
@@ -79,33 +78,24 @@ def publish_team(
     team = locate_team(source, checkpoint)
     run = _find_run(source, team)
     folder = output or (run or team.parent) / "published"
-    if folder.exists():
-        raise ConfigError(f"{folder} already exists: choose another folder with --output")
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside the target and renamed at the end, so that a stopped command leaves nothing.
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".publish-") as place:
-            target = Path(place, "team")
-            if (team / MANIFEST).is_file():
-                shutil.copytree(team, target)
-            else:
-                save_checkpoint(team, load_stored_config(RunFolder(source).config), target)
-            try:
-                manifest = read_manifest(target)
-            except (OSError, ValueError) as error:
-                raise RunError(str(error)) from error
-            replace_local_paths(target, manifest, base_model, required=repository is not None)
-            if run is not None:
-                shutil.copy(run / "config.yaml", target / CONFIG)
-            content = describe_team(manifest, run, seeds, license_name, repository)
-            if run is not None:
-                content["origin"]["team"] = f"`{team.name}` of the run"
-            if run is not None and not (team / MANIFEST).is_file():
+    with write_folder(folder) as target:
+        if (team / MANIFEST).is_file():
+            shutil.copytree(team, target)
+        else:
+            save_checkpoint(team, load_stored_config(RunFolder(source).config), target)
+        try:
+            manifest = read_manifest(target)
+        except (OSError, ValueError) as error:
+            raise RunError(str(error)) from error
+        replace_local_paths(target, manifest, base_model, required=repository is not None)
+        content = describe_team(manifest, run, seeds, license_name, repository)
+        if run is not None:
+            shutil.copy(run / "config.yaml", target / CONFIG)
+            content["origin"]["team"] = f"`{team.name}` of the run"
+            if not (team / MANIFEST).is_file():
                 content["limitations"].insert(0, CHECKPOINT_NOTE)
-            (target / "README.md").write_text(
-                render("team_card.jinja", **content), encoding="utf-8"
-            )
-            target.rename(folder)
+        card = render("team_card.jinja", **content)
+        (target / "README.md").write_text(card, encoding="utf-8")
     return folder
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 
 from omegaconf import OmegaConf
 
 from llm_decpomdp.algorithms.training.trainer_options import GOLD, PASSES
-from llm_decpomdp.benchmarks.analysis import role_swap
 from llm_decpomdp.benchmarks.analysis.credit_summary import (
     MEASURES,
     NAMES,
@@ -18,14 +16,19 @@ from llm_decpomdp.benchmarks.analysis.credit_summary import (
     lines,
     read_credit,
 )
-from llm_decpomdp.benchmarks.analysis.crossplay import CrossPlay, Matrix, read_crossplay
+from llm_decpomdp.benchmarks.analysis.crossplay import (
+    CrossPlay,
+    RoleSwap,
+    exchange_tables,
+    read_crossplay,
+    read_role_swap,
+)
 from llm_decpomdp.benchmarks.analysis.partners import (
     CASES,
     helper_call_share,
     read_partners,
     solved_share,
 )
-from llm_decpomdp.benchmarks.analysis.role_swap import RoleSwap, read_role_swap
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, first_moment, format_estimate
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
@@ -247,53 +250,37 @@ def crossplay(experiments: Sequence[Experiment]) -> str:
     blocks: list[str] = []
     for folder in dict.fromkeys(path.resolve().parents[1] for path in paths):
         numbers = {p.name: n for n, p in enumerate(paths) if p.resolve().parents[1] == folder}
-        play, swap = read_crossplay(folder), read_role_swap(folder)
-        if play is not None:
-            blocks += _crossplay_blocks(play, folder, numbers)
-        if swap is not None:
-            blocks += _role_swap_blocks(swap, folder, numbers)
+        for found in (read_crossplay(folder), read_role_swap(folder)):
+            if found is not None:
+                blocks += _exchange_blocks(found, folder.name, numbers)
     return "\n".join(blocks)
 
 
-def _role_swap_blocks(swap: RoleSwap, folder: Path, numbers: Mapping[str, int]) -> Iterator[str]:
-    yield tag(
-        "p",
-        f"{folder.name}: {' and '.join(swap.agents)} exchange their policies within each team. Select a number to "
-        "read the transcripts.",
-    )
-    for measure, effect in swap.effects.items():
-        head = [CROSSPLAY_MEASURES[measure], *role_swap.CASES.values()]
-        rows = _heat_rows(effect.cells, numbers)
-        yield box("div", [table(f"swap_{measure.replace('/', '_')}", head, rows)], "heat")
-        yield tag(
-            "p",
-            f"{CROSSPLAY_MEASURES[measure]}: own roles {format_estimate(effect.own)}, swapped roles "
-            f"{format_estimate(effect.swapped)}; the difference is "
-            f"{format_estimate(effect.difference, sign=True)}, paired by team and task.",
+def _exchange_blocks(
+    found: CrossPlay | RoleSwap, folder: str, numbers: Mapping[str, int]
+) -> Iterator[str]:
+    lead, prefix, unit = (
+        (
+            f"{found.agent} is from the run of the column, all other agents are from the run of the row. The "
+            "diagonal is self-play.",
+            *("", "run"),
         )
-
-
-def _crossplay_blocks(play: CrossPlay, folder: Path, numbers: Mapping[str, int]) -> Iterator[str]:
-    yield tag(
-        "p",
-        f"{folder.name}: {play.agent} is from the run of the column, all other agents are from the run of the "
-        "row. The diagonal is self-play. Select a number to read the transcripts.",
-    )
-    for measure, matrix in play.matrices.items():
-        yield box("div", [_crossplay_table(play, measure, matrix, numbers)], "heat")
-        yield tag(
-            "p",
-            f"{CROSSPLAY_MEASURES[measure]}: self-play {format_estimate(matrix.self_play)}, cross-play "
-            f"{format_estimate(matrix.cross_play)}; the difference is "
-            f"{format_estimate(matrix.difference, sign=True)}, paired by run and task.",
+        if isinstance(found, CrossPlay)
+        else (
+            f"{' and '.join(found.agents)} exchange their policies within each team.",
+            "swap_",
+            "team",
         )
-
-
-def _crossplay_table(
-    play: CrossPlay, measure: str, matrix: Matrix, numbers: Mapping[str, int]
-) -> str:
-    head = [CROSSPLAY_MEASURES[measure], *play.teams]
-    return table(measure.replace("/", "_"), head, _heat_rows(matrix.cells, numbers))
+    )
+    yield tag("p", f"{folder}: {lead} Select a number to read the transcripts.")
+    for measure, columns, cells, means, difference in exchange_tables(found):
+        name = CROSSPLAY_MEASURES[measure]
+        rows = _heat_rows(cells, numbers)
+        grid = table(prefix + measure.replace("/", "_"), [name, *columns], rows)
+        yield box("div", [grid], "heat")
+        texts = ", ".join(f"{words} {format_estimate(mean)}" for words, mean in means.items())
+        change = format_estimate(difference, sign=True)
+        yield tag("p", f"{name}: {texts}; the difference is {change}, paired by {unit} and task.")
 
 
 def _heat_rows(

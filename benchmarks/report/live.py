@@ -8,13 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
-from llm_decpomdp.algorithms.training.training_warnings import exploited_tests
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.evaluation.experiments import experiments
-from llm_decpomdp.benchmarks.report.diagnostics import evaluation_rows
-from llm_decpomdp.benchmarks.report.document import write_page
-from llm_decpomdp.benchmarks.report.page import end_reloads
-from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 if TYPE_CHECKING:
@@ -48,7 +42,8 @@ class LiveReport(TrainerCallback):
         self._due |= bool(self._every) and self._evaluations % self._every == 0
 
     def on_step_end(self, trainer: Trainer) -> None:
-        """Write the page if it is due. The first evaluation has to wait, as there is nothing to compare it with."""
+        """Write the page, if it is due."""
+        # The first evaluation waits for an update, as there is nothing to compare it with before.
         begin = time.monotonic()
         if not self._due:
             return
@@ -65,11 +60,19 @@ class LiveReport(TrainerCallback):
     def on_train_end(self, trainer: Trainer) -> None:
         """End the reloads of the page, also where the run was stopped."""
         if self._evaluations and self._folder.report.is_file():
+            from llm_decpomdp.benchmarks.report.page import end_reloads
+
             text = self._folder.report.read_text(encoding="utf-8")
             if (ended := end_reloads(text)) != text:
                 write_atomically(self._folder.report, ended)
 
     def _write(self, moment: str) -> None:
+        from llm_decpomdp.algorithms.training.training_warnings import exploited_tests
+        from llm_decpomdp.benchmarks.evaluation.experiments import experiments
+        from llm_decpomdp.benchmarks.report.diagnostics import evaluation_rows
+        from llm_decpomdp.benchmarks.report.document import write_page
+        from llm_decpomdp.benchmarks.runs.results import read_results
+
         run = read_results(self._folder)
         write_page(experiments([run]), self._folder.report, moment)
         logger.info("report: %s", self._folder.report)

@@ -23,7 +23,7 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.sft_data import reference_demonstrations
-from llm_decpomdp.benchmarks.analysis.role_swap import swap_roles
+from llm_decpomdp.benchmarks.analysis.crossplay import swap_roles
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.seeding import stream
 

@@ -10,11 +10,11 @@ import warnings
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from llm_decpomdp.agents.scripted import Constant
-from llm_decpomdp.benchmarks.audit.run import Audit
+from llm_decpomdp.benchmarks.audit.run import Audit, table
 from llm_decpomdp.benchmarks.cli import episode
-from llm_decpomdp.benchmarks.cli.check import show_audit
 from llm_decpomdp.benchmarks.cli.console import LogFormatter, exit_codes
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import RunError
@@ -116,7 +116,7 @@ def test_errors_and_log_lines_send_nothing(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_table_of_an_audit_sends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     remark = Remark("reference", "list[int]", "", HOSTILE, fault=True)
-    show_audit(Audit("mine-v0", word_tasks().describe(), 1, 1, 1, (remark,)))
+    Console().print(table(Audit("mine-v0", word_tasks().describe(), 1, 1, 1, (remark,))))
     shown = capsys.readouterr().out
     assert "list[int]" in shown and r"a\x1b]0;owned" in shown and not obeyed(shown)
 

@@ -10,7 +10,7 @@ import pytest
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, RandomText, Scripted
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.analysis.role_swap import RoleSwap, read_role_swap, swap_roles
+from llm_decpomdp.benchmarks.analysis.crossplay import RoleSwap, read_role_swap, swap_roles
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.report.document import report
 from llm_decpomdp.envs.probes.env import PAYOFFS

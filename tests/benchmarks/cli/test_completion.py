@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.cli.completion import (
+from llm_decpomdp.benchmarks.cli.console import (
     complete_config,
     complete_environment,
     complete_key,

@@ -15,9 +15,8 @@ from llm_decpomdp.agents.loading import PolicySpec, load_policy
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
-from llm_decpomdp.benchmarks.analysis.crossplay import cross_play
 from llm_decpomdp.benchmarks.audit.run import audit
-from llm_decpomdp.benchmarks.cli import check, results
+from llm_decpomdp.benchmarks.cli import check, publish, results
 from llm_decpomdp.benchmarks.cli.evaluate import eval_
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config, shipped
@@ -334,10 +333,10 @@ def same(value: Any) -> Any:
         (eval_, EvalRequest),
         (eval_, evaluate),
         (results.crossplay, EvalRequest),
-        (results.crossplay, cross_play),
+        (results.crossplay, evaluate),
         (results.credit, credit_folder),
         (check.data, audit),
-        (results.export, export),
+        (publish.export, export),
         (results.report, report),
     ],
 )

@@ -21,11 +21,15 @@ from transformers import (
 )
 
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs
-from llm_decpomdp.benchmarks.cli.plan import plan_lines, read_assumptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.doctor.device_plan import (
+    estimate_devices,
+    plan_lines,
+    read_assumptions,
+)
 from llm_decpomdp.benchmarks.doctor.memory_plan import (
     TABLE,
     MemoryPlan,
@@ -50,7 +54,8 @@ def config(name: str, *overrides: str) -> Config:
 
 
 def lines(gpus: str, *overrides: str, **numbers: float) -> str:
-    return "\n".join(plan_lines(config(GPU, *overrides), gpus, numbers))
+    settings = config(GPU, *overrides)
+    return "\n".join(plan_lines(settings, estimate_devices(settings, gpus, numbers)))
 
 
 def build(shape: Shape = SHAPE, qwen: bool = False, **further: Any) -> Any:

@@ -259,7 +259,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFi
     assert call("export", str(run), "--to", "jsonl", "--pairs", "--min-margin", "0.5") == 0
     assert capsys.readouterr().out == f"train: 2 rows\n{run / 'pairs-jsonl'}\n"
     assert [path.name for path in (run / "pairs-jsonl").iterdir()] == ["train.jsonl"]
-    assert not list(run.glob(".export-*"))
+    assert not list(run.glob(".unfinished-*"))
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import torch
 from llm_decpomdp.agents.partner_pool import PartnerPool
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
-from llm_decpomdp.benchmarks.cli.plan import plan_lines
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.doctor.device_plan import estimate_devices, plan_lines
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.utils.storage import read_json_lines
@@ -71,9 +71,9 @@ def test_partners_share_the_base_and_only_the_others_learn(
     cost = "2 partners play summarizer_0: 2 adapters on the base of the team, 0 further models"
     assert cost in caplog.text
     assert caplog.text.index(cost) < caplog.text.index("update 1, train")
-    assert any(
-        cost in line for line in plan_lines(runs.config(*given, "output.name=plan"), "cpu", {})
-    )
+    config = runs.config(*given, "output.name=plan")
+    lines = plan_lines(config, estimate_devices(config, "cpu", {}))
+    assert any(cost in line for line in lines)
     saved = stored(result.team)
     assert set(saved) == {
         f"{AUX}/adapter_model.safetensors",

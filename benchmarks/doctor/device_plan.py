@@ -1,4 +1,4 @@
-"""The command `plan`."""
+"""The command `plan`: the memory of a run on given devices, in words, and what would make it fit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from dataclasses import dataclass, replace
 
-from typer import Argument, Option
-
-from llm_decpomdp.benchmarks.cli.completion import complete_config
-from llm_decpomdp.benchmarks.cli.console import Overrides
-from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.doctor.memory_plan import (
     ASSUMED,
     CHANGES,
@@ -24,61 +19,13 @@ from llm_decpomdp.benchmarks.doctor.memory_plan import (
 )
 from llm_decpomdp.validation import unknown
 
-if TYPE_CHECKING:
-    from llm_decpomdp.benchmarks.config.schema import Config
 
-
-def plan(
-    config: Annotated[
-        str,
-        Argument(
-            metavar="CONFIG",
-            help="Name or path of a configuration.",
-            autocompletion=complete_config,
-        ),
-    ],
-    gpus: Annotated[
-        str, Option(metavar="[N]xKIND", help="Devices: 8xh100, a100, h200, l40s, 4090, cpu.")
-    ] = "cpu",
-    override: Overrides = None,
-    assume: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NAME=VALUE",
-            help="Replace usable_memory (share), length (share of max_new_tokens), characters (per token), memory "
-            "(GB of a device) or prompt (tokens).",
-        ),
-    ] = None,
-    parameters: Annotated[
-        float | None, Option(min=1, help="Weights of a model of unknown size, such as 7.6e9.")
-    ] = None,
-) -> None:
-    """Estimate the memory that a run needs on each device; exit with 2 if it cannot fit."""
-    from llm_decpomdp.benchmarks.config.inputs import find_config
-    from llm_decpomdp.benchmarks.config.load import read_config
-
-    settings = read_config(find_config(config), override or (), {})
-    numbers = read_assumptions(assume or ())
-    if parameters is not None:
-        numbers["parameters"] = parameters
-    estimate = estimate_devices(settings, gpus, numbers)
-    give_result(
-        {
-            "devices": estimate.devices,
-            "fits": estimate.need <= estimate.usable,
-            "gigabytes": estimate.need,
-            "usable_gigabytes": estimate.usable,
-            "parts": {part: size / 1e9 for part, size in estimate.parts.items() if size},
-            "assumed": estimate.assumed,
-        }
-    )
-    print("\n".join(plan_lines(settings, gpus, numbers)))
-
-
-class DeviceEstimate(NamedTuple):
+@dataclass(frozen=True)
+class DeviceEstimate:
     """The memory that a run needs on each of some devices."""
 
     devices: str
+    count: int
     plan: MemoryPlan
     parts: Mapping[str, float]
     """Bytes of a device by their use."""
@@ -109,46 +56,46 @@ def estimate_devices(config: Config, gpus: str, numbers: Mapping[str, float]) ->
     parts = counted.parts(max(count, shards))
     if kind == "cpu":  # all processes share the memory of the machine
         parts = {part: size * shards for part, size in parts.items()}
-    return DeviceEstimate(devices, counted, parts, usable, assumed, dtype)
+    return DeviceEstimate(devices, count, counted, parts, usable, assumed, dtype)
 
 
-def plan_lines(config: Config, gpus: str, numbers: Mapping[str, float]) -> list[str]:
-    """Return the plan of a run on given devices, as lines."""
-    estimate = estimate_devices(config, gpus, numbers)
-    devices, counted, parts, usable, assumed, dtype = estimate
-    count, need = _read_devices(gpus)[0], estimate.need
+def plan_lines(config: Config, estimate: DeviceEstimate) -> list[str]:
+    """Return the estimate of a run as lines; raise a `ConfigError` with remedies if it does not fit."""
+    parts, usable, need = estimate.parts, estimate.usable, estimate.need
     if need <= usable:
         return [
-            f"{config.algorithm.name}, {config.algorithm.rollout.plan}, on {config.env.id}, on {devices}",
-            *_count_lines(counted),
+            f"{config.algorithm.name}, {config.algorithm.rollout.plan}, on {config.env.id}, on {estimate.devices}",
+            *_count_lines(estimate.plan),
             *(f"left out: {text}" for text in _left_out(config)),
             f"gigabytes of each device, of {usable:.1f} that may be used:",
             *(f"  {part:<14} {size / 1e9:8.2f}" for part, size in parts.items() if size),
             f"  {'in all':<14} {need:8.2f}",
-            "assumed; change with --assume: " + ", ".join(f"{k}={v:g}" for k, v in assumed.items()),
+            "assumed; change with --assume: "
+            + ", ".join(f"{k}={v:g}" for k, v in estimate.assumed.items()),
             "compared with runs on a CPU; no GPU has confirmed it",
         ]
     largest = sorted(parts.items(), key=lambda item: -item[1])
     # Parts below 0.05 GB would be printed as 0.0.
     sizes = ", ".join(f"{name} {size / 1e9:.1f}" for name, size in largest if size > 5e7)
     lines = [
-        f"it does not fit on {devices}: a device needs {need:.1f} GB of the {usable:.1f} that may be used "
-        f"({sizes}), and {need - usable:.1f} are missing"
+        f"it does not fit on {estimate.devices}: a device needs {need:.1f} GB of the {usable:.1f} that may be "
+        f"used ({sizes}), and {need - usable:.1f} are missing"
     ]
-    for text, keys in CHANGES.items():
-        variant = replace(config, model=replace(config.model, **keys))
-        less = sum(plan_memory(variant, assumed, dtype).parts(count).values()) / 1e9
-        if less <= usable:
-            lines.append(f"  --override {text} needs {less:.1f} GB of a device")
-    if count > 1 and config.learner.shards == 1:
-        learner = replace(config.learner, shards=count)
-        with suppress(ConfigError):  # such as that of a critic
-            variant = replace(
-                config, learner=learner, output=replace(config.output, checkpoint_every=1)
-            )
-            less = sum(plan_memory(variant, assumed, dtype).parts(count).values()) / 1e9
+    variants = {
+        text: lambda keys=keys: replace(config, model=replace(config.model, **keys))
+        for text, keys in CHANGES.items()
+    }
+    if estimate.count > 1 and config.learner.shards == 1:
+        variants[f"learner.fsdp_size={estimate.count} output.checkpoint_every=1"] = lambda: replace(
+            config,
+            learner=replace(config.learner, shards=estimate.count),
+            output=replace(config.output, checkpoint_every=1),
+        )
+    for text, make in variants.items():
+        with suppress(ConfigError):  # such as that of a critic in shards
+            changed = plan_memory(make(), estimate.assumed, estimate.dtype)
+            less = sum(changed.parts(estimate.count).values()) / 1e9
             if less <= usable:
-                text = f"learner.fsdp_size={count} output.checkpoint_every=1"
                 lines.append(f"  --override {text} needs {less:.1f} GB of a device")
     if len(lines) == 1:
         lines.append("  take a smaller model, or more devices with learner.fsdp_size")
