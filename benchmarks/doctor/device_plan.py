@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
@@ -81,19 +82,18 @@ def plan_lines(config: Config, estimate: DeviceEstimate) -> list[str]:
         f"it does not fit on {estimate.devices}: a device needs {need:.1f} GB of the {usable:.1f} that may be "
         f"used ({sizes}), and {need - usable:.1f} are missing"
     ]
-    variants = {
-        text: lambda keys=keys: replace(config, model=replace(config.model, **keys))
-        for text, keys in CHANGES.items()
+    variants: dict[str, dict[str, Mapping[str, Any]]] = {
+        text: {"model": keys} for text, keys in CHANGES.items()
     }
     if estimate.count > 1 and config.learner.shards == 1:
-        variants[f"learner.fsdp_size={estimate.count} output.checkpoint_every=1"] = lambda: replace(
-            config,
-            learner=replace(config.learner, shards=estimate.count),
-            output=replace(config.output, checkpoint_every=1),
-        )
-    for text, make in variants.items():
+        variants[f"learner.fsdp_size={estimate.count} output.checkpoint_every=1"] = {
+            "learner": {"shards": estimate.count},
+            "output": {"checkpoint_every": 1},
+        }
+    for text, changes in variants.items():
         with suppress(ConfigError):  # such as that of a critic in shards
-            changed = plan_memory(make(), estimate.assumed, estimate.dtype)
+            sections = {k: replace(getattr(config, k), **keys) for k, keys in changes.items()}
+            changed = plan_memory(replace(config, **sections), estimate.assumed, estimate.dtype)
             less = sum(changed.parts(estimate.count).values()) / 1e9
             if less <= usable:
                 lines.append(f"  --override {text} needs {less:.1f} GB of a device")
