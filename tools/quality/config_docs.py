@@ -224,7 +224,7 @@ def _type(owner: type[Any], name: str) -> str:
 
 def _default(field: Field[Any], key: str = "") -> str:
     if key in ARGUMENTS:
-        return "its own"
+        return "the environment's"
     value = default_of(field)
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
