@@ -16,8 +16,7 @@ from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.testing.checker import check_env
 from llm_decpomdp.wrappers.aec import aec, from_aec
 from llm_decpomdp.wrappers.from_single_agent import from_single_agent
-from llm_decpomdp.wrappers.merge_agents import merge_agents
-from llm_decpomdp.wrappers.single_agent_view import single_agent_view
+from llm_decpomdp.wrappers.single_agent_view import merge_agents, single_agent_view
 
 # Former names, which go on working.
 Answers = Oracle

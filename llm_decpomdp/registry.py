@@ -202,7 +202,7 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
             such a name too, of a function from the environment's mode to yours. Every environment also takes the
             arguments of `WRAPPERS`: `centralized=True` replaces all agents by one, `team_0`
             (`llm_decpomdp.wrappers.centralized`), `channel={...}` lets agents send each other messages (with the
-            fields of `llm_decpomdp.wrappers.messages.ChannelOptions`; without any there is no channel),
+            fields of `llm_decpomdp.wrappers.channel.ChannelOptions`; without any there is no channel),
             `order=["aux_0", "main_0"]` lets them act one after the other (`llm_decpomdp.wrappers.turn_order`), and
             `other_play=True` renames interchangeable words for each agent (`llm_decpomdp.wrappers.other_play`).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import product
 from typing import Any, Literal
 
 from gymnasium.spaces import Text
@@ -11,14 +12,12 @@ from pettingzoo import AECEnv, ParallelEnv
 from llm_decpomdp.branching import acting_agents, branch
 from llm_decpomdp.interfaces import unpaid_infos
 
-TEAM_REWARDS = ("equal", "sum")
-
 
 class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has no types
-    """A parallel environment of texts as an AEC environment; `aec` makes it.
+    """A parallel environment of texts as an AEC environment, in the order of its `acting` agents.
 
     Agents that act in the same turn are selected one after the other, and see nothing of each other's actions. The
-    environment steps when the last of them has acted. Waiting agents are not selected.
+    environment steps when the last of them has acted. Waiting agents are not selected. It is not copied.
     """
 
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
@@ -131,19 +130,34 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
         return str(self.env)
 
 
-def aec(env: ParallelEnv[str, Any, Any]) -> TurnView:
-    """Return a parallel environment of texts as an AEC environment, in the order of its `acting` agents.
-
-    Args:
-        env: A team environment of texts. It is played as it is, not copied.
-    """
-    return TurnView(env)
+aec = TurnView
 
 
 class ParallelView(ParallelEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has no types
-    """An AEC environment of texts as a parallel one in which agents take turns; `from_aec` makes it."""
+    """An AEC environment of texts as a parallel one in which agents take turns, for our learners.
 
-    def __init__(self, env: AECEnv[str, Any, str], team_reward: str) -> None:
+    Args:
+        env: An environment whose observations and actions are texts. It is played as it is, not copied.
+        team_reward: `equal` takes the reward of each agent as it is: a learner refuses a step whose rewards
+            differ. `sum` gives every agent the sum of all agents' rewards.
+
+    Raises:
+        TypeError: If a space is none of texts; names the agent.
+        ValueError: If `team_reward` is neither of the two.
+    """
+
+    def __init__(
+        self, env: AECEnv[str, Any, str], *, team_reward: Literal["equal", "sum"] = "equal"
+    ) -> None:
+        if team_reward not in ("equal", "sum"):
+            raise ValueError(f"team_reward must be one of ['equal', 'sum'], got {team_reward!r}")
+        for kind, agent in product(("observation", "action"), env.possible_agents):
+            space = getattr(env, f"{kind}_space")(agent)
+            if not isinstance(space, Text):
+                raise TypeError(
+                    f"the {kind} space of {agent!r} must be one of texts (gymnasium.spaces.Text), got {space!r}: "
+                    "write observations as prompts and read actions from texts in a wrapper"
+                )
         # Nothing here may change in an episode: `branch` then copies the AEC environment alone.
         self.aec_env = env
         self.team_reward = team_reward
@@ -250,30 +264,4 @@ class ParallelView(ParallelEnv[str, Any, str]):  # type: ignore[misc]  # petting
         return str(self.aec_env)
 
 
-def from_aec(
-    env: AECEnv[str, Any, str], *, team_reward: Literal["equal", "sum"] = "equal"
-) -> ParallelView:
-    """Return an AEC environment of texts as a parallel environment that our learners play.
-
-    Args:
-        env: An environment whose observations and actions are texts. It is played as it is, not copied.
-        team_reward: `equal` takes the reward of each agent as it is: a learner refuses a step whose rewards
-            differ. `sum` gives every agent the sum of all agents' rewards.
-
-    Raises:
-        TypeError: If a space is none of texts; names the agent.
-        ValueError: If `team_reward` is neither of the two.
-    """
-    if team_reward not in TEAM_REWARDS:
-        raise ValueError(f"team_reward must be one of {list(TEAM_REWARDS)}, got {team_reward!r}")
-    for agent in env.possible_agents:
-        for kind, space in (
-            ("observation", env.observation_space(agent)),
-            ("action", env.action_space(agent)),
-        ):
-            if not isinstance(space, Text):
-                raise TypeError(
-                    f"the {kind} space of {agent!r} must be one of texts (gymnasium.spaces.Text), got {space!r}: "
-                    "write observations as prompts and read actions from texts in a wrapper"
-                )
-    return ParallelView(env, team_reward)
+from_aec = ParallelView

@@ -19,7 +19,6 @@ from llm_decpomdp.interfaces import (
     Mode,
     Reward,
     Role,
-    TaskSet,
     Turn,
     Verdict,
     evaluate_reward,
@@ -67,7 +66,7 @@ def centralize(env: DecPOMDPEnv, enabled: bool = True) -> DecPOMDPEnv:
     agents = tuple(env.possible_agents)
     joint = DecPOMDPEnv(
         f"{env.name}_centralised",  # as in stored snapshots, which name their environment
-        partial(_tasks, env),
+        partial(getattr, env, "tasks"),
         [JointRole(tuple(env.roles))],
         JointReward(env.reward, agents),
         JointMode(env.mode, agents),
@@ -84,23 +83,16 @@ def centralize(env: DecPOMDPEnv, enabled: bool = True) -> DecPOMDPEnv:
     return joint
 
 
-def _tasks(env: DecPOMDPEnv) -> TaskSet:
-    return env.tasks
-
-
 def join_parts(parts: Mapping[str, str]) -> str:
     """Return the completion that `read_parts` takes apart into these parts, without blanks around them."""
     return "\n".join(f"<{agent}>\n{text}\n</{agent}>" for agent, text in parts.items())
 
 
 def read_parts(completion: str, agents: Sequence[str]) -> dict[str, str | None]:
-    """Take a joint completion apart.
+    """Return the part of each agent in a joint completion; `None` where a tag is missing.
 
-    The part of an agent lies between the first tag of its name and the next closing one. Case, and blanks in a tag
-    and around the part, do not count.
-
-    Returns:
-        The part of each agent; `None` where a tag is missing.
+    It lies between the first tag of its name and the next closing one. Case, and blanks in a tag and around the
+    part, do not count.
     """
     return {agent: _part(completion, re.escape(agent)) for agent in agents}
 
@@ -113,10 +105,6 @@ def _part(completion: str, name: str) -> str | None:
     rest = completion[opening.end() :]
     closing = re.search(rf"<\s*/\s*{name}\s*>", rest, re.IGNORECASE)
     return None if closing is None else rest[: closing.start()].strip()
-
-
-def _texts(completion: str, agents: Sequence[str]) -> dict[str, str]:
-    return {agent: text or "" for agent, text in read_parts(completion, agents).items()}
 
 
 def join_prompts(prompts: Mapping[str, str]) -> str:
@@ -162,12 +150,7 @@ class JointRole:
 
 
 class JointReward:
-    """Judges a joint completion by its parts.
-
-    Args:
-        reward: Judges the parts.
-        agents: The agents that write them.
-    """
+    """Judges a joint completion by the parts of its `agents`."""
 
     def __init__(self, reward: Reward, agents: Sequence[str]) -> None:
         self.reward = reward
@@ -180,19 +163,17 @@ class JointReward:
         """Judge the parts; those without tags are empty, and counted."""
         parts = read_parts(completions[TEAM], self.agents)
         missing = sum(text is None for text in parts.values())
-        verdict = evaluate_reward(
-            self.reward, task, {agent: text or "" for agent, text in parts.items()}
-        )
+        texts = {agent: text or "" for agent, text in parts.items()}
+        verdict = evaluate_reward(self.reward, task, texts)
         counts = {UNTAGGED: int(missing == len(parts)), MISSING: missing}
         return replace(verdict, details={**verdict.details, **counts})
 
     def notes(self, details: Mapping[str, Any]) -> list[str]:
         """Return the reward's lines, and one about missing parts."""
         lines = notes(self.reward, Verdict({}, False, details))
-        missing = details[MISSING]
-        return (
-            [*lines, f"parts without tags: {missing} of {len(self.agents)}"] if missing else lines
-        )
+        if details[MISSING]:
+            lines.append(f"parts without tags: {details[MISSING]} of {len(self.agents)}")
+        return lines
 
 
 @dataclass(frozen=True)
@@ -215,7 +196,8 @@ class JointMode:
     def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
         """Return the next joint prompt, and the numbers of the agents' mode."""
         prompts = read_prompts(turn.prompts[TEAM], self.agents)
-        texts = _texts(turn.completions[TEAM], self.agents)
+        parts = read_parts(turn.completions[TEAM], self.agents)
+        texts = {agent: text or "" for agent, text in parts.items()}
         following, info = self.mode(task, replace(turn, prompts=prompts, completions=texts))
         return {TEAM: join_prompts(following)}, info
 

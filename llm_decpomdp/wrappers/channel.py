@@ -11,8 +11,9 @@ every message: what a team still earns, it does not owe to what is said.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,23 +24,108 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 from llm_decpomdp.branching import Restorable, branch
 from llm_decpomdp.env import read_actions
 from llm_decpomdp.interfaces import Episode, unpaid_infos
-from llm_decpomdp.options import names
+from llm_decpomdp.options import Options, names, option
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.utils.text import visible
 from llm_decpomdp.validation import unknown
-from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox, message_bytes, transcript
 
 COST = "reward/messages"
 """Info with the price of the messages of a turn, which is not positive."""
 
 LARGEST_KEY = 2**63
 
+NOISE = "abcdefghijklmnopqrstuvwxyz "
+"""Characters of noise in place of messages, where the channel has no alphabet."""
+
+_BRACKET = re.compile(r"[<>\[\]\uff1c\uff1e\ufe64\ufe65\uff3b\uff3d\ufe47\ufe48]+")
+"""Brackets, also wide and small ones, that the markup of chats is made of."""
+
+
 Infos = dict[str, dict[str, float]]
 Outcome = tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], Infos]
 """Observations, rewards, terminations, truncations and infos."""
+
+
+class ChannelOptions(Options):
+    """Options of a channel."""
+
+    bandwidth: int = option(80, ge=0)
+    """Maximum number of bytes of a message in UTF-8; the rest is cut off. An English letter has one byte, other
+    characters have up to four. At 0 no message arrives."""
+    alphabet: str = ""
+    """Characters that pass; others are left out. Empty: all."""
+    topology: str = option("all", choices=("all", "ring", "star"))
+    """Listeners of each agent: `all` others, in a `ring` the next one, in a `star` the last agent, who alone is
+    heard by everybody."""
+    delay: int = option(0, ge=0)
+    """Turns of the environment after which a message is heard; at 0 it is heard in the same one."""
+    loss: float = option(0.0, ge=0, le=1)
+    """Probability that a message does not reach a listener, drawn for each."""
+    price: float = option(0.0, ge=0)
+    """Reward that each byte of a message costs the team."""
+    scramble: bool = False
+    """Deliver noise that depends on no message in place of each, empty ones too: a control."""
+    wording: str = option("sentences", choices=("sentences", "bare"))
+    """Words of prompts: `sentences`, or for models of single letters `bare`: what was heard, then the prompt."""
+
+    def listeners(self, sender: str, agents: Sequence[str]) -> tuple[str, ...]:
+        """Return the agents that a message of `sender` is for."""
+        hub, place = agents[-1], agents.index(sender)
+        if self.topology == "ring":
+            return (agents[(place + 1) % len(agents)],)
+        if self.topology == "star" and sender != hub:
+            return (hub,)
+        return tuple(agent for agent in agents if agent != sender)
+
+    def clean_message(self, text: str) -> str:
+        """Return a message as it may pass: one line without the markup of chats, no longer than the bandwidth."""
+        line, letters = " ".join(_BRACKET.sub(" ", text).split()), self.alphabet
+        line = "".join(c for c in line if c.isprintable() and (c in letters or not letters))
+        return self._cut(" ".join(line.split())).rstrip()
+
+    def noise(self, rng: np.random.Generator) -> str:
+        """Draw a text that says nothing, not even how long a message was."""
+        letters = [c for c in self.alphabet or NOISE if c.isprintable() and not _BRACKET.match(c)]
+        size = int(rng.integers(min(1, self.bandwidth), self.bandwidth + 1)) if letters else 0
+        return self._cut("".join(letters[i] for i in rng.integers(max(1, len(letters)), size=size)))
+
+    def _cut(self, line: str) -> str:
+        """Return the whole characters at the start of a line that fit the bandwidth together."""
+        return line.encode()[: self.bandwidth].decode(errors="ignore")
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """The messages of an episode that an agent knows."""
+
+    listeners: tuple[str, ...]
+    outgoing: tuple[str, ...]
+    """Messages of its own that said something."""
+    incoming: tuple[tuple[str, str], ...]
+    """Sender and text of each message that has arrived and says something."""
+
+    def bare(self, prompt: str) -> str:
+        """Return what was heard, and then a prompt of the environment."""
+        return "".join(text for _, text in self.incoming) + prompt
+
+    def word_prompt(self, prompt: str, bandwidth: int | None) -> str:
+        """Return the messages, a prompt, and the request for a message of a bandwidth, if one is to be written."""
+        return "\n".join(self._lines(prompt, bandwidth))
+
+    def _lines(self, prompt: str, bandwidth: int | None) -> Iterator[str]:
+        to = " and ".join(self.listeners)
+        if bandwidth is not None:
+            yield "You will have to answer what follows. Before you do, you may send a message."
+        yield from (f"You told {to}: {text}" for text in self.outgoing)
+        yield from (f"{sender} told you: {text}" for sender, text in self.incoming)
+        if not self.incoming and bandwidth is None:
+            yield "No message has reached you."
+        yield from ("", prompt)
+        if bandwidth is not None:
+            yield f"\nNow write the message to {to} alone, in at most {bandwidth} bytes."
 
 
 class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has no types
@@ -48,18 +134,17 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
     Infos have the keys of the environment's, and `reward/messages` where they name components of the reward. A
     message turn earns minus the price of its messages and nothing else; all other numbers stay as they were.
 
-    Args:
-        env: An environment with `snapshot` and `restore`, such as those of this package; other wrappers go around
-            the channel.
-        options: The options.
-
     Raises:
-        TypeError: If the environment has no snapshots.
+        TypeError: If the environment has no `snapshot` and `restore`; other wrappers go around the channel.
         ValueError: If it has one agent.
     """
 
     def __init__(self, env: Any, options: ChannelOptions) -> None:
-        _check_restorable(env)
+        if not isinstance(env, Restorable):
+            raise TypeError(
+                f"a channel needs an environment with snapshot and restore, and {type(env).__name__} has none; "
+                "put other wrappers around the channel"
+            )
         self.render_mode = getattr(env, "render_mode", None)
         if self.render_mode == "human":  # or the environment would print itself, without messages
             env = copy.copy(env)
@@ -148,13 +233,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         return self._observations(self.env.agents), self._add_price(self._infos, 0.0)
 
     def step(self, actions: Mapping[str, str]) -> Outcome:
-        """Deliver messages, or let the environment judge answers.
-
-        Raises:
-            ResetNeeded: Before the first `reset`.
-            KeyError: If an agent's action is missing, or an unknown agent acts.
-            TypeError: If an action is not a string.
-        """
+        """Deliver messages, or let the environment judge answers; errors as of `DecPOMDPEnv.step`."""
         if not self._turn:
             raise ResetNeeded("call reset() before step()")
         agents = list(self.env.agents)
@@ -177,7 +256,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         self.speaking = False
         self._show()
         # 0.0 minus, as -0.0 would be printed as such.
-        cost = 0.0 - self.options.price * sum(map(message_bytes, texts.values()))
+        cost = 0.0 - self.options.price * sum(len(text.encode()) for text in texts.values())
         return (
             self._observations(texts),
             dict.fromkeys(texts, cost),
@@ -210,21 +289,22 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         return Inbox(self.listeners(agent), tuple(filter(None, outgoing)), incoming)
 
     def _observations(self, agents: Iterable[str]) -> dict[str, str]:
-        return {agent: self._observation(agent) for agent in agents}
-
-    def _observation(self, agent: str) -> str:
-        inbox, prompt = self.inbox(agent), self._prompts[agent]
         if self.options.wording == "bare":
-            return inbox.bare(prompt)
-        return inbox.word_prompt(prompt, self.options.bandwidth if self.speaking else None)
+            return {agent: self.inbox(agent).bare(self._prompts[agent]) for agent in agents}
+        size = self.options.bandwidth if self.speaking else None
+        return {a: self.inbox(a).word_prompt(self._prompts[a], size) for a in agents}
 
     # The state as a value
 
     def state(self) -> str:
         """Return the global state: that of the environment, then the log of messages."""
+        parts = [str(self.env.state())]
+        for entry in self.messages:
+            said = f"--- {entry['sender']} says in turn {entry['turn']} ---\n{entry['text']}"
+            heard = (f"{agent} hears: {text}" for agent, text in entry["heard"].items())
+            parts.append("\n".join([said, *heard]))
         phase = "messages come next" if self.speaking else "answers come next"
-        lines = transcript(self.messages)
-        return "\n\n".join([str(self.env.state()), *lines, phase if self.env.agents else "over"])
+        return "\n\n".join([*parts, phase if self.env.agents else "over"])
 
     def _show(self) -> None:
         if self.render_mode == "human":
@@ -254,12 +334,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Continue from a `snapshot`, in this or another channel with the same options.
-
-        Raises:
-            ValueError: If the snapshot is of another environment or channel.
-            KeyError: If the snapshot's task is not in this environment's data.
-        """
+        """Continue from a `snapshot` with the same options; raises a `ValueError` for others."""
         if snapshot.get("channel") != asdict(self.options):
             raise ValueError(
                 f"a snapshot with the channel {snapshot.get('channel')} cannot restore one with "
@@ -282,20 +357,8 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         return twin
 
 
-def _check_restorable(env: object) -> None:
-    if not isinstance(env, Restorable):
-        raise TypeError(
-            f"a channel needs an environment with snapshot and restore, and {type(env).__name__} has none; put "
-            "other wrappers around the channel"
-        )
-
-
 def add_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> ChannelEnv:
-    """Put a channel around an environment.
-
-    Args:
-        env: The environment.
-        options: Fields of `ChannelOptions`, or an instance.
+    """Put a channel around an environment; `options` are fields of `ChannelOptions`, or an instance.
 
     Raises:
         TypeError: If there is no such option, or the environment has no snapshots.

@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from gymnasium.error import ResetNeeded
@@ -22,14 +22,11 @@ from llm_decpomdp.spaces import UnicodeText
 Step = tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
 
 
-def from_single_agent(
-    make: Callable[[], Any],
-    agent: str = "agent_0",
-    *,
-    replay: bool = False,
-    info_keys: Sequence[str] = (),
-) -> FromSingleAgent:
-    """Return an environment with Gymnasium's interface and texts as a team of one agent.
+class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
+    """A team of one agent, who plays an environment with Gymnasium's interface and texts.
+
+    The foreign environment is always reset with a seed: `reset()` without one draws the next from a generator of
+    its own, so that no global generator decides.
 
     Args:
         make: Builds the environment: `reset(seed=...)` returns `(text, info)`, and `step(text)` returns
@@ -40,20 +37,14 @@ def from_single_agent(
             seeds and actions to give equal everything, and time.
         info_keys: Numbers of its infos to keep; 0 where it tells none.
     """
-    return FromSingleAgent(make, agent, replay=replay, info_keys=info_keys)
-
-
-class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
-    """A team of one agent, who plays a foreign environment; `from_single_agent` makes it.
-
-    The foreign environment is always reset with a seed: `reset()` without one draws the next from a generator of
-    its own, so that no global generator decides.
-    """
-
-    render_modes: ClassVar[list[str]] = []
 
     def __init__(
-        self, make: Callable[[], Any], agent: str, *, replay: bool, info_keys: Sequence[str]
+        self,
+        make: Callable[[], Any],
+        agent: str = "agent_0",
+        *,
+        replay: bool = False,
+        info_keys: Sequence[str] = (),
     ) -> None:
         self._make = make
         self._replay = replay
@@ -84,14 +75,7 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Start an episode.
-
-        Args:
-            seed: Seed of the foreign environment; `None` draws it.
-            options: Its options; refused if it takes none.
-
-        Returns:
-            The first prompt and infos of the agent.
+        """Start an episode, with the seed (drawn for `None`) and the options of the foreign environment.
 
         Raises:
             KeyError: If an option is given, and the environment takes none.
@@ -114,11 +98,7 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
         return self._agent_dict(self._text(result[0])), self._agent_dict(self._info(result[1]))
 
     def step(self, actions: dict[str, str]) -> Step:
-        """Play a turn.
-
-        Returns:
-            Observations, rewards, terminations, truncations and infos of the agent. Ends of both kinds at once are
-            a termination.
+        """Play a turn. Ends of both kinds at once are a termination.
 
         Raises:
             ResetNeeded: If no episode is running.
@@ -148,11 +128,7 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
         )
 
     def fork(self) -> FromSingleAgent:
-        """Return an independent environment in the same state, with a branch of the foreign one unless it replays.
-
-        Raises:
-            TypeError: If the foreign environment cannot be copied; `replay` is the remedy then.
-        """
+        """Return an independent environment in the same state."""
         twin = copy.copy(self)
         twin.agents = list(self.agents)
         twin._rng = copy.deepcopy(self._rng)
@@ -224,6 +200,9 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
 
 def _wrong(env: object, what: str, expected: str, value: object) -> str:
     return f"{what} of {type(env).__name__} must be {expected}, got {value!r:.200}"
+
+
+from_single_agent = FromSingleAgent
 
 
 @answers.register

@@ -26,13 +26,10 @@ Infos = dict[str, dict[str, float]]
 
 
 class OtherPlayEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has no types
-    """An environment that renames interchangeable words for each agent.
-
-    Args:
-        env: An environment whose mode declares `interchangeable` words.
+    """An environment that renames the `interchangeable` words of its mode for each agent.
 
     Raises:
-        ValueError: If it declares none.
+        ValueError: If the mode declares none.
     """
 
     def __init__(self, env: Any) -> None:
@@ -81,9 +78,8 @@ class OtherPlayEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         self, actions: Mapping[str, str]
     ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
         """Take the agents' answers back to the original words, and let the environment judge them."""
-        prompts, *outcomes = self.env.step(self.original(actions))
-        rewards, terminations, truncations, infos = outcomes
-        return self.renamed(prompts), rewards, terminations, truncations, infos
+        prompts, *outcome = self.env.step(self.original(actions))
+        return (self.renamed(prompts), *outcome)
 
     def renamed(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return texts of agents as they read and write them."""
@@ -91,12 +87,12 @@ class OtherPlayEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
 
     def original(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return texts of agents with the original words; anything but a text stays as it is."""
-        return {
-            agent: exchange_words(text, {name: word for word, name in self.renaming(agent).items()})
-            if isinstance(text, str) and agent in self.env.possible_agents
-            else text
-            for agent, text in texts.items()
-        }
+        texts = dict(texts)
+        for agent, text in texts.items():
+            if isinstance(text, str) and agent in self.env.possible_agents:
+                words = {name: word for word, name in self.renaming(agent).items()}
+                texts[agent] = exchange_words(text, words)
+        return texts
 
 
 def exchange_words(text: str, words: Mapping[str, str]) -> str:

@@ -1,7 +1,4 @@
-"""A Gymnasium environment of one agent over a team environment, whose other agents are played by policies.
-
-`TeamView` hides the team environment; `merge_agents` is built on it, too.
-"""
+"""Gymnasium environments over a team environment, for one agent with policies as partners, or for all agents."""
 
 from __future__ import annotations
 
@@ -28,7 +25,9 @@ from llm_decpomdp.policy import (
     turns_after,
 )
 from llm_decpomdp.seeding import stream
+from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import unknown
+from llm_decpomdp.wrappers.centralized import MISSING, UNTAGGED, join_prompts, read_parts
 
 Value = TypeVar("Value")
 
@@ -61,11 +60,7 @@ class TeamView(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Start an episode; `seed` and `options` go to the team environment.
-
-        Returns:
-            The first prompt, and the agent's infos.
-        """
+        """Start an episode; `seed` and `options` go to the team environment."""
         # Cleared first: if the reset raises, a step must not go on in the previous episode.
         self._running = False
         super().reset(seed=seed)
@@ -75,9 +70,6 @@ class TeamView(gymnasium.Env[str, str]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play a turn.
-
-        Returns:
-            The next prompt, the reward, whether the episode terminated or was truncated, and the agent's infos.
 
         Raises:
             ResetNeeded: If the view has begun no episode, or its agent has left it.
@@ -100,11 +92,7 @@ class TeamView(gymnasium.Env[str, str]):
         )
 
     def fork(self) -> Self:
-        """Return an independent view in the same state; policies, loaded tasks and spaces are shared.
-
-        Raises:
-            TypeError: If the team environment cannot be branched; says the remedy.
-        """
+        """Return an independent view in the same state; policies, loaded tasks and spaces are shared."""
         twin = copy.copy(self)
         twin._env = branch(self._env)
         twin._np_random = copy.deepcopy(self._np_random)
@@ -148,12 +136,13 @@ _ANSWERING = threading.RLock()
 """Lock of the policies, which seats in several threads share, and which need not be safe there."""
 
 
-def single_agent_view(
-    env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
-) -> SingleAgentView:
-    """Return one agent's view of a team environment, as a Gymnasium environment.
+class SingleAgentView(TeamView):
+    """One agent's view of a team environment, as a Gymnasium environment.
 
-    What learns in it learns a best response to its partners, which do not change.
+    What learns in it learns a best response to its partners, which do not change. Equal seeds and actions give
+    equal episodes: a partner with a random stream begins it anew in every turn, from the episode's seed, the turn
+    and its agent, and so it answers a prompt in forks as in the original. One whose answers depend on something
+    else, such as a `Replay` on what it has said, goes on in all forks together.
 
     Args:
         env: A team environment of texts. It is played as it is, not copied.
@@ -163,16 +152,6 @@ def single_agent_view(
     Raises:
         KeyError: If there is no such agent, a partner is missing or there is one too many; names it.
         TypeError: If a partner is no policy, or the environment is none of texts.
-    """
-    return SingleAgentView(env, agent, partners)
-
-
-class SingleAgentView(TeamView):
-    """One agent's view; `single_agent_view` makes it.
-
-    Equal seeds and actions give equal episodes: a partner with a random stream begins it anew in every turn, from
-    the episode's seed, the turn and its agent, and so it answers a prompt in forks as in the original. One whose
-    answers depend on something else, such as a `Replay` on what it has said, goes on in all forks together.
     """
 
     def __init__(
@@ -195,7 +174,7 @@ class SingleAgentView(TeamView):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Start an episode; see `View.reset`."""
+        """Start an episode; see `TeamView.reset`."""
         prompt, info = super().reset(seed=seed, options=options)
         self._seed, self._turn, self._histories = int(self.np_random.integers(2**62)), 0, {}
         return prompt, info
@@ -231,6 +210,9 @@ class SingleAgentView(TeamView):
         return prompts[self._agent]
 
 
+single_agent_view = SingleAgentView
+
+
 def check_team(agents: list[str], agent: str, partners: Mapping[str, Policy]) -> None:
     """Check that there is a policy for each agent but one; errors as of `single_agent_view`."""
     if agent not in agents:
@@ -248,3 +230,60 @@ def check_team(agents: list[str], agent: str, partners: Mapping[str, Policy]) ->
             raise TypeError(
                 f"the partner {mate!r} must be a policy with generate and act, got a {type(policy).__name__}"
             )
+
+
+# A joint view: one player who reads the prompts of all agents, and writes all their answers
+
+
+class MergedAgents(TeamView):
+    """The view of one player who stands for all agents, as a Gymnasium environment.
+
+    The problem is another one than the team's, since its player knows all that the agents know: an upper bound.
+    Prompts have a section for each agent, and completions hold each agent's part in tags of its name, such as
+    `<aux_0>...</aux_0>`, as in `llm_decpomdp.make(..., centralized=True)`; a part without tags is empty. Infos are
+    those of the first agent, with `untagged` and `missing_parts` of the last completion.
+
+    Args:
+        env: A team environment of texts. It is played as it is, not copied.
+
+    Raises:
+        TypeError: If the environment is none of texts.
+    """
+
+    def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
+        super().__init__(env)
+        self._missing = 0
+        agents = env.possible_agents
+        for kind in ("observation", "action"):
+            longest = max(getattr(env, f"{kind}_space")(agent).max_length for agent in agents)
+            # The texts of all agents, with as much again for titles or tags.
+            setattr(self, f"{kind}_space", UnicodeText((len(agents) + 1) * longest))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Start an episode; see `TeamView.reset`."""
+        self._missing = 0
+        return super().reset(seed=seed, options=options)
+
+    def _actions(self, action: str) -> dict[str, str]:
+        parts = read_parts(action, self._env.agents)
+        self._missing = sum(text is None for text in parts.values())
+        return {agent: text or "" for agent, text in parts.items()}
+
+    def _observation(self, prompts: Mapping[str, str]) -> str:
+        live = {agent: prompts[agent] for agent in self._env.agents}
+        return join_prompts(live) if live else ""
+
+    def _reward(self, rewards: Mapping[str, float]) -> float:
+        if len(set(rewards.values())) > 1:
+            raise ValueError(f"one player for all needs one reward for all, got {dict(rewards)}")
+        return super()._reward(rewards)
+
+    def _info(self, info: Mapping[str, Any]) -> dict[str, Any]:
+        agents = len(self._env.possible_agents)
+        counts = {UNTAGGED: int(self._missing == agents), MISSING: self._missing}
+        return {**info, **counts}
+
+
+merge_agents = MergedAgents

@@ -70,9 +70,8 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
                 "one of them"
             )
         self.render_mode = getattr(env, "render_mode", None)
-        if (
-            self.render_mode == "human"
-        ):  # or the environment would print itself, without waiting for the order
+        # Or the environment would print itself, without waiting for the order.
+        if self.render_mode == "human":
             env = copy.copy(env)
             env.render_mode = None
         super().__init__(env)
@@ -118,17 +117,13 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     @property
     def readers(self) -> dict[str, set[str]]:
         """For each agent the others that read its answers: those of later entries."""
-        return {
-            writer: {
-                reader
-                for place, entry in enumerate(self.order)
-                if writer in entry
-                for later in self.order[place + 1 :]
-                for reader in later
-                if reader != writer
-            }
-            for writer in self.env.possible_agents
-        }
+        readers: dict[str, set[str]] = {agent: set() for agent in self.env.possible_agents}
+        for place, entry in enumerate(self.order):
+            for writer in entry:
+                readers[writer] |= {a for later in self.order[place + 1 :] for a in later} - {
+                    writer
+                }
+        return readers
 
     @property
     def spec_kwargs(self) -> dict[str, Any]:
@@ -174,10 +169,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
         """Take the answers of the acting agents; after the last entry the environment judges all.
 
-        Raises:
-            ResetNeeded: Before the first `reset`.
-            KeyError: If the action of an acting agent is missing, or an unknown agent acts.
-            TypeError: If an action is not a string.
+        Errors are those of `DecPOMDPEnv.step`.
         """
         if not self._prompts:
             raise ResetNeeded("call reset() before step()")
@@ -258,12 +250,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Continue from a `snapshot`, in this or another environment with the same order.
-
-        Raises:
-            ValueError: If the snapshot is of another environment or order.
-            KeyError: If the snapshot's task is not in this environment's data.
-        """
+        """Continue from a `snapshot` of the same order; raises a `ValueError` for one of another."""
         if snapshot.get("order") != self._order_list():
             raise ValueError(
                 f"a snapshot with the order {snapshot.get('order')} cannot restore one with {self._order_list()}"
@@ -283,13 +270,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
 def read_order(
     order: Sequence[str | Sequence[str]], agents: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the agents of each entry of an order.
-
-    Raises:
-        KeyError: If an agent is unknown.
-        TypeError: If the order is no list of names and lists of names.
-        ValueError: If an agent is missing, or twice in an entry.
-    """
+    """Return the agents of each entry of an order; errors as of `TurnOrderEnv`."""
     example = f"such as {list(agents)}, or {SIMULTANEOUS!r} where all act at once"
     if isinstance(order, str) or not isinstance(order, Sequence):
         raise TypeError(f"order must be a list of agents, {example}, got {order!r}")

@@ -13,8 +13,7 @@ from llm_decpomdp.algorithms.rollouts.environment import reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.branching import branch, message_turns, record, seed_noise
 from llm_decpomdp.testing.rules import ConformanceError
-from llm_decpomdp.wrappers.channel import COST, ChannelEnv, add_channel
-from llm_decpomdp.wrappers.messages import ChannelOptions, Inbox
+from llm_decpomdp.wrappers.channel import COST, ChannelEnv, ChannelOptions, Inbox, add_channel
 from tests.wrapper_cases import Greeting
 
 LETTERS = "abc"

@@ -24,8 +24,7 @@ from llm_decpomdp.benchmarks.runs.setup import trainer_options
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.options import pick
 from llm_decpomdp.registry import OLD_ARGUMENTS
-from llm_decpomdp.wrappers.channel import ChannelEnv
-from llm_decpomdp.wrappers.messages import ChannelOptions
+from llm_decpomdp.wrappers.channel import ChannelEnv, ChannelOptions
 
 ENV: dict[str, Any] = {
     "env.num_agents": 3,
