@@ -55,13 +55,9 @@ class Games:
         return [number for number, env in enumerate(self.envs) if env.agents]
 
     def step(self, texts: Mapping[int, Mapping[str, str]]) -> dict[int, dict[str, float]]:
-        """Play a turn of some episodes.
+        """Play a turn of some episodes, and return the agents' rewards by the number of the episode.
 
-        Args:
-            texts: The completions of all agents but the partners, by the number of the episode.
-
-        Returns:
-            The rewards of the agents, by the number of the episode.
+        `texts` has the completions of all agents but the partners.
         """
         actions = {number: dict(by_agent) for number, by_agent in texts.items()}
         for agent, policy in self.partners.items():
@@ -69,9 +65,10 @@ class Games:
                 actions[number][agent] = answer
         with ThreadPoolExecutor(self.threads) as pool:
             results = list(pool.map(lambda n: self.envs[n].step(actions[n]), actions))
+        rewards = {}
         for number, result in zip(actions, results, strict=True):
-            self.prompts[number] = result[0]
-        return {number: result[1] for number, result in zip(actions, results, strict=True)}
+            self.prompts[number], rewards[number] = result[:2]
+        return rewards
 
     def _answers(self, policy: Policy, agent: str, numbers: Mapping[int, Any]) -> list[str]:
         """Let a policy act for its agent in several episodes, in one batch."""
@@ -95,15 +92,12 @@ def play_once(
     plays: Sequence[tuple[str, Mapping[str, str]]],
     partners: Mapping[str, Policy] | None = None,
 ) -> list[dict[str, float]]:
-    """Play episodes of one turn.
+    """Play episodes of one turn, and return the agents' rewards in each.
 
     Args:
         env: The environment.
         plays: For each episode the `task_id`, and the completions of all agents but the partners.
         partners: Policies of the other agents.
-
-    Returns:
-        The agents' rewards in each episode.
 
     Raises:
         ValueError: If an episode goes on after the turn.

@@ -78,8 +78,8 @@ def branch(env: Env) -> Env:
     if isinstance(env, Forkable):
         twin: Env = env.fork()
         return twin
-    name = _attribute(env)
-    if name is not None and _is_stateless(env, name):
+    name = _stateless_attribute(env)
+    if name is not None:
         # Without `__init__`, which may build another environment or open a connection.
         twin = object.__new__(type(env))
         vars(twin).update({**vars(env), name: branch(vars(env)[name])})
@@ -96,10 +96,9 @@ def branch(env: Env) -> Env:
 
 def branches_in_threads(env: object) -> bool:
     """Check whether branches of an environment may step in different threads: forks, and wrappers around them."""
-    name = _attribute(env)
-    return isinstance(env, Forkable) or (
-        name is not None and _is_stateless(env, name) and branches_in_threads(vars(env)[name])
-    )
+    name = _stateless_attribute(env)
+    inner = name is not None and branches_in_threads(vars(env)[name])
+    return isinstance(env, Forkable) or inner
 
 
 def inner_env(env: object) -> Any:
@@ -151,13 +150,7 @@ def message_turns(env: Any) -> MessageTurns | None:
 
 
 def seed_noise(env: object, seed: int, *names: str | int) -> None:
-    """Give the message turns of an environment, if it has any, a stream of their own for what is lost.
-
-    Args:
-        env: Any environment, wrapped or not.
-        seed: The run's seed.
-        *names: Purpose of the stream.
-    """
+    """Give the message turns of an environment, if it has any, a stream of their own for what is lost."""
     if (wrapper := message_turns(env)) is not None:
         # The stream is called "channel" in all runs so far: another name would change their messages.
         wrapper.seed_noise(int(stream(seed, "channel", *names).integers(2**32)))
@@ -170,10 +163,12 @@ def _attribute(env: object) -> str | None:
     return next(envs, None)
 
 
-def _is_stateless(wrapper: object, inner: str) -> bool:
-    """Check that all else in a wrapper is immutable: a deep copy of an immutable object is the object itself."""
-    values = (value for name, value in vars(wrapper).items() if name != inner)
+def _stateless_attribute(env: object) -> str | None:
+    """Return the attribute as `_attribute` does, if all else in the wrapper is immutable."""
+    inner = _attribute(env)
     try:
-        return all(copy.deepcopy(value) is value for value in values)
+        # A deep copy of an immutable object is the object itself.
+        values = (value for name, value in vars(env).items() if name != inner) if inner else ()
+        return inner if all(copy.deepcopy(value) is value for value in values) else None
     except Exception:  # what cannot be copied may change
-        return False
+        return None

@@ -220,9 +220,6 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             seed: Decides the task, alone; `None` draws the next one from the running generator.
             options: `{"task_id": ...}` chooses a task instead.
 
-        Returns:
-            First prompts and infos of every agent.
-
         Raises:
             KeyError: If there is no task of this id, or options have another key; the text names the nearest one.
             TypeError: If the options are no mapping.
@@ -306,10 +303,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
 
     def _observations(self, prompts: object, acting: Sequence[str], task: Task) -> dict[str, str]:
         """Return the observation of every agent: the mode's prompt, or the empty text where it does not act."""
-        checked = check_prompts(self.mode, prompts, acting, task)
-        if len(checked) == len(self.possible_agents):
-            return dict(checked)
-        return {agent: checked.get(agent, "") for agent in self.possible_agents}
+        return dict.fromkeys(self.possible_agents, "") | {
+            **check_prompts(self.mode, prompts, acting, task)
+        }
 
     def _infos(
         self, mode_infos: Info, agents: Sequence[str], acting: Collection[str]
@@ -356,7 +352,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
 
         Raises:
             ValueError: If the snapshot is of another environment.
-            KeyError: If the snapshot's task is not in this environment's data.
+            KeyError: If its task is not in this environment's data.
         """
         if snapshot["env"] != self.name:
             raise ValueError(f"a snapshot of {snapshot['env']!r} cannot restore {self.name!r}")
@@ -409,8 +405,6 @@ def _generator(state: Any) -> np.random.Generator:
 def requested_task(options: object) -> object:
     """Return the `task_id` of the options of `reset`; `None` if they choose no task.
 
-    The key `options` is ignored, because PettingZoo's API tests pass `options={"options": 1}`.
-
     Raises:
         TypeError: If the options are no mapping.
         KeyError: If there is another key.
@@ -420,6 +414,7 @@ def requested_task(options: object) -> object:
     if not isinstance(options, Mapping):
         raise TypeError(f"options must be a mapping such as {{'task_id': ...}}, got {options!r}")
     for key in options:
+        # PettingZoo's API tests pass `options={"options": 1}`.
         if key not in ("task_id", "options"):
             raise KeyError(unknown("option of reset", key, ["task_id"]))
     return options.get("task_id")
@@ -428,12 +423,7 @@ def requested_task(options: object) -> object:
 def read_actions(
     actions: Mapping[str, str], agents: Sequence[str], waiting: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return the completions of the acting agents, cut to `MAX_ACTION_LENGTH` and without lone surrogates.
-
-    Args:
-        actions: A text for each acting agent.
-        agents: The acting agents.
-        waiting: Agents whose actions are ignored.
+    """Return the completions of the acting `agents`, cut to `MAX_ACTION_LENGTH` and without lone surrogates.
 
     Raises:
         KeyError: If an agent's action is missing, or an unknown agent acts.

@@ -290,26 +290,18 @@ class Mode(Protocol):
 def evaluate_reward(
     reward: Any, task: Any, completions: Mapping[str, str], turns: Sequence[Turn] = ()
 ) -> Verdict:
-    """Return the verdict of a reward.
+    """Return the verdict of a `Reward`; one with `history` gets the `turns` before.
 
     An error that the reward raises gets a note with its class and the task.
-
-    Args:
-        reward: A `Reward`.
-        task: The problem.
-        completions: The completion of each agent that acted.
-        turns: The turns before, for rewards with `history`.
 
     Raises:
         PartError: If it returns something else, other components than it declares, or points that are no finite
             numbers; names its class and the task.
     """
     name = type(reward).__name__
+    history = {"turns": tuple(turns)} if getattr(reward, "history", False) else {}
     try:
-        if getattr(reward, "history", False):
-            verdict = reward(task, completions, turns=tuple(turns))
-        else:
-            verdict = reward(task, completions)
+        verdict = reward(task, completions, **history)
     except Exception as error:
         # A note, not another exception: its class and traceback stay those of the author's mistake.
         if hasattr(error, "add_note"):  # from Python 3.11 on
@@ -370,17 +362,10 @@ def check_prompts(
 def next_prompts(
     mode: Any, task: Any, turn: Turn, turns: Sequence[Turn]
 ) -> tuple[dict[str, str], Info]:
-    """Return the prompts after a turn, and the numbers of `info_keys`.
-
-    Args:
-        mode: A `Mode`.
-        task: The problem.
-        turn: The newest turn, with the analysis of its verdict.
-        turns: All turns, for modes with `history`.
-    """
-    arguments = {"turns": tuple(turns)} if getattr(mode, "history", False) else {}
+    """Return the prompts of a `Mode` after a turn, and the numbers of `info_keys`."""
+    history = {"turns": tuple(turns)} if getattr(mode, "history", False) else {}
     prompts: dict[str, str]
-    prompts, infos = mode(task, turn, **arguments)
+    prompts, infos = mode(task, turn, **history)
     return prompts, infos
 
 
@@ -445,9 +430,8 @@ def describe_reward(reward: Reward) -> dict[str, Any]:
     """Describe a reward by JSON-able data.
 
     Returns:
-        `maximum`, the most that a turn can earn, or `None` where that is not known, and `components`: for each
-        name the fields of its `Component`, with an empty text where the reward has none. `cumulative` is true
-        where the points of an episode sum to its score, and else missing.
+        `maximum`, or `None` where that is not known, `components` with the fields of each `Component`, and
+        `cumulative` if it is true.
     """
     texts = reward.components if isinstance(reward.components, Mapping) else {}
     return {

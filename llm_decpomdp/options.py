@@ -113,15 +113,7 @@ def option(
 def option_of(
     owner: type[Any], name: str, default: Any = MISSING, *, key: str | None = None, **limits: float
 ) -> Any:
-    """Declare a field as another class does, under another name perhaps.
-
-    Args:
-        owner: The other class, a dataclass.
-        name: The name of the option there.
-        default: Its default, if not that of the other class.
-        key: Its name in the section of a configuration, if not that of the field.
-        **limits: Bounds, if not those of the other class.
-    """
+    """Declare a field as the option `name` of another class, perhaps with another default, key or bounds."""
     declared = owner.__dataclass_fields__[name]
     return field(
         default=declared.default if default is MISSING else default,
@@ -188,16 +180,16 @@ def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, str):
         for section in sections_of(cls, name):
             return {section.switch: value} if section.switch else value
-    if info.context != FROM_TEXT and list[str] in [*_alternatives(annotation_of(cls, name))]:
-        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+    types, limits = _types(cls, name), cls.__dataclass_fields__[name].metadata
+    if isinstance(value, list) and list in map(get_origin, types):
+        is_text = all(isinstance(item, str) for item in value)
+        if list[str] in types and info.context != FROM_TEXT and not is_text:
             raise PydanticCustomError("type", "wrong type")  # pydantic would make "3" of 3
-    limits = cls.__dataclass_fields__[name].metadata
-    if value is None and annotation_of(cls, name) is str and "none" in limits.get("choices", ()):
+        return value
+    if value is None and types == [str] and "none" in limits.get("choices", ()):
         return "none"  # which YAML reads as null
-    kinds = {bool, int, float, str} & {*_alternatives(annotation_of(cls, name))}
-    origins = [get_origin(kind) for kind in _alternatives(annotation_of(cls, name))]
-    is_list = isinstance(value, list) and list in origins
-    if not kinds or value is None or is_list:
+    kinds = {bool, int, float, str} & {*types}
+    if not kinds or value is None:
         return value
     # True is an int in Python, and would count as 1.
     if isinstance(value, Real) and not isinstance(value, bool):
@@ -234,35 +226,31 @@ def fields_by_key(owner: type[Any]) -> dict[str, DataclassField[Any]]:
     return {key_of(declared): declared for declared in fields(owner)}
 
 
-def annotation_of(owner: type[Any], name: str) -> Any:
-    """Return the type of a field."""
-    return owner.__pydantic_fields__[name].annotation
+def _types(owner: type[Any], name: str) -> list[Any]:
+    """Return the types that a field may have, the members of a union one by one; `NoneType` for null."""
 
+    def alternatives(annotation: Any) -> Iterator[Any]:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        if get_origin(annotation) in (Union, UnionType):
+            for member in get_args(annotation):
+                yield from alternatives(member)
+        else:
+            yield annotation
 
-def _alternatives(annotation: Any) -> Iterator[Any]:
-    """Yield the members of a union, or the type itself; none for null."""
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) in (Union, UnionType):
-        for member in get_args(annotation):
-            yield from _alternatives(member)
-    elif annotation is not NoneType:
-        yield annotation
+    return [*alternatives(owner.__pydantic_fields__[name].annotation)]
 
 
 def sections_of(owner: type[Any], name: str) -> list[type[Options]]:
     """Return the classes of options that a field may hold; none where it is a single value."""
-    kinds = _alternatives(annotation_of(owner, name))
+    kinds = _types(owner, name)
     return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Options)]
 
 
 def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> str:
-    """Describe the first error of a validation: the option, its value, and what it may be.
+    """Describe the first error of a validation of the class `owner`: the option, its value, and what it may be.
 
-    Args:
-        error: The error.
-        owner: The class of options that was validated.
-        prefix: Name of the section that holds them, with a dot at its end.
+    `prefix` is the name of the section that holds the options, with a dot at its end.
     """
     # One mistake at a time: later ones often follow from the first.
     first = error.errors()[0]
@@ -314,9 +302,8 @@ def _without_effect(owner: type[Any], context: Mapping[str, Any], is_nested: boo
     choices = options[context["other"]].metadata.get("choices", ())
     choices = context["only"] or [c for c in choices if c not in context["without"]]
     remedy = f"set {other} to {' or '.join(choices)}" if choices else f"change {other}"
-    return _useless(
-        name, context["value"], f"{other}={context['present']}", f"{remedy}, or drop it"
-    )
+    without = f"{other}={context['present']}"
+    return _useless(name, context["value"], without, f"{remedy}, or drop it")
 
 
 def _useless(name: str, value: Any, without: str, remedy: str) -> str:
@@ -334,32 +321,18 @@ def _is_changed(options: Options, name: str) -> bool:
 def refuse_changes(
     options: Options, names: Iterable[str], without: str, remedy: str = "drop it"
 ) -> None:
-    """Refuse options that do nothing beside others: those of other classes, or an algorithm.
-
-    Args:
-        options: The options.
-        names: Names of those that must have their defaults.
-        without: What they do nothing with, and why.
-        remedy: What to do about it.
-
-    Raises:
-        ValueError: If one is set; names it, its value and the remedy.
-    """
+    """Raise a `ValueError` if one of the named options is set, as it does nothing `without` something else."""
     for name in names:
         if _is_changed(options, name):
             raise ValueError(_useless(name, getattr(options, name), without, remedy))
 
 
 def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> Kind:
-    """Build options from values of a YAML file or a command line, where "3" may be a number.
-
-    Args:
-        kind: A class of options.
-        values: The options by name, nested as the classes are.
-        prefix: Name of their section in errors, with a dot at its end.
+    """Build options from nested values of a YAML file or a command line, where "3" may be a number.
 
     Raises:
-        ValueError: If there is no option of a name, or a value is of another type or out of its range.
+        ValueError: If there is no option of a name, or a value is of another type or out of its range. The text
+            names the section by `prefix`.
     """
     try:
         return TypeAdapter(kind).validate_python(_by_name(kind, values), context=FROM_TEXT)
@@ -380,12 +353,7 @@ def _by_name(owner: type[Any], values: Any) -> Any:
 
 
 def pick(kind: type[Kind], *sources: object, **values: Any) -> Kind:
-    """Build options from objects that have attributes of the same names.
-
-    Args:
-        kind: A dataclass.
-        *sources: Objects; where several have an attribute, the first counts.
-        **values: Values that count before those of all objects.
+    """Build a dataclass from `values`, and then from the attributes of `sources`, of which the first counts.
 
     Raises:
         KeyError: If none of them has an attribute that `kind` needs.
@@ -403,9 +371,6 @@ def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[
     """Let a function whose last parameter is a `kind` take the fields of it as keyword arguments instead.
 
     Its signature has each with type and default, and its docstring ends with their texts: `help` shows all.
-
-    Args:
-        kind: A dataclass whose fields have defaults.
     """
 
     def decorate(build: Callable[..., Result]) -> Callable[..., Result]:
@@ -414,14 +379,10 @@ def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[
             return build(*positional, kind(**options))
 
         signature = inspect.signature(build)
+        keyword = inspect.Parameter.KEYWORD_ONLY
         options = [
-            inspect.Parameter(
-                declared.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=declared.default,
-                annotation=declared.type,
-            )
-            for declared in fields(kind)
+            inspect.Parameter(f.name, keyword, default=f.default, annotation=f.type)
+            for f in fields(kind)
         ]
         texts = documentation(kind)
         lines = (f"{o.name}: {' '.join(texts.get(o.name, '').split())}" for o in options)
@@ -471,10 +432,10 @@ def _texts(owner: type) -> dict[str, str]:
 
 def type_in_words(owner: type[Any], name: str) -> str:
     """Return the type of a field, such as `a whole number, or null` for `int | None`."""
-    annotation = annotation_of(owner, name)
-    kinds = (tuple if get_origin(kind) is tuple else kind for kind in _alternatives(annotation))
+    types = _types(owner, name)
+    kinds = (tuple if get_origin(kind) is tuple else kind for kind in types if kind is not NoneType)
     words = dict.fromkeys(TYPES.get(kind, "a mapping of options") for kind in kinds)
-    return ", ".join(words) + (", or null" if NoneType in get_args(annotation) else "")
+    return ", ".join(words) + (", or null" if NoneType in types else "")
 
 
 def limits_in_words(declared: DataclassField[Any]) -> str:

@@ -23,22 +23,17 @@ GROUND = " "
 
 
 def panel(title: str, rows: Sequence[str]) -> dict[str, Any]:
-    """Return a panel of a picture.
-
-    Args:
-        title: Short title.
-        rows: Rows of equal length with a character for each cell.
-    """
+    """Return a panel of a picture: a short title, and rows of equal length with a character for each cell."""
     return {"title": title, "rows": list(rows)}
 
 
 def picture(
     panels: Sequence[Mapping[str, Any]], key: Mapping[str, tuple[str, str]], cell: int = CELL
 ) -> dict[str, Any]:
-    """Return a picture.
+    """Return a picture of panels from left to right.
 
     Args:
-        panels: Panels from left to right.
+        panels: The panels.
         key: Color and label of characters; others are drawn as letters.
         cell: Pixels of a cell.
     """
@@ -87,11 +82,8 @@ def draw_svg(drawn: Picture) -> str:
         width = max(width, x + across)
         x += across + GAP
     y += height
-    characters = {
-        character for entry in drawn["panels"] for row in entry["rows"] for character in row
-    }
-    for character in [character for character in key if character in characters]:
-        color, label = key[character]
+    characters = {c for entry in drawn["panels"] for row in entry["rows"] for c in row}
+    for color, label in [key[character] for character in key if character in characters]:
         y += LINE
         parts.append(_rect(0, y - 11, 11, color) + _text(16, y - 1, label))
         width = max(width, 16 + 7 * len(label))

@@ -54,12 +54,8 @@ class Plugin:
     @property
     def full_name(self) -> str:
         """An unambiguous name: the path, and for an environment `module:id`."""
-        return f"{self.module}:{self.name}" if self.kind == "environment" else self.path
-
-    @property
-    def module(self) -> str:
-        """The module of the path."""
-        return self.path.partition(":")[0]
+        module = self.path.partition(":")[0]
+        return f"{module}:{self.name}" if self.kind == "environment" else self.path
 
 
 @cache
@@ -84,14 +80,14 @@ def entry_point_plugins(kind: str) -> list[Plugin]:
     return [plugin for plugin in plugins() if plugin.kind == kind]
 
 
-def is_added(kind: str, name: object) -> bool:
-    """Check whether a name is the path of an object, or provided by a package."""
-    return isinstance(name, str) and (":" in name or is_entry_point(kind, name))
-
-
 def is_entry_point(kind: str, name: str) -> bool:
     """Check whether an installed package provides a name."""
     return any(plugin.name == name for plugin in entry_point_plugins(kind))
+
+
+def is_added(kind: str, name: object) -> bool:
+    """Check whether a name is the path of an object, or provided by a package."""
+    return isinstance(name, str) and (":" in name or is_entry_point(kind, name))
 
 
 def plugin_origin(kind: str, name: str, built_in: Collection[str] = ()) -> str | None:
@@ -99,11 +95,8 @@ def plugin_origin(kind: str, name: str, built_in: Collection[str] = ()) -> str |
 
     For environments use `llm_decpomdp.registry.origin`.
     """
-    if ":" in name or name in built_in:
-        return None
-    return next(
-        (plugin.origin for plugin in entry_point_plugins(kind) if plugin.name == name), None
-    )
+    found = [] if ":" in name or name in built_in else entry_point_plugins(kind)
+    return next((plugin.origin for plugin in found if plugin.name == name), None)
 
 
 def find(

@@ -20,7 +20,7 @@ import pettingzoo
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import MODES
-from llm_decpomdp.plugins import Plugin, entry_point_plugins, find, import_by_name, is_added, only
+from llm_decpomdp.plugins import entry_point_plugins, find, import_by_name, is_added, only
 from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
 
@@ -172,16 +172,13 @@ def _register_entry_points() -> None:
             warn(f"an environment of the package {plugin.origin} is left out: {error.args[0]}")
 
 
-def _find_plugin(entry: EnvSpec) -> Plugin | None:
-    """Return the entry point of an environment; `None` if it was registered in another way."""
-    plugins = entry_point_plugins("environment")
-    return next((p for p in plugins if (p.name, p.path) == (entry.id, entry.entry_point)), None)
-
-
 def origin(id: str) -> str | None:
-    """Return the package that provides an environment, with its version; raises the same errors as `spec`."""
-    plugin = _find_plugin(spec(id))
-    return None if plugin is None else plugin.origin
+    """Return the package whose entry point provides an environment, with its version; errors as of `spec`."""
+    entry = spec(id)
+    for plugin in entry_point_plugins("environment"):
+        if (plugin.name, plugin.path) == (entry.id, entry.entry_point):
+            return plugin.origin
+    return None
 
 
 def registered_ids() -> list[str]:
@@ -216,7 +213,8 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     kwargs = {OLD_ARGUMENTS.get(key, key): value for key, value in kwargs.items()}
     wrappers = {key: kwargs.pop(key) for key in WRAPPERS if key in kwargs}
     parts = {} if reward is None else {"reward": reward}
-    if _is_custom_mode(id, kwargs.get("external_mode")):
+    mode = kwargs.get("external_mode")
+    if mode not in (*MODES, defaults(id).get("external_mode")) and is_added("mode", mode):
         parts["mode"] = kwargs.pop("external_mode")
     for key in kwargs:
         if not accepts_argument(id, key):
@@ -239,19 +237,8 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     return env
 
 
-def _is_custom_mode(id: str, mode: Any) -> bool:
-    """Check whether a mode is an extension, not of this library or the environment's default."""
-    built_in_modes = (*MODES, defaults(id).get("external_mode"))
-    return mode not in built_in_modes and is_added("mode", mode)
-
-
 def replace_part(env: Any, kind: str, name: str) -> None:
-    """Replace the reward or the mode of an environment by the result of an extension's function.
-
-    Args:
-        env: The environment, without wrappers.
-        kind: `reward` or `mode`.
-        name: Name of the function, as in `plugins.find`.
+    """Replace the `reward` or the `mode` of an environment by the result of an extension's function.
 
     Raises:
         ImportError, KeyError: As `plugins.find`.
@@ -270,14 +257,11 @@ def replace_part(env: Any, kind: str, name: str) -> None:
 
 
 def description(id: str) -> str:
-    """Describe the task of the agents of an environment.
+    """Describe the task of the agents of an environment; errors as of `make`.
 
     Returns:
         The first paragraph under `## Description` in the docstring of the function that builds the environment, or
         else the docstring's first paragraph; empty if there is none.
-
-    Raises:
-        ImportError, KeyError: As `make`.
     """
     build = _builder(id)
     text = inspect.getdoc(build.func if isinstance(build, partial) else build) or ""
@@ -286,21 +270,13 @@ def description(id: str) -> str:
 
 
 def accepts_argument(id: str, argument: str) -> bool:
-    """Check whether an environment has an argument of this name.
-
-    Raises:
-        ImportError, KeyError: As `make`.
-    """
+    """Check whether an environment has an argument of this name; errors as of `make`."""
     parameters = inspect.signature(_builder(id)).parameters
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def defaults(id: str) -> dict[str, Any]:
-    """Return the arguments of an environment that have a default, with the defaults that `make(id)` uses.
-
-    Raises:
-        ImportError, KeyError: As `make`.
-    """
+    """Return the arguments of an environment that have a default, with the defaults that `make(id)` uses."""
     parameters = inspect.signature(_builder(id)).parameters.values()
     values = {p.name: p.default for p in parameters if p.default is not p.empty}
     return {**values, **spec(id).kwargs}
@@ -313,21 +289,17 @@ def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
     try:
         build: Callable[..., DecPOMDPEnv] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        plugin = _find_plugin(entry)
-        if plugin is None:
+        package = origin(id)
+        if package is None:
             raise
         raise ImportError(
-            f"the environment {entry.id!r} of the package {plugin.origin}: {error}"
+            f"the environment {entry.id!r} of the package {package}: {error}"
         ) from error
     return build
 
 
 def pprint_registry(*, disable_print: bool = False) -> str | None:
-    """Print the registered ids with their entry points, or return them as text.
-
-    Args:
-        disable_print: Return the text instead of printing it.
-    """
+    """Print the registered ids with their entry points, or return them as text with `disable_print`."""
     width = max(map(len, _registry), default=0)
     text = "\n".join(f"{id:<{width}}  {_registry[id].entry_point}" for id in registered_ids())
     if disable_print:

@@ -41,12 +41,7 @@ def transcript(env: DecPOMDPEnv) -> str:
 
 
 def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
-    """Print the newest turn and the prompts after it.
-
-    Args:
-        env: An environment in an episode.
-        viewer: An agent; only its prompts and answers are printed, and no tests. `None` prints everything.
-    """
+    """Print the newest turn and the prompts after it; for a `viewer` its own prompts and answers, and no tests."""
     from rich.console import Console
 
     console, episode = Console(highlight=False), env.episode
@@ -70,6 +65,5 @@ def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
 def _block(console: Console, title: str, text: str, color: str) -> None:
     """Print a text without markup, below its title."""
     console.rule(plain(title), align="left", style=color)
-    console.print(
-        plain(text), soft_wrap=True
-    )  # no line breaks of its own, so that code can be copied
+    # No line breaks of its own, so that code can be copied.
+    console.print(plain(text), soft_wrap=True)

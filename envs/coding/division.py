@@ -11,7 +11,7 @@
 
 A helper adds something to a test that passes, and fails with every trivial function in its place. The test is
 *shared work* if it also fails with the helper in place of the entry function. This is decided by running the
-program with something trivial in place of one side (`sandbox/worker/evaluator/division.py`). Two tests of five are
+program with something trivial in place of one side (`sandbox/worker/evaluator/helpers.py`). Two tests of five are
 enough for full marks, because one side alone may handle edge cases.
 
 So a team that divides the work earns 1.0. If the entry function does all of it, the team earns 0.5, and if that

@@ -22,8 +22,8 @@ from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, read_act
 from llm_decpomdp.spaces import UnicodeText
 
 
-def client(base_url: str, *, agent: str = "agent_0") -> OpenEnvClient:
-    """Connect to a server of `app`.
+class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
+    """An environment behind a connection to a server of `app`.
 
     Args:
         base_url: Its address, such as `http://127.0.0.1:8000`.
@@ -32,15 +32,10 @@ def client(base_url: str, *, agent: str = "agent_0") -> OpenEnvClient:
     Raises:
         ConnectionError: If no server answers.
     """
-    return OpenEnvClient(base_url, agent=agent)
-
-
-class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
-    """An environment behind a connection; `client` makes it."""
 
     metadata: ClassVar[dict[str, Any]] = {"name": "openenv_client_v0", "render_modes": []}
 
-    def __init__(self, base_url: str, *, agent: str) -> None:
+    def __init__(self, base_url: str, *, agent: str = "agent_0") -> None:
         self.base_url = base_url
         self._session: Any = None
         self._start: dict[str, Any] | None = None
@@ -65,14 +60,7 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Start an episode.
-
-        Args:
-            seed: The server's seed; `None` draws one.
-            options: `{"task_id": ...}` chooses a task.
-
-        Returns:
-            First prompts and infos of the agents.
+        """Start an episode, with the server's seed (drawn for `None`), or with `{"task_id": ...}` a task of it.
 
         Raises:
             KeyError: If options have another key.
@@ -96,25 +84,19 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
     def step(self, actions: dict[str, str]) -> tuple[dict[str, Any], ...]:
         """Play a turn.
 
-        Returns:
-            Observations, rewards, terminations, truncations and infos of the agents.
-
         Raises:
             ResetNeeded: If no episode is running.
-            KeyError: If an agent's action is missing, or an unknown agent acts.
-            TypeError: If an action is not a string.
+            KeyError, TypeError: As `DecPOMDPEnv.step`.
             RuntimeError, ConnectionError, TimeoutError: If the server refuses or is lost. The episode is
-            unchanged:
-                the next `step` repeats it in a new session.
+                unchanged: the next `step` repeats it in a new session.
         """
         if not self.agents:
             if actions or self._start is None:
                 raise ResetNeeded("no episode is running: call reset() before step()")
             return {}, {}, {}, {}, {}
         texts = read_actions(actions, self.agents)
-        action: dict[str, Any] = (
-            {"actions": texts} if self._team else {"message": texts.popitem()[1]}
-        )
+        seat: dict[str, Any] = {"message": next(iter(texts.values()))}
+        action = {"actions": texts} if self._team else seat
         with self._closed_if_it_fails():
             result = self._resume().step(action)
         prompts = self._texts(result)
@@ -124,9 +106,9 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
         truncated = bool(result.observation["truncated"])
         return (
             dict(prompts),
-            self._for_all_agents(float(result.reward)),
-            self._for_all_agents(bool(result.done) and not truncated),
-            self._for_all_agents(truncated),
+            dict.fromkeys(self.possible_agents, float(result.reward)),
+            dict.fromkeys(self.possible_agents, bool(result.done) and not truncated),
+            dict.fromkeys(self.possible_agents, truncated),
             self._infos(result),
         )
 
@@ -187,15 +169,14 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
             return dict(observation["prompts"])
         return dict.fromkeys(self.possible_agents, observation["prompt"])
 
-    def _for_all_agents(self, value: Any) -> dict[str, Any]:
-        return {agent: copy.copy(value) for agent in self.possible_agents}
-
     def _infos(self, result: Any) -> dict[str, Any]:
         """Return the numbers of each agent's infos; those of a seat are in the metadata."""
-        infos = self._for_all_agents(result.metadata or {})
-        if self._team:
-            infos = result.observation["infos"]
+        seat = dict.fromkeys(self.possible_agents, result.metadata or {})
+        infos = result.observation["infos"] if self._team else seat
         return {
             agent: {key: value for key, value in info.items() if isinstance(value, int | float)}
             for agent, info in infos.items()
         }
+
+
+client = OpenEnvClient

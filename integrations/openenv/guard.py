@@ -125,13 +125,7 @@ async def _guarded_messages(receive: Receive) -> list[Message]:
 
 
 def make_server(application: Any, max_sessions: int, **options: Any) -> uvicorn.Server:
-    """Return a server with a maximum number of connections, which closes silent ones.
-
-    Args:
-        application: The application.
-        max_sessions: Maximum number of concurrent sessions. There may be `MAX_REQUESTS` further connections.
-        **options: Options of `uvicorn.Config`.
-    """
+    """Return a server with `max_sessions` and `MAX_REQUESTS` connections, which closes silent ones."""
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 

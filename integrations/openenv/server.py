@@ -27,13 +27,8 @@ from llm_decpomdp.policy import Policy
 from llm_decpomdp.registry import make
 from llm_decpomdp.wrappers.single_agent_view import single_agent_view
 
-MAX_SESSIONS = 64
-
 MAX_NAME = 255
 """Maximum length of an `episode_id`."""
-
-SESSION_TIMEOUT = 3600.0
-"""Seconds without a message after which a session is closed."""
 
 MAX_AGENTS = 64
 """Maximum number of texts of an action."""
@@ -74,8 +69,8 @@ def app(
     *,
     seat: str | None = None,
     partners: Mapping[str, Policy] | None = None,
-    max_sessions: int = MAX_SESSIONS,
-    session_timeout: float = SESSION_TIMEOUT,
+    max_sessions: int = 64,
+    session_timeout: float = 3600.0,
     names: Collection[str] = (),
     **env_options: Any,
 ) -> Any:
@@ -120,11 +115,7 @@ def app(
 
 
 class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
-    """A client's successive episodes in a branch of the environment.
-
-    Args:
-        turn: Lock around calls that sessions may not make at the same time.
-    """
+    """A client's successive episodes in a branch of the environment; `turn` locks what cannot be concurrent."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pettingzoo import ParallelEnv
 
@@ -16,15 +16,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-class Training(Protocol):
-    """The methods of a trainer that `lockstep` calls."""
-
-    def train(self) -> Any:
-        """Train."""
-        ...
-
-
-Trainer = TypeVar("Trainer", bound=Training)
+Trainer = TypeVar("Trainer", bound=Any)
 
 
 def lockstep(
@@ -78,11 +70,7 @@ class Stopped(Exception):
 
 
 class Table:
-    """Lets one trainer run while the others wait for their turn.
-
-    Args:
-        env: An environment of one turn.
-    """
+    """Lets one trainer run while the others wait for their turn."""
 
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
         self.env = env

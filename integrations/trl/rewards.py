@@ -80,14 +80,9 @@ def completion_text(completion: Any) -> str:
 def seat_reward(
     env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
 ) -> RewardFunc:
-    """Return the reward of one agent's completions with fixed partners.
+    """Return the reward of one agent's completions with fixed partners in an environment of one turn.
 
     A policy trained on it learns a best response. The partners answer all prompts of a batch together.
-
-    Args:
-        env: An environment of one turn.
-        agent: The agent of all rows.
-        partners: A policy for each other agent.
 
     Raises:
         KeyError, TypeError: As `llm_decpomdp.single_agent_view`.
@@ -105,14 +100,11 @@ def seat_reward(
 
 
 def team_reward(env: ParallelEnv[str, Any, Any]) -> RewardFunc:
-    """Return the reward of a team whose agents share the trained weights.
+    """Return the reward of a team whose agents share the trained weights, in an environment of one turn.
 
     The g-th completions of all agents in a task are played together, for each g, and each of them has that reward:
     MAGRPO with TRL's loss. A batch must hold whole teams: the rows of `dataset` in their order
     (`shuffle_dataset=False`), and each process must have all agents of each of its tasks.
-
-    Args:
-        env: An environment of one turn.
     """
     require_simultaneous(env, "team_reward")
     agents = list(env.possible_agents)
@@ -139,22 +131,14 @@ def team_reward(env: ParallelEnv[str, Any, Any]) -> RewardFunc:
 
 
 def whole_teams(keys: Sequence[tuple[str, str]], agents: Sequence[str]) -> list[dict[str, int]]:
-    """Find the rows of a batch that are played together.
-
-    Args:
-        keys: Task and agent of each row; equal keys are adjacent.
-        agents: The agents of a team.
-
-    Returns:
-        For each joint sample the row of each agent.
+    """Return for each joint sample of a batch the row of each agent; `keys` are task and agent of each row.
 
     Raises:
         ValueError: If the batch cuts a team in two, or agents of a task have different numbers of rows.
     """
-    runs = [
-        (key, [i for i, _ in rows]) for key, rows in groupby(enumerate(keys), lambda row: row[1])
-    ]
-    joint = []
+    groups = groupby(enumerate(keys), lambda row: row[1])
+    runs = [(key, [i for i, _ in rows]) for key, rows in groups]
+    joint: list[dict[str, int]] = []
     for first in range(0, len(runs), len(agents)):
         block = runs[first : first + len(agents)]
         rows = {agent: indices for (_, agent), indices in block}
@@ -166,7 +150,6 @@ def whole_teams(keys: Sequence[tuple[str, str]], agents: Sequence[str]) -> list[
                 "dataset(env) in their order (shuffle_dataset=False), and a per_device_train_batch_size x "
                 f"steps_per_generation that is a multiple of num_generations x {len(agents)}"
             )
-        joint += [
-            dict(zip(rows, sample, strict=True)) for sample in zip(*rows.values(), strict=True)
-        ]
+        samples = zip(*rows.values(), strict=True)
+        joint += [dict(zip(rows, sample, strict=True)) for sample in samples]
     return joint

@@ -130,10 +130,8 @@ class _Sequence:
             return
         if chat:
             ids = self._chat(self._prompt_after_answer, prompt)
-            if (
-                ids[:1] == self.rest[-1:]
-            ):  # the end of the message, which the model has already written
-                ids = ids[1:]
+            # The end of the message, which the model has already written.
+            ids = ids[1:] if ids[:1] == self.rest[-1:] else ids
         else:
             ids = self._text(prompt, begins=False)
         self.rest += ids

@@ -1,8 +1,7 @@
 """`check_env`: a strict conformance check for text environments, of this package or any other.
 
-PettingZoo's tests accept environments whose observations are no texts, whose rewards are no
-numbers and whose episodes never end. Its test of seeds for parallel environments (1.27.0) compares the first step
-alone, where `check_env` compares whole episodes. Learners over language models need more than that.
+PettingZoo's tests accept environments whose observations are no texts, whose rewards are no numbers and whose
+episodes never end, and compare the first step of equal seeds alone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,13 @@ from llm_decpomdp.oracle import answers
 from llm_decpomdp.testing.copies import check_branches, check_copies, check_snapshots, make_copy
 from llm_decpomdp.testing.decentralization import check_decentralization
 from llm_decpomdp.testing.player import Secrets, StepRecord, TextEnv, Trial, difference
-from llm_decpomdp.testing.rules import ConformanceError, check_all, require, short
+from llm_decpomdp.testing.rules import (
+    ConformanceError,
+    check_all,
+    errors_as_rule,
+    require,
+    short,
+)
 
 __all__ = ["HOSTILE_TEXTS", "ConformanceError", "check_env"]
 
@@ -59,17 +64,16 @@ def check_env(
 ) -> None:
     """Check that a text environment keeps the contract that learners rely on.
 
-    Plays short episodes with sampled and hostile texts. It checks names, spaces and copies of the
-    environment; every value that `reset` and `step` return; that equal seeds and actions give
-    equal everything; that the team is rewarded and ends together; that the copies in which
-    learners play on, also those of a wrapper, continue as it does; `snapshot` and `restore` where
-    the environment has both; and that neither a team-mate's text nor a secret leaks into a prompt.
+    Plays short episodes with sampled and hostile texts. It checks names, spaces and copies of the environment;
+    every value that `reset` and `step` return; that equal seeds and actions give equal everything; that the team
+    is rewarded and ends together; that the copies in which learners play on, also those of a wrapper, continue as
+    it does; `snapshot` and `restore` where the environment has both; and that neither a team-mate's text nor a
+    secret leaks into a prompt.
 
     Args:
-        env: The PettingZoo `ParallelEnv` to check: a registered id, a function that builds a new one
-            at each call, or an instance. Deep copies of an instance are played, so it does not change;
-            mistakes in building it, such as a generator that all instances share, are only found
-            with an id or a function.
+        env: The PettingZoo `ParallelEnv` to check: a registered id, a function that builds a new one at each call,
+            or an instance. Deep copies of an instance are played, so it does not change; mistakes in building it,
+            such as a generator that all instances share, are only found with an id or a function.
         seed: Seed of the episodes and of the sampled texts.
         max_turns: Bound on the length of an episode.
         completions: Texts that agents also act with, such as realistic answers.
@@ -92,7 +96,8 @@ def check_env(
     make = _maker(env, kwargs)
     instance = make()
     _check_description(instance)
-    trial = Trial(make, seed, max_turns, (*completions, *HOSTILE_TEXTS), secrets or _secrets)
+    secrets = secrets or (lambda env: answers(env).secrets)
+    trial = Trial(make, seed, max_turns, (*completions, *HOSTILE_TEXTS), secrets)
     _check_lockstep(trial)
     _check_repetition(trial)
     _check_unseeded_reset(trial)
@@ -118,10 +123,6 @@ def _maker(env: Any, kwargs: Mapping[str, Any]) -> Callable[[], TextEnv]:
             f"{sorted(kwargs)}: give them with an id, or with a function that builds it"
         )
     return partial(make_copy, env, "copy.deepcopy", "before it is played")
-
-
-def _secrets(env: TextEnv) -> Sequence[str]:
-    return answers(env).secrets
 
 
 def _check_description(env: TextEnv) -> None:
@@ -205,15 +206,13 @@ def _proposals(agents: Sequence[Any]) -> list[tuple[Any, str]]:
 
 
 def _check_space(env: TextEnv, kind: str, agent: Any) -> None:
-    space_of = getattr(env, f"{kind}_space")
-    try:
+    space_of, remedy = (
+        getattr(env, f"{kind}_space"),
+        "Build the spaces in __init__ and look them up.",
+    )
+    expected = f"{kind}_space({agent!r}) to return a space before reset()"
+    with errors_as_rule(expected, remedy):
         space = space_of(agent)
-    except Exception as error:
-        raise ConformanceError(
-            f"{kind}_space({agent!r}) to return a space before reset()",
-            f"{type(error).__name__}: {error}",
-            "Build the spaces in __init__ and look them up.",
-        ) from error
     require(
         isinstance(space, Space) and isinstance(copy.deepcopy(space).sample(), str),
         f"the {kind} space of {agent!r} to be a gymnasium space of texts",
@@ -224,23 +223,22 @@ def _check_space(env: TextEnv, kind: str, agent: Any) -> None:
         space_of(agent) is space,
         f"{kind}_space({agent!r}) to return the same object at each call",
         "a new object",
-        "Build the spaces in __init__ and look them up.",
+        remedy,
     )
 
 
 def _check_lockstep(trial: Trial) -> None:
     """Check that two environments of one seed agree, even if the values that one returned are cleared."""
-    turn, episode = 0, 0
+    turn, seed = 0, trial.seed
     while turn < trial.period:
         plain, spoiled = trial.watch(trial.make()), trial.watch(trial.make(), spoil=True)
-        seed = trial.seed + episode
         _require_equal(plain.reset(seed), spoiled.reset(seed, {"options": 1}), "reset(seed)")
         for first, second in zip(trial.play(plain, turn), trial.play(spoiled, turn), strict=True):
             _require_equal(first, second, "step()")
             turn += 1
         for watched in (plain, spoiled):
             _check_end(watched.env)
-        episode += 1
+        seed += 1
 
 
 def _require_equal(first: StepRecord, second: StepRecord, where: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from llm_decpomdp.branching import Restorable, branch
 from llm_decpomdp.testing.player import StepRecord, TextEnv, Trial, difference
-from llm_decpomdp.testing.rules import ConformanceError, require, short
+from llm_decpomdp.testing.rules import ConformanceError, errors_as_rule, require, short
 
 
 def check_copies(trial: Trial) -> None:
@@ -36,14 +36,9 @@ COPIES: Mapping[str, Callable[[TextEnv], TextEnv]] = {
 
 def make_copy(env: TextEnv, method: str, when: str) -> TextEnv:
     """Copy an environment, or raise a `ConformanceError` that says when it was tried."""
-    try:
+    remedy = "Keep processes, files, locks, lambdas and local classes out of it."
+    with errors_as_rule(f"{method} to copy the environment {when}", remedy):
         return COPIES[method](env)
-    except Exception as error:
-        raise ConformanceError(
-            f"{method} to copy the environment {when}",
-            f"{type(error).__name__}: {error}",
-            "Keep processes, files, locks, lambdas and local classes out of it.",
-        ) from error
 
 
 def check_snapshots(trial: Trial) -> None:
@@ -51,25 +46,20 @@ def check_snapshots(trial: Trial) -> None:
     for turns in (0, 1):
         env = _restorable(_play_turns(trial, turns))
         snapshot = env.snapshot()
-        try:
+        remedy = "Store strings, finite numbers, lists and dicts with string keys."
+        with errors_as_rule("snapshot() to return a dictionary that is JSON", remedy):
             state = json.loads(json.dumps(snapshot, allow_nan=False))
-        except (TypeError, ValueError) as error:
-            raise ConformanceError(
-                "snapshot() to return a dictionary that is JSON",
-                f"{type(error).__name__}: {error}",
-                "Store strings, finite numbers, lists and dicts with string keys.",
-            ) from error
         twin = _restorable(trial.make())
         twin.restore(state)
         require(
-            _canonical(twin) == _canonical(env),
+            json.dumps(twin.snapshot(), sort_keys=True)
+            == json.dumps(env.snapshot(), sort_keys=True),
             "an environment restored from a snapshot to give an equal snapshot",
             short(twin.snapshot()),
             "Restore everything that snapshot() stores.",
         )
-        _require_continues(
-            trial, _course(trial, env), twin, "an environment restored from a snapshot"
-        )
+        expected = _course(trial, env)
+        _require_continues(trial, expected, twin, "an environment restored from a snapshot")
 
 
 def _restorable(env: Any) -> Any:
@@ -115,10 +105,6 @@ def _play_turns(trial: Trial, turns: int) -> Any:
         if env.agents:
             env.step(trial.actions(env, turn))
     return env
-
-
-def _canonical(env: Any) -> str:
-    return json.dumps(env.snapshot(), sort_keys=True)
 
 
 def _require_continues(trial: Trial, expected: list[StepRecord], twin: TextEnv, name: str) -> None:

@@ -16,20 +16,14 @@ CODE = "def solve(numbers):\n    return sorted(numbers)[len(numbers) // 2]"
 def check_decentralization(trial: Trial, completions: Sequence[str]) -> None:
     """Mark one agent's completions and look for traces of the mark in the others' prompts.
 
-    Plays each episode twice, the second time with a unique word in one agent's completions that no
-    signal speaks of: in a comment at the end, and, where the completion is Python, in the name of
-    an unused variable of every function. The word may not occur in another agent's prompt; and as
-    long as an agent's infos and the rewards are equal in both, its prompts must be equal too.
-    Messages between agents (`llm_decpomdp.branching.MessageTurns`) are the same both times; they are checked
-    apart, as no word of them may reach an agent that they are not for. Agents that the environment's `readers`
-    names for a writer may read its completions; all others may not.
+    Plays each episode twice, the second time with a unique word in one agent's completions that no signal speaks
+    of: in a comment at the end, and, where the completion is Python, in the name of an unused variable of every
+    function. The word may not occur in another agent's prompt; and as long as an agent's infos and the rewards are
+    equal in both, its prompts must be equal too. Messages between agents (`llm_decpomdp.branching.MessageTurns`)
+    are the same both times; they are checked apart, as no word of them may reach an agent that they are not for.
+    Agents that the environment's `readers` names for a writer may read its completions; all others may not.
 
-    Args:
-        trial: The check.
-        completions: Texts that the teams also act with, besides the environment's own references.
-
-    Raises:
-        ConformanceError: If a team-mate's text, or a signal that is in no info, reaches a prompt.
+    Teams also act with `completions`, besides the environment's own references.
     """
     env = trial.make()
     for number, writer in enumerate(env.possible_agents):
@@ -57,18 +51,14 @@ def _versions(text: str, canary: str) -> Iterator[tuple[str, str]]:
     """Yield pairs of completions that deserve the same verdict, the second with the canary."""
     yield text, f"{text}\n# {canary}"
     try:
-        ast.parse(text)
+        tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    yield _add_variable(text, "x" * len(canary)), _add_variable(text, canary)
-
-
-def _add_variable(code: str, name: str) -> str:
-    tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            node.body[:0] = ast.parse(f"{name} = 0").body
-    return ast.unparse(tree)
+            node.body[:0] = ast.parse(f"{canary} = 0").body
+    code = ast.unparse(tree)
+    yield code.replace(canary, "x" * len(canary)), code
 
 
 def _compare(
@@ -85,22 +75,25 @@ def _compare(
         if not plain.env.agents or not canaried.env.agents:
             return
         actions = {agent: team[agent] for agent in plain.env.agents}
-        is_marked = writer in actions and not _is_speaking(plain.env)
+        # Messages are checked apart.
+        is_marked = writer in actions and not getattr(message_turns(plain.env), "speaking", False)
         marked_actions = {**actions, writer: marked_text} if is_marked else actions
         first = plain.step(actions)
         second = canaried.step(dict(marked_actions))
         for agent in second.observations:
             if agent not in readers:
                 _check_prompt(agent, writer, second, canary)
-        equal = {agent for agent in equal if _same_signals(agent, first, second)}
+        same = first.rewards == second.rewards and first.agents == second.agents
+        equal = {a for a in equal if same and first.infos.get(a) == second.infos.get(a)}
         for agent in sorted(equal & first.observations.keys() & second.observations.keys()):
-            _check_equal_prompts(agent, writer, first, second)
-
-
-def _is_speaking(env: TextEnv) -> bool:
-    """Check whether the next actions are messages of a channel."""
-    channel = message_turns(env)
-    return channel is not None and channel.speaking
+            prompts = first.observations[agent], second.observations[agent]
+            require(
+                prompts[0] == prompts[1],
+                f"the next prompt of {agent!r} to depend on the completion of {writer!r} only through "
+                "infos and rewards, which are equal here",
+                f"{short(prompts[0])} and {short(prompts[1])}",
+                "Report the signal in the infos, or keep it out of the prompt.",
+            )
 
 
 def _check_listeners(trial: Trial, writer: str) -> None:
@@ -120,14 +113,6 @@ def _check_listeners(trial: Trial, writer: str) -> None:
             _check_prompt(agent, writer, record, word)
 
 
-def _same_signals(agent: str, first: StepRecord, second: StepRecord) -> bool:
-    return (
-        first.infos.get(agent) == second.infos.get(agent)
-        and first.rewards == second.rewards
-        and first.agents == second.agents
-    )
-
-
 def _check_prompt(agent: str, writer: str, record: StepRecord, canary: str) -> None:
     prompt = record.observations[agent]
     require(
@@ -136,15 +121,4 @@ def _check_prompt(agent: str, writer: str, record: StepRecord, canary: str) -> N
         f"the word {canary!r} of it, in {short(prompt)}",
         "Keep team-mates' texts out of prompts; where they are meant to read each other, pass "
         "decentralized=False.",
-    )
-
-
-def _check_equal_prompts(agent: str, writer: str, first: StepRecord, second: StepRecord) -> None:
-    prompts = first.observations[agent], second.observations[agent]
-    require(
-        prompts[0] == prompts[1],
-        f"the next prompt of {agent!r} to depend on the completion of {writer!r} only through "
-        "infos and rewards, which are equal here",
-        f"{short(prompts[0])} and {short(prompts[1])}",
-        "Report the signal in the infos, or keep it out of the prompt.",
     )

@@ -91,9 +91,8 @@ class Watched:
         result = _call_step(self.env, inputs)
         recipients = [a for a in self.env.possible_agents if a in (*live, *self.env.agents)]
         observations, rewards, terminations, truncations, infos = result
-        for name, values in zip(
-            ("rewards", "terminations", "truncations"), result[1:4], strict=True
-        ):
+        names = ("rewards", "terminations", "truncations")
+        for name, values in zip(names, result[1:4], strict=True):
             check_keys(f"the {name} of step()", values, recipients)
         self._check_texts("step()", observations, infos, recipients)
         check_rewards(rewards, infos)
@@ -164,12 +163,9 @@ def _call_step(env: TextEnv, actions: dict[str, str]) -> tuple[Any, ...]:
             f"{type(error).__name__}: {error}, for the actions {short(actions)}",
             "A malformed completion is an action with a low reward, never an exception.",
         ) from error
-    require(
-        isinstance(result, tuple) and len(result) == 5,
-        "step() to return (observations, rewards, terminations, truncations, infos)",
-        result,
-        "Return all five dictionaries.",
-    )
+    expected = "step() to return (observations, rewards, terminations, truncations, infos)"
+    is_sound = isinstance(result, tuple) and len(result) == 5
+    require(is_sound, expected, result, "Return all five dictionaries.")
     return tuple(result)
 
 
@@ -218,11 +214,7 @@ class Trial:
         return str(sampler.sample())
 
     def play(self, watched: Watched, turn: int = 0) -> Iterator[StepRecord]:
-        """Play to the end of the episode, beginning with the actions of `turn`.
-
-        Raises:
-            ConformanceError: If the episode outlives `max_turns`.
-        """
+        """Play to the end of the episode, which must come within `max_turns`, from the actions of `turn` on."""
         for step in range(self.max_turns):
             if not watched.env.agents:
                 return

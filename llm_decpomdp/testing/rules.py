@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gymnasium import Space
@@ -45,12 +46,19 @@ def require(condition: bool, expected: str, found: object, remedy: str) -> None:
         raise ConformanceError(expected, found if isinstance(found, str) else short(found), remedy)
 
 
-def check_all(checks: Iterable[Callable[[], None]]) -> None:
-    """Run all checks, and raise one `ConformanceError` that lists all broken rules.
+@contextmanager
+def errors_as_rule(expected: str, remedy: str) -> Iterator[None]:
+    """Raise a `ConformanceError` for any other exception of the environment."""
+    try:
+        yield
+    except ConformanceError:
+        raise
+    except Exception as error:
+        raise ConformanceError(expected, f"{type(error).__name__}: {error}", remedy) from error
 
-    Args:
-        checks: Functions that raise a `ConformanceError` each, and do not depend on each other.
-    """
+
+def check_all(checks: Iterable[Callable[[], None]]) -> None:
+    """Run independent checks, and raise one `ConformanceError` that lists all broken rules."""
     errors: dict[str, ConformanceError] = {}
     for check in checks:
         try:
@@ -83,17 +91,15 @@ def check_observation(
 ) -> None:
     """Require that a prompt is a text of its space and contains no secret."""
     if not isinstance(prompt, str) or not space.contains(prompt):
-        raise ConformanceError(
-            f"the observation of {agent!r} to be a str in its observation space",
-            *_outside(prompt, space),
-        )
+        expected = f"the observation of {agent!r} to be a str in its observation space"
+        raise ConformanceError(expected, *_outside(prompt, space))
     for secret in secrets:
-        if secret.strip() and secret in str(prompt):
-            raise ConformanceError(
-                f"no secret in the prompt of {agent!r}",
-                f"{short(secret)} in it",
-                "A hidden text, such as a test, leaks: keep it out of every prompt.",
-            )
+        require(
+            not secret.strip() or secret not in prompt,
+            f"no secret in the prompt of {agent!r}",
+            f"{short(secret)} in it",
+            "A hidden text, such as a test, leaks: keep it out of every prompt.",
+        )
 
 
 def _outside(prompt: object, space: Space[Any]) -> tuple[str, str]:
@@ -104,13 +110,11 @@ def _outside(prompt: object, space: Space[Any]) -> tuple[str, str]:
     if not space.min_length <= len(prompt) <= space.max_length:
         bounds = f"the space holds {space.min_length} to {space.max_length}"
         return f"{len(prompt)} characters, and {bounds}: {short(prompt)}", remedy
-    foreign = [
-        place for place, character in enumerate(prompt) if character not in space.character_set
-    ]
-    if isinstance(space, UnicodeText) or not foreign:
+    foreign = (pair for pair in enumerate(prompt) if pair[1] not in space.character_set)
+    place, character = next(foreign, (0, ""))
+    if isinstance(space, UnicodeText) or not character:
         return short(prompt), remedy
-    place = foreign[0]
-    fault = f"the character {prompt[place]!r} at position {place}, which the space's charset lacks"
+    fault = f"the character {character!r} at position {place}, which the space's charset lacks"
     return (
         f"{fault}, in {short(prompt)}",
         f"Use llm_decpomdp.UnicodeText({space.max_length}), which has every character; gymnasium's Text has "
@@ -124,12 +128,12 @@ def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:
     assert isinstance(info, dict)
     for key, value in info.items():
         number = type(value) in (int, float, bool) and math.isfinite(value)
-        if not (isinstance(key, str) and number):
-            raise ConformanceError(
-                f"finite Python numbers (int, float, bool) in the info of {agent!r}",
-                f"{key!r}: {short(value)} ({type(value).__name__})",
-                "Text belongs in the observation, the rendering or the records.",
-            )
+        require(
+            isinstance(key, str) and number,
+            f"finite Python numbers (int, float, bool) in the info of {agent!r}",
+            f"{key!r}: {short(value)} ({type(value).__name__})",
+            "Text belongs in the observation, the rendering or the records.",
+        )
     require(
         keys is None or set(info) == keys,
         f"constant info keys of {agent!r}, at reset and every step: {sorted(keys or ())}",
@@ -142,12 +146,12 @@ def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:
 def check_rewards(rewards: Mapping[str, Any], infos: Mapping[str, Mapping[str, float]]) -> None:
     """Require one finite float for the whole team, the sum of the components in the infos."""
     for agent, reward in rewards.items():
-        if not (type(reward) is float and math.isfinite(reward)):
-            raise ConformanceError(
-                f"the reward of {agent!r} to be a finite Python float",
-                f"{short(reward)} ({type(reward).__name__})",
-                "Convert it with float().",
-            )
+        require(
+            type(reward) is float and math.isfinite(reward),
+            f"the reward of {agent!r} to be a finite Python float",
+            f"{short(reward)} ({type(reward).__name__})",
+            "Convert it with float().",
+        )
         parts = {key: part for key, part in infos[agent].items() if key.startswith("reward/")}
         require(
             not parts or abs(math.fsum(parts.values()) - reward) <= 1e-9,
@@ -229,10 +233,10 @@ def check_acting(
 def check_fresh(boxes: Iterable[object], earlier: dict[int, object]) -> None:
     """Require that no dictionary was returned before; `earlier` keeps them, so that no id is used again."""
     for box in boxes:
-        if id(box) in earlier:
-            raise ConformanceError(
-                "a new dictionary for every return value",
-                f"the same object twice: {short(box)}",
-                "Build it anew; callers may change what they were given.",
-            )
+        require(
+            id(box) not in earlier,
+            "a new dictionary for every return value",
+            f"the same object twice: {short(box)}",
+            "Build it anew; callers may change what they were given.",
+        )
         earlier[id(box)] = box

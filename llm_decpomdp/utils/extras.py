@@ -44,10 +44,6 @@ def install_command(extra: str) -> str:
 
     The command names the packages themselves, because this package is on no index. Where it runs uninstalled, the
     command installs it from its checkout.
-
-    Examples:
-        >>> install_command("reasoning-gym").startswith("pip install 'reasoning-gym")
-        True
     """
     packages = requirements(extra)
     if not packages:
@@ -86,12 +82,7 @@ def missing_models() -> str | None:
 
 
 def missing_packages(names: Sequence[str]) -> str | None:
-    """Describe packages that are not installed; `None` if no extra has the first of them.
-
-    Examples:
-        >>> missing_packages(["torch"])
-        "this needs torch, which is not installed: pip install 'torch>=2.6' ..."
-    """
+    """Describe packages that are not installed; `None` if no extra has the first of them."""
     for extra, packages in EXTRAS.items():
         if names[0] in packages:
             verb = "is" if len(names) == 1 else "are"
@@ -109,11 +100,9 @@ def how_to_get(extra: str) -> str:
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make `__getattr__`, `__dir__` and `__all__` of a package; type checkers read its imports instead.
+    """Make `__getattr__`, `__dir__` and `__all__` of a package from its names by the module that defines them.
 
-    Args:
-        package: Name of the package.
-        homes: Names by the module that defines them.
+    Type checkers read the imports of the package instead.
     """
     home_of = {name: module for module, names in homes.items() for name in names}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.client
 import logging
+import math
 import os
 import threading
 import urllib.error
@@ -23,10 +24,8 @@ def hub_address() -> str:
 
 def hub_reachable(path: str = "") -> bool:
     """Check whether the hub returns `path` in time; False if an environment variable says offline."""
-    if _offline("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
-        return False
-    status = _status(hub_address() + path)
-    return status is not None and status < 400
+    offline = _offline("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+    return not offline and _status(hub_address() + path) < 400
 
 
 def hub_answers() -> bool:
@@ -40,12 +39,11 @@ def _offline(*variables: str) -> bool:
 
 @functools.cache
 def _answers(address: str) -> bool:
-    status = _status(address)
-    return status is not None and status < 500
+    return _status(address) < 500
 
 
-def _status(address: str) -> int | None:
-    """Return the HTTP status after redirections; `None` without an answer in `PROBE_SECONDS`."""
+def _status(address: str) -> float:
+    """Return the HTTP status after redirections; infinity without an answer in `PROBE_SECONDS`."""
     statuses: list[int] = []
     finished = threading.Event()
 
@@ -63,4 +61,4 @@ def _status(address: str) -> int | None:
     # A thread, because name resolution takes longer than any time limit of a request; `HfApi` does it twice.
     threading.Thread(target=probe, daemon=True).start()
     finished.wait(PROBE_SECONDS)
-    return next(iter(statuses), None)
+    return next(iter(statuses), math.inf)

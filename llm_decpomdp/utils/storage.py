@@ -97,9 +97,6 @@ def _describe_owner(content: bytes, folder: Path) -> str:
     return f"{owner} is writing to {folder}: {remedy}"
 
 
-# Run folder: the files of a run, from which a report can be made again
-
-
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a formula in a spreadsheet."""
 
@@ -143,11 +140,7 @@ class RunFolder:
 
     @contextmanager
     def exclusive_access(self) -> Iterator[None]:
-        """Keep other processes from writing to the folder in this context, which may be nested.
-
-        Raises:
-            FolderInUse: If another process writes to it.
-        """
+        """Keep other processes from writing to the folder in this context, which may be nested; see `lock`."""
         if self._locked:
             yield
             return
@@ -163,11 +156,7 @@ class RunFolder:
         write_atomically(self.manifest, json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 
     def read_manifest(self) -> dict[str, Any]:
-        """Read `manifest.json`.
-
-        Raises:
-            DamagedFile: If there is none, or it cannot be read.
-        """
+        """Read `manifest.json`; raises `DamagedFile` if there is none, or it cannot be read."""
         try:
             manifest = json.loads(self.manifest.read_bytes())
         except FileNotFoundError:
@@ -225,9 +214,8 @@ INCOMPLETE = (
     "the line is ignored"
 )
 
-_reported: set[tuple[Path, int]] = (
-    set()
-)  # so that a command that reads a file several times warns once
+# So that a command that reads a file several times warns once.
+_reported: set[tuple[Path, int]] = set()
 
 
 def _lines(

@@ -98,8 +98,9 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
     changed_helper, kind = request["change"] or (-1, -1)
     entry_point: Any = None
     in_place: InPlace | None = None
+    author, code = request["segments"][-1]  # of the entry point
     if channel.SAME <= kind < channel.ALTERED:
-        in_place = InPlace(kind, constants(_compile(*_last(request))))
+        in_place = InPlace(kind, constants(_compile(code, f"<{author}>")))
     module = type(sys)("__program__")
     # Dataclasses and pickle look their class's module up, and `timeit` takes names from the main one.
     sys.modules[module.__name__] = sys.modules["__main__"] = module
@@ -132,16 +133,10 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
     if entry_point is not None:
         scope: dict[str, Any] = {}
         source = ENTRY_POINT.format(name=request["entry_point"])
-        exec(compile(source, f"<{request['segments'][-1][0]}>", "exec"), program, scope)
+        exec(compile(source, f"<{origin}>", "exec"), program, scope)
         return program, scope["make"](entry_point)
     function = program[request["entry_point"]]
     return program, function if in_place is None else in_place.replace(function)
-
-
-def _last(request: dict[str, Any]) -> tuple[str, str]:
-    """Return the code of the entry point's author, and its file name."""
-    origin, code = request["segments"][-1]
-    return code, f"<{origin}>"
 
 
 # A changed run loads the same code again in the same process.
@@ -210,11 +205,7 @@ def _change_results(helper: Callable[..., Any], kind: int) -> Callable[..., Any]
 
     if kind < channel.CHANGES:
         return changed
-    return (
-        constant
-        if kind in (channel.FIRST_RESULT, channel.OTHER_RESULT, channel.PLAIN_RESULT)
-        else argument
-    )
+    return argument if kind in (channel.FIRST_ARGUMENT, channel.ALL_ARGUMENTS) else constant
 
 
 def _is_plain(value: Any) -> bool:

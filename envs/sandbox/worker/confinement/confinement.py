@@ -14,6 +14,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec, PathFinder
+from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.confinement import kernel, landlock, namespaces, seccomp
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import pack, receive_exactly, write
@@ -76,19 +77,14 @@ class Confinement:
 
     def confine_launcher(self) -> None:
         """Enter namespaces and make the private folder, in the parent process of the zygote."""
-
-        def enter() -> None:
-            self.entered = namespaces.enter()
-
-        def make_private_folder() -> None:
-            visible = [*self.readable, *self.packages, INSIDE]
-            self.private_folder = namespaces.private_folder(FOLDER_BYTES, FOLDER_FILES, visible)
-
         apart = kernel.LINUX and kernel.be_counted_apart()
-        self._try("namespaces", enter)
+        self.entered = self._try("namespaces", namespaces.enter) or []
         # Only Landlock keeps a program that may write inside its folder.
         if "mount" in self.entered and "landlock" not in self.without and landlock.abi():
-            self._try("private folder", make_private_folder)
+            visible = [*self.readable, *self.packages, INSIDE]
+            limits = (FOLDER_BYTES, FOLDER_FILES)
+            make = namespaces.private_folder
+            self.private_folder = self._try("private folder", make, *limits, visible) or ""
         else:
             self.layers["private folder"] = "needs namespaces and landlock"
         if not apart and "user" not in self.entered and kernel.LINUX:
@@ -100,14 +96,9 @@ class Confinement:
         A program can read all memory that it inherits from the zygote, and would find the folder of the next
         program. The evaluator receives them too, with descriptors of the namespaces in which they have names.
         """
-
-        def make_folders() -> None:
-            self.folders = namespaces.secret_folders(
-                self.private_folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES
-            )
-
         if self.private_folder:
-            self._try("private folder", make_folders)
+            arguments = (self.private_folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES)
+            self.folders = self._try("private folder", namespaces.secret_folders, *arguments) or []
         _send(zygote, self.folders)
         names = namespaces.descriptors(self.entered) if self.folders else []
         _send(evaluator, [*self.folders, *names])
@@ -126,12 +117,8 @@ class Confinement:
 
     def confine_zygote(self) -> None:
         """Confine the zygote, and by inheritance every program."""
-
-        def build_filter() -> None:
-            self.filter = seccomp.Filter("candidate", writable=bool(self.folders))
-
         self._harden()
-        self._try("seccomp", build_filter)
+        self.filter = self._try("seccomp", seccomp.Filter, "candidate", bool(self.folders))
         # A crash must write no file, and locked memory could not be swapped out.
         kernel.lower_limit(resource.RLIMIT_CORE, 0)
         kernel.lower_limit(resource.RLIMIT_MEMLOCK, 0)
@@ -180,25 +167,25 @@ class Confinement:
             sys.meta_path.append(PackageFinder(self.packages))
             self.readable += self.packages
 
-        def restrict() -> None:
-            landlock.restrict(self.readable, self.folders)
-
         # First, because Landlock and seccomp need it of processes without capabilities.
         self._try("no new privileges", kernel.no_new_privileges)
-        self._try("landlock", restrict)
+        self._try("landlock", landlock.restrict, self.readable, self.folders)
         self._try("no capabilities", kernel.drop_capabilities)
         self._try("not dumpable", kernel.not_dumpable)
 
-    def _try(self, layer: str, apply: Callable[[], None]) -> None:
+    def _try(self, layer: str, apply: Callable[..., Any], *arguments: Any) -> Any:
+        """Apply a layer, and return its result; None if it is off."""
         if layer in self.without:
             self.layers[layer] = "left off on request"
-            return
+            return None
         try:
-            apply()
+            result = apply(*arguments)
             self.layers[layer] = ""
+            return result
         # The layer stays off; `isolation="require"` refuses to run if it is a required one.
         except OSError as error:
             self.layers[layer] = error.strerror or str(error)
+            return None
 
 
 def _send(receiver: _socket.socket, descriptors: list[int]) -> None:

@@ -149,12 +149,7 @@ def close_descriptors(keep: Iterable[int]) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EPERM):  # an old kernel, or a container's filter
             raise
-        _close_listed(excluded)
-
-
-def _close_listed(excluded: list[int]) -> None:
-    for descriptor in map(int, os.listdir("/dev/fd")):
-        if descriptor not in excluded:
+        for descriptor in {*map(int, os.listdir("/dev/fd"))}.difference(excluded):
             try:
                 os.close(descriptor)
             except OSError:

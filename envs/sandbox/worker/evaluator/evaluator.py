@@ -16,8 +16,11 @@ from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.evaluator import reports
 from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
-from llm_decpomdp.envs.sandbox.worker.evaluator.division import DivisionChecks
-from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import HelperChecks, calls_in_passing
+from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import (
+    DivisionChecks,
+    HelperChecks,
+    calls_in_passing,
+)
 from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
     CHANGED_SLACK_SECONDS,
     SLACK_SECONDS,
@@ -150,9 +153,8 @@ class Evaluator:
         methods, pause = frozenset(job["methods"]), bool(stages)
 
         def run(strict: bool, write_back: bool) -> tuple[Conversation, reports.Findings]:
-            conversation = Conversation(
-                session, plan, first, strict, write_back, plain, methods, pause
-            )
+            options = (strict, write_back, plain, methods, pause)
+            conversation = Conversation(session, plan, first, *options)
             findings = reports.Findings(job, expected)
             self._run(conversation, job, findings, skipped)
             return conversation, findings
@@ -271,13 +273,7 @@ def _follow(session: ProgramSession, findings: reports.Findings) -> None:
         session.expect(isinstance(content, list))
         if event == "done":
             pairs = [pair for pair in content if isinstance(pair, list) and len(pair) == 2]
-            findings.done(
-                {
-                    test: times
-                    for test, times in pairs
-                    if reports.is_count(test) and reports.is_count(times)
-                }
-            )
+            findings.done({k: n for k, n in pairs if reports.is_count(k) and reports.is_count(n)})
             return
         session.expect(len(content) == 2 and type(content[0]) is int)
         number, failure = content[0], session.failure(content[1])

@@ -241,9 +241,8 @@ class ProgramSession:
         # Tests iterate over long results; each item is a cheap message.
         self.operations += 0.1 if operation == "next" else 1
         if self.operations > MAX_OPERATIONS:
-            raise reports.NoAnswer(
-                "error", "", f"the program needed more than {MAX_OPERATIONS} operations"
-            )
+            text = f"the program needed more than {MAX_OPERATIONS} operations"
+            raise reports.NoAnswer("error", "", text)
         assert self.reader is not None
         self.send((operation, data, handle))
         return self.receive(self.limits["test_seconds"])
