@@ -181,7 +181,7 @@ def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
         for section in sections_of(cls, name):
             return {section.switch: value} if section.switch else value
     types, limits = _types(cls, name), cls.__dataclass_fields__[name].metadata
-    if isinstance(value, list) and list in map(get_origin, types):
+    if isinstance(value, list) and any(get_origin(kind) is list for kind in types):
         is_text = all(isinstance(item, str) for item in value)
         if list[str] in types and info.context != FROM_TEXT and not is_text:
             raise PydanticCustomError("type", "wrong type")  # pydantic would make "3" of 3

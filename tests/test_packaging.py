@@ -231,13 +231,10 @@ def run_elsewhere(python: Path, code: str, folder: Path) -> str:
     return result.stdout
 
 
-def test_the_installed_wheel_runs_the_quick_loop_from_another_folder(
+def test_the_installed_wheel_runs_the_quick_loop_and_its_command_from_another_folder(
     installed: Path, tmp_path: Path
 ) -> None:
     assert "loop done" in run_elsewhere(installed, QUICK_LOOP, tmp_path)
-
-
-def test_the_installed_wheel_has_its_command(installed: Path, tmp_path: Path) -> None:
     command = installed.with_name("llm-decpomdp")
     result = subprocess.run([str(command), "list"], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

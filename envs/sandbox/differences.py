@@ -54,12 +54,7 @@ PLAIN_BASES = ("TestCase", "Exception", "Error", "Warning")
 def differences(test: str, entry_point: str, preamble: str = "") -> tuple[str, ...]:
     """Return reasons why a test may fail a correct program that passes in plain Python; empty if there are none.
 
-    Reads the syntax tree only.
-
-    Args:
-        test: Text of the test, as for `instrument`.
-        entry_point: Name of the function under test.
-        preamble: Code of the prompt that stands before every program.
+    Reads the syntax trees of the test and of the prompt's `preamble` only.
     """
     try:
         reader = _DifferenceFinder(parse(test), parse(preamble), entry_point)
@@ -166,9 +161,8 @@ class _DifferenceFinder:
         """Yield the seeding of `random`, unless the test draws numbers itself."""
         mentions = {self._name(node) for node in self.nodes}
         draws = mentions.difference(SEEDS, ["numpy.random"])
-        if not mentions.isdisjoint(SEEDS) and not any(
-            name.startswith(("random.", "numpy.random.")) for name in draws
-        ):
+        drawn = any(name.startswith(("random.", "numpy.random.")) for name in draws)
+        if not mentions.isdisjoint(SEEDS) and not drawn:
             yield "it seeds random, which has no effect in the process of the program"
 
     def _about_call(self, call: ast.Call) -> Iterator[str]:
@@ -268,9 +262,8 @@ _IDENTITY = "it checks whether two results are one object, but each result is a 
 
 
 def _process(name: str) -> str:
-    return (
-        f"it changes or watches {name} in its own process, but the program runs in another process"
-    )
+    text = "in its own process, but the program runs in another process"
+    return f"it changes or watches {name} {text}"
 
 
 def _internals(name: str) -> str:

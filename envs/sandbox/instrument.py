@@ -107,8 +107,7 @@ def instrument(test: str, entry_point: str, split: bool = True) -> Tests:
         test: A module with a function `check(candidate)` (any parameter name, annotations allowed), or plain
             statements that call the entry point by its name.
         entry_point: Name of the function under test.
-        split: Run the tests apart from the program. Inside its process a program can forge their reports; see
-            `docs/security.md`.
+        split: As `Tests.split`.
 
     Raises:
         ValueError: If `test` does not parse.
@@ -131,12 +130,12 @@ def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
     results = receivers(ast.Module([*outside, *body], []), {parameter, entry_point})
     writer = _Writer(parameter, entry_point, split, results)
     around: list[ast.stmt] = []
-    stages = writer.stages(body) if check is None else []
+    stages = list(map(writer.stage, range(len(body)), body)) if check is None else []
     # In the order of the module, which numbers the tests.
     for statement in () if check is None else module.body:
         call = statement.value if isinstance(statement, ast.Expr) else None
         if statement is check:
-            stages = writer.stages(body)
+            stages = list(map(writer.stage, range(len(body)), body))
         # A call of the test function is left out, as it is called anyway.
         elif not isinstance(call, ast.Call) or ast.unparse(call.func) != "check":
             around.append(writer.outside(statement))
@@ -210,16 +209,12 @@ class _Writer(ast.NodeTransformer):
         assert isinstance(visited, ast.stmt)
         return visited
 
-    def stages(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Rewrite the statements of the test function, each as a stage."""
-        return [s for number, part in enumerate(body) for s in self.stage(number, part)]
-
-    def stage(self, number: int, statement: ast.stmt) -> list[ast.stmt]:
+    def stage(self, number: int, statement: ast.stmt) -> ast.stmt:
         """Wrap a statement: it runs unless the stage is to be skipped, and its exceptions are reported."""
         self.number = number
         self.top_level = isinstance(statement, ast.Assert)
         if isinstance(statement, ast.Global | ast.Nonlocal):
-            return [statement]
+            return statement
         template = f"if __stage__.runs({number}):\n    with __stage__:\n        pass"
         wrapper = parse(template).body[0]
         assert isinstance(wrapper, ast.If) and isinstance(wrapper.body[0], ast.With)
@@ -231,7 +226,7 @@ class _Writer(ast.NodeTransformer):
         if case and len(self.tests) == first:
             wrapper.body[0].body += parse(f"__record__({first}, True)").body
             self.tests.append(_Test(self._text(case), False, number, judges, whole=True))
-        return [wrapper]
+        return wrapper
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         constant = isinstance(node.test, ast.Constant)

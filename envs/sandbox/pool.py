@@ -302,17 +302,12 @@ class _Dispatcher:
 
 def _failed_result(job: Job, status: str, message: str, wall_decided: bool) -> Result:
     """Return the result of a program whose values crashed or blocked the evaluator."""
-    helpers = len(job["helpers"])
+    tests, helpers = len(job["stages"]), len(job["helpers"])
     return {
-        "tests": [[False, status, message, "", 0]] * len(job["stages"]),
-        "error": None,
-        "output": "",
-        "helper_calls": [0] * helpers,
-        "helpers_used": [False] * helpers,
-        "helpers_suffice": [False] * helpers,
-        "reached": [0] * len(job["stages"]),
-        "wall_decided": wall_decided,
-        "seconds": job["limits"]["test_seconds"],
+        "tests": [[False, status, message, "", 0]] * tests,
+        **{"error": None, "output": "", "reached": [0] * tests, "helper_calls": [0] * helpers},
+        **{name: [False] * helpers for name in ("helpers_used", "helpers_suffice")},
+        **{"wall_decided": wall_decided, "seconds": job["limits"]["test_seconds"]},
     }
 
 

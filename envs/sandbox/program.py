@@ -179,14 +179,7 @@ _PROGRAMS: dict[tuple[str, str], set[int]] = {}  # hashes of the programs so far
 def warn_about_endless_tests(
     task_id: str, test: str, completions: Mapping[str, str], execution: Execution
 ) -> None:
-    """Warn, once for each task, when its tests did not end on the values of `MIN_PROGRAMS` programs.
-
-    Args:
-        task_id: Id of the task.
-        test: Source of its tests.
-        completions: The program, by agent id.
-        execution: Its result.
-    """
+    """Warn, once for each task, when its tests did not end on the values of `MIN_PROGRAMS` programs."""
     begin = ENDLESS.partition("{")[0]
     endless = next((o for o in execution.tests if o.message.startswith(begin)), None)
     if endless is None:

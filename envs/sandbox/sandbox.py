@@ -85,6 +85,9 @@ class Sandbox:
         self.without = tuple(sorted(set(without)))
         self.cache_size = cache_size
         self.seed = seed
+        self._set_packages(packages)
+
+    def _set_packages(self, packages: Collection[str]) -> None:
         # Sorted, so that equal settings share a pool and cached results whatever their order.
         self.packages = tuple(sorted(set(packages)))
         package_paths(self.packages)
@@ -92,8 +95,7 @@ class Sandbox:
     def copy_with_packages(self, packages: Collection[str]) -> Sandbox:
         """Return a sandbox with the same settings whose programs may import these packages."""
         sandbox = copy.copy(self)
-        sandbox.packages = tuple(sorted(set(packages)))
-        package_paths(sandbox.packages)
+        sandbox._set_packages(packages)
         return sandbox
 
     def run(self, program: Program, tests: Tests, limits: Limits | None = None) -> Execution:
@@ -103,13 +105,10 @@ class Sandbox:
     def run_batch(
         self, jobs: Sequence[tuple[Program, Tests]], limits: Limits | None = None
     ) -> list[Execution]:
-        """Run programs in parallel on the workers. Equal programs run once.
+        """Run programs in parallel on the workers, and return the executions in their order. Equal ones run once.
 
         If a call hangs or ends its process, only that call fails. The program is started again for the later
         calls, at most `max_timeouts` times.
-
-        Returns:
-            The execution of each job, in the order of `jobs`.
 
         Raises:
             SandboxError: If the sandbox itself fails. A program cannot cause it.
@@ -118,11 +117,11 @@ class Sandbox:
         messages = [_job(program, tests, limits) for program, tests in jobs]
         keys = [self._key(message) for message in messages]
         by_key = dict(zip(keys, messages, strict=True))
-        results = CACHE.results(
-            keys,
-            self.cache_size,
-            lambda missing: self._pool().run([by_key[key] for key in missing]),
-        )
+
+        def compute(missing: list[str]) -> list[Result]:
+            return self._pool().run([by_key[key] for key in missing])
+
+        results = CACHE.results(keys, self.cache_size, compute)
         return [_execution(results[key], tests) for key, (_, tests) in zip(keys, jobs, strict=True)]
 
     def layers(self) -> dict[str, str]:
@@ -198,19 +197,13 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
 def _execution(result: dict[str, Any], tests: Tests) -> Execution:
     error = result["error"]
     cases = zip(tests.cases, result["tests"], strict=True)
-    return Execution(
-        tests=tuple(Outcome(case, *outcome) for case, outcome in cases),
-        error=Outcome("", *error) if error is not None else None,
-        output=result["output"],
-        seconds=result["seconds"],
-        helper_calls=tuple(result["helper_calls"]),
-        helpers_used=tuple(result["helpers_used"]),
-        helpers_suffice=tuple(result["helpers_suffice"]),
-        main_adds=tuple(result.get("main_adds", ())),
-        helpers_add=tuple(map(tuple, result.get("helpers_add", ()))),
-        reached=tuple(result["reached"]),
-        wall_decided=result["wall_decided"],
-    )
+    parts = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in result.items()
+    }
+    parts["tests"] = tuple(Outcome(case, *outcome) for case, outcome in cases)
+    parts["error"] = Outcome("", *error) if error is not None else None
+    parts["helpers_add"] = tuple(map(tuple, result.get("helpers_add", ())))
+    return Execution(**parts)
 
 
 class CacheWaitCancelled(Exception):
@@ -237,10 +230,7 @@ class ResultCache:
     ) -> dict[str, Result]:
         """Return results: cached ones, ones that other threads compute, and new ones.
 
-        Args:
-            keys: Keys of the results.
-            size: Maximum number of results to cache; 0 to cache and share none.
-            compute: Function that computes the results for a list of keys, in that order.
+        At most `size` are cached; 0 to cache and share none. `compute` gives the results of keys in their order.
         """
         results: dict[str, Result] = {}
         while missing := [key for key in dict.fromkeys(keys) if key not in results]:

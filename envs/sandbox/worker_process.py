@@ -271,10 +271,7 @@ def is_installed(module: str) -> bool:
 
 @lru_cache(maxsize=64)
 def package_paths(modules: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files and folders of some modules, and of all that their packages require.
-
-    Args:
-        modules: Names of top-level modules, such as `numpy`.
+    """Return the files and folders of top-level modules, such as `numpy`, and of all that their packages require.
 
     Raises:
         ValueError: If no installed package has such a module.

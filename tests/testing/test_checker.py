@@ -122,6 +122,8 @@ def test_a_bound_below_one_is_refused_and_a_low_one_found():
 def test_other_things_than_text_environments_are_refused():
     with pytest.raises(ConformanceError, match=r"a pettingzoo.ParallelEnv; found object"):
         check_env(object)
+    with pytest.raises(ConformanceError, match=r"a pettingzoo\.ParallelEnv; found "):
+        check_env(gymnasium.make("CartPole-v1"))
     with pytest.raises(KeyError, match="did you mean"):
         check_env("coophumanevl-v0")
 
@@ -318,27 +320,18 @@ def test_a_gymnasium_text_space_names_the_character_that_it_lacks():
 # `check_env` takes an id, a function or an instance, and names whose mistake it found
 
 
-def test_an_instance_is_checked_and_stays_as_it_is():
+def test_an_instance_in_the_middle_of_an_episode_is_checked_and_stays_as_it_is():
     for env in (word_env(), Rendezvous()):
         env.reset(seed=3)
+        env.step(dict.fromkeys(env.agents, "no"))
         before = env.state()
         check_env(env)
         assert env.state() == before and env.agents
 
 
-def test_an_instance_in_the_middle_of_an_episode_is_checked_too():
-    env = word_env()
-    env.reset(seed=0)
-    env.step(dict.fromkeys(env.agents, "no"))
-    check_env(env)
-
-
-def test_defects_of_an_instance_are_named():
+def test_defects_of_an_instance_and_one_that_cannot_be_copied_are_named():
     with pytest.raises(ConformanceError, match="no secret in the prompt"):
         check_env(broken.ShowsAHiddenTest())
-
-
-def test_an_instance_that_cannot_be_copied_is_named():
     env = Rendezvous()
     env.lock = threading.Lock()
     with pytest.raises(ConformanceError, match=r"copy\.deepcopy to copy the environment"):
@@ -352,80 +345,36 @@ def test_arguments_go_to_what_an_id_or_a_function_builds():
         check_env(word_env, num_turns=3, stop_when_solved=False, max_turns=2)
     with pytest.raises(TypeError, match="unknown argument 'discont'; did you mean 'discount'"):
         check_env("probe-turns-v0", discont=0.5)
-
-
-def test_an_instance_takes_no_arguments():
     with pytest.raises(TypeError, match=r"built already.*\['num_turns'\].*with an id"):
         check_env(word_env(), num_turns=3)
-
-
-def test_an_environment_for_one_agent_is_refused_by_name():
-    with pytest.raises(ConformanceError, match=r"a pettingzoo\.ParallelEnv; found "):
-        check_env(gymnasium.make("CartPole-v1"))
-
-
-# A reward without a verdict
-
-
-class Number(WordReward):
-    """Returns a number, as rewards elsewhere do."""
-
-    def __call__(self, task, completions):
-        return super().__call__(task, completions).reward
-
-
-class Nothing(WordReward):
-    """Forgets to return."""
-
-    def __call__(self, task, completions):
-        super().__call__(task, completions)
-
-
-def rewarded(reward):
-    roles = (Writer("left_0"), Writer("right_0"))
-    return DecPOMDPEnv("word_v0", word_tasks, roles, reward, CountMode())
-
-
-@pytest.mark.parametrize(("reward", "found"), [(Number(), "-0.5"), (Nothing(), "None")])
-def test_a_reward_without_a_verdict_is_named(reward, found):
-    env = rewarded(reward)
-    env.reset(seed=0)
-    text = f"the reward {type(reward).__name__} must return a Verdict, got {found} "
-    with pytest.raises(PartError, match=text):
-        env.step(dict.fromkeys(env.agents, ""))
-    assert issubclass(PartError, TypeError)
-    with pytest.raises(
-        ConformanceError, match=f"the reward {type(reward).__name__} must"
-    ) as caught:
-        llm_decpomdp.check_env(lambda: rewarded(reward))
-    assert "malformed completion" not in str(caught.value)
 
 
 # Parts that do not fit together
 
 
-class Silent(WordReward):
-    """Leaves a declared component out."""
+class Returning(WordReward):
+    """Returns what a function makes of the right verdict."""
+
+    def __init__(self, change):
+        self.change = change
 
     def __call__(self, task, completions):
-        verdict = super().__call__(task, completions)
-        return replace(verdict, components={"word": verdict.components["word"]})
+        return self.change(super().__call__(task, completions))
 
 
-class Generous(WordReward):
-    """Gives points for a component that it does not declare."""
+def giving(**points):
+    """A reward with other components; those of `None` are left out."""
 
-    def __call__(self, task, completions):
-        verdict = super().__call__(task, completions)
-        return replace(verdict, components={**verdict.components, "bonus": 1.0})
+    def change(verdict):
+        changed = {**verdict.components, **points}
+        return replace(verdict, components={k: v for k, v in changed.items() if v is not None})
+
+    return Returning(change)
 
 
-class Undefined(WordReward):
-    """Divides by nothing."""
-
-    def __call__(self, task, completions):
-        verdict = super().__call__(task, completions)
-        return replace(verdict, components={**verdict.components, "word": float("nan")})
+def team(reward=None, mode=None):
+    roles = (Writer("left_0"), Writer("right_0"))
+    return DecPOMDPEnv("word_v0", word_tasks, roles, reward or WordReward(), mode or CountMode())
 
 
 class Forgetful(CountMode):
@@ -443,36 +392,36 @@ class Deaf(CountMode):
         return {"left_0": "write"}
 
 
+WRITES = r"must return a prompt .* got \['left_0'\]"
+
+
 @pytest.mark.parametrize(
-    ("reward", "text"),
+    ("parts", "text"),
     [
-        (Silent(), r"declares the components \['word', 'empty'\].*has \['word'\]"),
-        (Generous(), r"has \['word', 'empty', 'bonus'\]"),
-        (Undefined(), "gives nan for the component 'word' on the task 'word/"),
+        ({"reward": Returning(lambda v: v.reward)}, "Returning must return a Verdict, got -0"),
+        ({"reward": Returning(lambda v: None)}, "Returning must return a Verdict, got None "),
+        (
+            {"reward": giving(empty=None)},
+            r"declares the components \['word', 'empty'\].*has \['word'\]",
+        ),
+        ({"reward": giving(bonus=1.0)}, r"has \['word', 'empty', 'bonus'\]"),
+        (
+            {"reward": giving(word=float("nan"))},
+            "gives nan for the component 'word' on the task 'word/",
+        ),
+        ({"mode": Forgetful()}, f"the mode Forgetful {WRITES}"),
+        ({"mode": Deaf()}, f"the mode Deaf {WRITES}"),
     ],
 )
-def test_a_verdict_has_the_declared_components_with_finite_points(reward, text):
-    env = rewarded(reward)
-    env.reset(seed=0)
-    with pytest.raises(PartError, match=text):
-        env.step(dict.fromkeys(env.agents, ""))
-    with pytest.raises(ConformanceError, match=text):
-        llm_decpomdp.check_env(lambda: rewarded(reward))
-
-
-@pytest.mark.parametrize("mode", [Forgetful(), Deaf()])
-def test_a_mode_writes_to_every_agent(mode):
-    def build():
-        roles = (Writer("left_0"), Writer("right_0"))
-        return DecPOMDPEnv("word_v0", word_tasks, roles, WordReward(), mode)
-
-    text = f"the mode {type(mode).__name__} must return a prompt .* got \\['left_0'\\]"
-    env = build()
-    with pytest.raises(PartError, match=text):
+def test_what_a_part_must_return_is_named(parts, text):
+    env = team(**parts)
+    with pytest.raises(PartError, match=text) as caught:
         env.reset(seed=0)
         env.step(dict.fromkeys(env.agents, ""))
-    with pytest.raises(ConformanceError, match=text):
-        llm_decpomdp.check_env(build)
+    assert isinstance(caught.value, TypeError)
+    with pytest.raises(ConformanceError, match=text) as caught:
+        llm_decpomdp.check_env(lambda: team(**parts))
+    assert "malformed completion" not in str(caught.value)
 
 
 @pytest.mark.parametrize("agents", [("left_0", "left_0"), ()])
@@ -482,17 +431,13 @@ def test_roles_have_agents_of_their_own(agents):
 
 
 def test_an_error_of_a_reward_names_the_reward_and_the_task():
-    class Broken(WordReward):
-        def __call__(self, task, completions):
-            return 1 / 0
-
-    env = rewarded(Broken())
+    env = team(Returning(lambda verdict: 1 / 0))
     env.reset(seed=0, options={"task_id": "word/1"})
     with pytest.raises(ZeroDivisionError) as caught:
         env.step(dict.fromkeys(env.agents, ""))
     if sys.version_info >= (3, 11):
         (note,) = caught.value.__notes__
-        assert note == "raised by the reward Broken on the task 'word/1'"
+        assert note == "raised by the reward Returning on the task 'word/1'"
 
 
 def test_a_set_of_tasks_is_not_empty_and_has_every_id_once():

@@ -35,14 +35,10 @@ GAMES = {
 
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_aec_view_passes_the_tests_of_pettingzoo(name, texts_have_no_dtype):
+def test_both_views_keep_the_contract(name, texts_have_no_dtype):
     api_test(aec(GAMES[name]()), num_cycles=20)
     if name != "late-entry":  # it seeds the action spaces of the agents that are there at first
         seed_test(lambda: aec(GAMES[name]()), num_cycles=20)
-
-
-@pytest.mark.parametrize("name", GAMES)
-def test_there_and_back_keeps_the_contract(name):
     check_env(lambda: from_aec(aec(GAMES[name]())))
 
 

@@ -69,12 +69,9 @@ def test_a_gold_partner_answers_in_the_seats_own_task():
     assert (reward, terminated, truncated, info["solved"]) == (4.0, True, False, True)
 
 
-def test_gymnasiums_checker_accepts_a_seat():
+def test_gymnasiums_checker_wrappers_and_vectors_take_seats():
     check_env(told("player_0"), skip_render_check=True)
     check_env(told("player_1"), skip_render_check=True)
-
-
-def test_gymnasiums_wrappers_and_vectors_take_seats():
     view = RecordEpisodeStatistics(told("player_0"))
     *_, (_, _, _, _, info) = play(view, "aaaa", seed=0)
     assert info["episode"]["l"] == 2
@@ -152,15 +149,8 @@ def test_nothing_public_leads_from_a_seat_to_the_team_its_answers_or_its_partner
         assert [path for path, kind in found.items() if issubclass(kind, HIDDEN)] == []
     for name in ("reference", "secrets", "state", "snapshot", "tasks", "env", "partners"):
         assert not view.has_wrapper_attr(name), name
-
-
-def test_the_walk_finds_what_is_not_hidden():
-    class Open(gymnasium.Env):
-        def __init__(self, env):
-            self.boxes = [{"team": env}]
-
-    paths = reachable(Open(words()))
-    assert "Open.boxes[0]['team']" in paths
+    view.boxes = [{"team": env}]  # the walk finds what is not hidden
+    assert "SingleAgentView.boxes[0]['team']" in reachable(view)
 
 
 @pytest.mark.parametrize(
@@ -187,34 +177,20 @@ def test_what_is_no_team_of_texts_is_refused():
         single_agent_view(env, "right_0", {"left_0": Constant("")})
 
 
-def test_steps_out_of_an_episode_and_actions_that_are_no_texts_are_refused():
-    view = told("player_0")
-    with pytest.raises(ResetNeeded, match="call reset"):
-        view.step("a")
-    play(view, "aa", seed=0)
-    with pytest.raises(ResetNeeded, match="call reset"):
-        view.step("a")
-    view.reset(seed=0)
-    with pytest.raises(TypeError, match="an action is a text, got int"):
-        view.step(3)
-
-
-def test_after_a_reset_that_failed_no_episode_is_running():
-    view = told("player_0")
-    view.reset(seed=0)
-    with pytest.raises(KeyError, match="absent"):
-        view.reset(options={"task_id": "absent"})
-    with pytest.raises(ResetNeeded, match="call reset"):
-        view.step("a")
-
-
-def test_only_an_episode_that_the_view_began_is_stepped():
+def test_steps_out_of_an_episode_that_the_view_began_and_other_actions_are_refused():
     env = make(TURNS)
     env.reset(seed=0)
-    for view in (
-        single_agent_view(env, "player_0", {"player_1": Constant("a")}),
-        merge_agents(env),
-    ):
+    for view in (told("player_0"), merge_agents(env)):
+        with pytest.raises(ResetNeeded, match="call reset"):
+            view.step("a")
+        play(view, "aa", seed=0)
+        with pytest.raises(ResetNeeded, match="call reset"):
+            view.step("a")
+        view.reset(seed=0)
+        with pytest.raises(TypeError, match="an action is a text, got int"):
+            view.step(3)
+        with pytest.raises(KeyError, match="absent"):
+            view.reset(options={"task_id": "absent"})
         with pytest.raises(ResetNeeded, match="call reset"):
             view.step("a")
 

@@ -114,15 +114,12 @@ def test_an_order_is_refused_beside_a_channel_and_a_centralized_team():
         ordered(order=PIPELINE, centralized=True)
 
 
-def test_simultaneous_is_the_environment_itself():
-    assert not isinstance(ordered(order="simultaneous"), TurnOrderEnv)
-
-
 def test_it_is_recorded_how_the_environment_was_made():
     env = ordered(order=PIPELINE, num_turns=3)
     assert env.num_turns == 6 and env.metadata["order"] == PIPELINE
     again = make(env.spec_id, **env.spec_kwargs)
     assert again.reset(seed=0) == env.reset(seed=0)
+    assert not isinstance(ordered(order="simultaneous"), TurnOrderEnv)
 
 
 def test_views_of_one_agent_refuse_agents_that_take_turns():

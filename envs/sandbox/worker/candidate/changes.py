@@ -35,10 +35,7 @@ Change = Callable[[Any], Any]
 def change_value(value: Any, kind: int, depth: int = 0) -> Any:
     """Return another value of the type of `value`, equal for equal values; `value` is not modified.
 
-    Args:
-        value: Any object.
-        kind: Kind of change, from 0 to `channel.CHANGES` - 1.
-        depth: Nesting depth of `value` in the result.
+    `kind` is from 0 to `channel.CHANGES` - 1, `depth` the nesting depth of `value` in the result.
     """
     if value is None:
         return INSTEAD_OF_NONE[kind]

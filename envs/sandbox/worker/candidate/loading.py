@@ -90,10 +90,8 @@ RANDOM = SeededRandom()
 def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, Any], Any]:
     """Run the parts of a program, and return its namespace and its entry point.
 
-    Args:
-        request: `segments` (author and code of each part), `entry_point`, `helpers` (author and name), and
-            `change`: empty, or a helper and the kind of the changed run, see `channel`.
-        helper_calls: Calls of each helper so far, which the program's own calls add to.
+    The `request` has `segments` (author and code of each part), `entry_point`, `helpers` (author and name), and
+    `change`: empty, or a helper and the kind of the changed run, see `channel`. Calls add to `helper_calls`.
     """
     changed_helper, kind = request["change"] or (-1, -1)
     entry_point: Any = None

@@ -40,12 +40,9 @@ WARM_UP_RUNS = 20
 
 
 class Zygote:
-    """Forks, kills and reaps the processes of programs.
+    """Forks, kills and reaps the processes of programs; `confine` takes a new child's rights away.
 
-    Args:
-        control: Socket of the evaluator's requests.
-        confine: Function that takes a new child's rights away.
-        folders: Descriptors of a private folder for each child, emptied after each program; may be none.
+    `folders` are descriptors of a private folder for each child, emptied after each program; may be none.
     """
 
     def __init__(

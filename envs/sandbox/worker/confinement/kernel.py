@@ -149,7 +149,12 @@ def close_descriptors(keep: Iterable[int]) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EPERM):  # an old kernel, or a container's filter
             raise
-        for descriptor in {*map(int, os.listdir("/dev/fd"))}.difference(excluded):
+        _close_listed(excluded)
+
+
+def _close_listed(excluded: list[int]) -> None:
+    for descriptor in map(int, os.listdir("/dev/fd")):
+        if descriptor not in excluded:
             try:
                 os.close(descriptor)
             except OSError:

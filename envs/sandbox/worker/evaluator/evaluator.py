@@ -57,17 +57,12 @@ class Evaluator:
         """Run a program against its tests, and again to check its helpers.
 
         Args:
-            job: `segments`, `preamble`, `entry_point`, `helpers`, `change` (true to change their results),
-                `substitute` (true to replace them, and to put them in place of the entry point), `divide` (true
-                to do so test by test), `tests` (an instrumented module), `split`, `prefetch`, `shown`, `stages`,
-                `guards`, `minimum`, `limits`, and `tests_seconds`.
+            job: A message of `sandbox._job`.
             send: Sends the caller the result of a slow program before its helpers are checked, with False: values
                 of a changed run may end this process.
 
         Returns:
-            `tests` (a list of [passed, status, message, origin, line]), `error`, `output`, `helper_calls`,
-            `helpers_used`, `helpers_suffice`, `reached`, `wall_decided`, and `seconds` of wall time. With
-            `divide` also `main_adds` and `helpers_add`.
+            The fields of `Execution`; `main_adds` and `helpers_add` with `divide` alone.
 
         Raises:
             Broken: If there can be no result, and this process has to end.

@@ -254,10 +254,9 @@ class CandidateError(Exception):
 def rebuild_exception(failure: list[Any], own: dict[str, type[Exception]]) -> Exception:
     """Build an exception of the nearest harmless class from a program's description of it.
 
-    Args:
-        failure: Its type, text, origin, line and status, its nearest builtin class and its arguments; then, where
-            it has them, its attributes, and the module and name of a library's class.
-        own: Classes of exceptions that the task's prompt defines. A program can raise these in any case.
+    `failure` has type, text, origin, line and status, the nearest builtin class and the arguments; then, where it
+    has them, its attributes, and the module and name of a library's class. `own` are the classes that the task's
+    prompt defines: a program can raise these in any case.
     """
     base, arguments, attributes, module, name = (*failure[5:], *[None] * 5)[:5]
     if type(arguments) is not list:
