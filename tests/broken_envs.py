@@ -12,6 +12,32 @@ from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.spaces import UnicodeText
 from tests.foreign_envs import Plain, Rendezvous
 
+CHANGED = {
+    "ExtraObservation": (0, lambda old, found, over: old | {"third_0": ""}),
+    "TextAsReward": (1, lambda old, found, over: dict.fromkeys(old, "bad")),
+    "WholeNumberReward": (1, lambda old, found, over: dict.fromkeys(old, found)),
+    "NumpyReward": (1, lambda old, found, over: dict.fromkeys(old, np.float64(found))),
+    "InfiniteReward": (1, lambda old, found, over: dict.fromkeys(old, float("-inf"))),
+    "MissingComponent": (1, lambda old, found, over: dict.fromkeys(old, found / 2 - 0.1)),
+    "NumpyFlags": (2, lambda old, found, over: dict.fromkeys(old, np.bool_(over))),
+    "OneLeavesEarly": (2, lambda old, found, over: old | {"left_0": True}),
+    "BothFlags": (3, lambda old, found, over: dict.fromkeys(old, over)),
+}
+"""For each class the place of a value among the five of `step`, and what it is changed into."""
+
+
+class Changed(Rendezvous):
+    def result(self, actions, found, over):
+        values = [*super().result(actions, found, over)]
+        place, change = CHANGED[type(self).__name__]
+        values[place] = change(values[place], found, over)
+        return tuple(values)
+
+
+for name in CHANGED:
+    globals()[name] = type(name, (Changed,), {"__module__": __name__})
+
+
 # The nine defects that PettingZoo's own tests miss, most of them all
 
 
@@ -29,13 +55,6 @@ class RandomTextAtReset(Rendezvous):
 class NumberAsObservation(Rendezvous):
     def prompt(self, agent, actions, found):
         return 42
-
-
-class TextAsReward(Rendezvous):
-    def result(self, actions, found, over):
-        result = super().result(actions, found, over)
-        result[1].update(dict.fromkeys(actions, "bad"))
-        return result
 
 
 class EmptyInfos(Rendezvous):
@@ -106,59 +125,10 @@ class KeepsTheActions(Rendezvous):
         return f"{before} wrote"
 
 
-class ExtraObservation(Rendezvous):
-    def result(self, actions, found, over):
-        result = super().result(actions, found, over)
-        return ({**result[0], "third_0": ""}, *result[1:])
-
-
-class WholeNumberReward(Rendezvous):
-    def result(self, actions, found, over):
-        result = super().result(actions, found, over)
-        return (result[0], dict.fromkeys(actions, found), *result[2:])
-
-
-class NumpyReward(Rendezvous):
-    def result(self, actions, found, over):
-        result = super().result(actions, found, over)
-        return (result[0], dict.fromkeys(actions, np.float64(found)), *result[2:])
-
-
-class InfiniteReward(Rendezvous):
-    def result(self, actions, found, over):
-        result = super().result(actions, found, over)
-        return (result[0], dict.fromkeys(actions, float("-inf")), *result[2:])
-
-
 class UnequalRewards(Plain):
     def result(self, actions, found, over):
         result = super().result(actions, found, over)
         return (result[0], {"left_0": 1.0, "right_0": 0.0}, *result[2:])
-
-
-class MissingComponent(Rendezvous):
-    def result(self, actions, found, over):
-        result = super().result(actions, found, over)
-        return (result[0], dict.fromkeys(actions, found / 2 - 0.1), *result[2:])
-
-
-class NumpyFlags(Rendezvous):
-    def result(self, actions, found, over):
-        result = super().result(actions, found, over)
-        return (*result[:2], dict.fromkeys(actions, np.bool_(over)), *result[3:])
-
-
-class BothFlags(Rendezvous):
-    def result(self, actions, found, over):
-        result = super().result(actions, found, over)
-        return (*result[:3], dict.fromkeys(actions, over), result[4])
-
-
-class OneLeavesEarly(Rendezvous):
-    def result(self, actions, found, over):
-        result = super().result(actions, found, over)
-        result[2]["left_0"] = True
-        return result
 
 
 class NobodyLeaves(Rendezvous):

@@ -197,7 +197,7 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
 def _execution(result: dict[str, Any], tests: Tests) -> Execution:
     error = result["error"]
     cases = zip(tests.cases, result["tests"], strict=True)
-    parts = {
+    parts: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in result.items()
     }
     parts["tests"] = tuple(Outcome(case, *outcome) for case, outcome in cases)

@@ -10,6 +10,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from gymnasium.error import ResetNeeded
 from openenv.core.env_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, ConcurrencyConfig, Observation, State
-from pettingzoo import ParallelEnv
 from pydantic import Field
 
 from llm_decpomdp.branching import branch, branches_in_threads, require_simultaneous
@@ -97,11 +97,13 @@ def app(
     env = make(env_id, **env_options)
     require_simultaneous(env, "the OpenEnv server")
     env.reset(seed=0)  # loads the tasks once for all sessions
+    # A lock where branches of the environment may share state.
+    turn = nullcontext() if branches_in_threads(env) else threading.Lock()
     if seat is None:
-        sessions, messages = team_sessions(env), (TeamAction, TeamObservation)
+        sessions, messages = partial(TeamSession, env, turn), (TeamAction, TeamObservation)
     else:
-        sessions = seat_sessions(env, seat, partners or {})
-        messages = (SeatAction, SeatObservation)
+        view = single_agent_view(env, seat, partners or {})
+        sessions, messages = partial(SeatSession, view, turn), (SeatAction, SeatObservation)
     limits = ConcurrencyConfig(max_concurrent_envs=max_sessions, session_timeout=session_timeout)
     application = create_fastapi_app(
         sessions,
@@ -122,8 +124,9 @@ class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
     seeds = np.random.default_rng()
     """Draws the seeds of episodes without one, so that sessions differ."""
 
-    def __init__(self, turn: AbstractContextManager[Any]) -> None:
+    def __init__(self, env: Any, turn: AbstractContextManager[Any]) -> None:
         super().__init__()
+        self.env = branch(env)
         self._turn = turn
         self._state = State()
         self._running = False
@@ -184,63 +187,40 @@ class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
         """Step the environment."""
 
 
-def team_sessions(env: ParallelEnv[str, Any, Any]) -> type[ServerSession]:
-    """Return the class of sessions in which a client plays all agents."""
-    turn = _env_lock(env)
+class TeamSession(ServerSession):
+    """Sessions in which a client plays all agents."""
 
-    class TeamSession(ServerSession):
-        def __init__(self) -> None:
-            super().__init__(turn)
-            self.env = branch(env)
+    def _begin(self, seed: int, options: dict[str, Any] | None) -> TeamObservation:
+        prompts, infos = self.env.reset(seed=seed, options=options)
+        return TeamObservation(prompts=prompts, infos=infos)
 
-        def _begin(self, seed: int, options: dict[str, Any] | None) -> TeamObservation:
-            prompts, infos = self.env.reset(seed=seed, options=options)
-            return TeamObservation(prompts=prompts, infos=infos)
-
-        def _play(self, action: TeamAction) -> TeamObservation:
-            prompts, rewards, _ends, truncations, infos = self.env.step(action.actions)
-            # The protocol has a single reward.
-            if len(set(rewards.values())) > 1:
-                raise ValueError(f"OpenEnv has one reward, and the agents earned {rewards}")
-            return TeamObservation(
-                prompts=prompts,
-                reward=float(next(iter(rewards.values()))),
-                done=not self.env.agents,
-                truncated=any(truncations.values()),
-                infos=infos,
-            )
-
-    return TeamSession
+    def _play(self, action: TeamAction) -> TeamObservation:
+        prompts, rewards, _ends, truncations, infos = self.env.step(action.actions)
+        # The protocol has a single reward.
+        if len(set(rewards.values())) > 1:
+            raise ValueError(f"OpenEnv has one reward, and the agents earned {rewards}")
+        return TeamObservation(
+            prompts=prompts,
+            reward=float(next(iter(rewards.values()))),
+            done=not self.env.agents,
+            truncated=any(truncations.values()),
+            infos=infos,
+        )
 
 
-def seat_sessions(
-    env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
-) -> type[ServerSession]:
-    """Return the class of sessions in which a client plays one agent, and policies the others."""
-    view, turn = single_agent_view(env, agent, partners), _env_lock(env)
+class SeatSession(ServerSession):
+    """Sessions in which a client plays one agent, and policies the others."""
 
-    class SeatSession(ServerSession):
-        def __init__(self) -> None:
-            super().__init__(turn)
-            self.view = view.fork()
+    def _begin(self, seed: int, options: dict[str, Any] | None) -> SeatObservation:
+        prompt, info = self.env.reset(seed=seed, options=options)
+        return SeatObservation(prompt=prompt, metadata=info)
 
-        def _begin(self, seed: int, options: dict[str, Any] | None) -> SeatObservation:
-            prompt, info = self.view.reset(seed=seed, options=options)
-            return SeatObservation(prompt=prompt, metadata=info)
-
-        def _play(self, action: SeatAction) -> SeatObservation:
-            prompt, reward, terminated, truncated, info = self.view.step(action.message)
-            return SeatObservation(
-                prompt=prompt,
-                reward=reward,
-                done=terminated or truncated,
-                truncated=truncated,
-                metadata=info,
-            )
-
-    return SeatSession
-
-
-def _env_lock(env: ParallelEnv[str, Any, Any]) -> AbstractContextManager[Any]:
-    """Return a lock if branches of the environment may share state, else a context that does nothing."""
-    return nullcontext() if branches_in_threads(env) else threading.Lock()
+    def _play(self, action: SeatAction) -> SeatObservation:
+        prompt, reward, terminated, truncated, info = self.env.step(action.message)
+        return SeatObservation(
+            prompt=prompt,
+            reward=reward,
+            done=terminated or truncated,
+            truncated=truncated,
+            metadata=info,
+        )
