@@ -134,78 +134,51 @@ def test_every_room_is_looked_at():
         assert list((ROOT / room).rglob("*.py")), room
 
 
-@pytest.mark.parametrize(
-    ("path", "line", "why"),
-    [
-        (
-            "llm_decpomdp/env.py",
-            "from llm_decpomdp.envs.feedback.code_mode import code_mode",
-            "llm_decpomdp imports envs",
-        ),
-        ("llm_decpomdp/env.py", "from llm_decpomdp import agents", "llm_decpomdp imports agents"),
-        ("llm_decpomdp/__init__.py", "import llm_decpomdp.agents", "llm_decpomdp imports agents"),
-        ("llm_decpomdp/env.py", "import torch.nn", "llm_decpomdp imports torch"),
-        ("envs/a.py", "import llm_decpomdp.agents.scripted as s", "envs imports agents"),
-        ("envs/sandbox/a.py", "from llm_decpomdp.benchmarks import x", "envs imports benchmarks"),
-        ("envs/a.py", "def f():\n    import torch", "envs imports torch"),
-        (
-            "agents/a.py",
-            "from llm_decpomdp.envs.feedback import code_mode as modes",
-            "agents imports envs",
-        ),
-        ("agents/a.py", "from llm_decpomdp.algorithms import x", "agents imports algorithms"),
-        (
-            "algorithms/a.py",
-            "from llm_decpomdp.envs.feedback import code_mode as modes",
-            "algorithms imports envs",
-        ),
-        (
-            "algorithms/a.py",
-            "from transformers import AutoModel",
-            "algorithms imports transformers",
-        ),
-        ("algorithms/a.py", "from peft import LoraConfig", "algorithms imports peft"),
-        ("benchmarks/a.py", "import studies.hypotheses.page", "benchmarks imports studies"),
-        ("benchmarks/a.py", "from tools.quality import x", "benchmarks imports tools"),
-        ("envs/a.py", "from .code import read", "relative import .code.read"),
-        ("envs/a.py", "from . import code", "relative import ..code"),
-        (
-            "benchmarks/a.py",
-            "from envs.code import read",
-            "imports envs.code.read; the package's name is",
-        ),
-    ],
-)
-def test_a_planted_violation_is_caught(tmp_path, path, line, why):
-    target = tmp_path / path
-    target.parent.mkdir(parents=True)
-    target.write_text(line + "\n", encoding="utf-8")
-    (found,) = violations(tmp_path)
-    assert found.startswith(f"{path}:") and why in found
+CAUGHT = """
+llm_decpomdp/env.py | from llm_decpomdp.envs.feedback.code_mode import code_mode | llm_decpomdp imports envs
+llm_decpomdp/env.py | from llm_decpomdp import agents | llm_decpomdp imports agents
+llm_decpomdp/__init__.py | import llm_decpomdp.agents | llm_decpomdp imports agents
+llm_decpomdp/env.py | import torch.nn | llm_decpomdp imports torch
+envs/a.py | import llm_decpomdp.agents.scripted as s | envs imports agents
+envs/sandbox/a.py | from llm_decpomdp.benchmarks import x | envs imports benchmarks
+envs/a.py | def f():\\n    import torch | envs imports torch
+agents/a.py | from llm_decpomdp.envs.feedback import code_mode as modes | agents imports envs
+agents/a.py | from llm_decpomdp.algorithms import x | agents imports algorithms
+algorithms/a.py | from llm_decpomdp.envs.feedback import code_mode as modes | algorithms imports envs
+algorithms/a.py | from transformers import AutoModel | algorithms imports transformers
+algorithms/a.py | from peft import LoraConfig | algorithms imports peft
+benchmarks/a.py | import studies.hypotheses.page | benchmarks imports studies
+benchmarks/a.py | from tools.quality import x | benchmarks imports tools
+envs/a.py | from .code import read | relative import .code.read
+envs/a.py | from . import code | relative import ..code
+benchmarks/a.py | from envs.code import read | imports envs.code.read; the package's name is
+"""
+"""Path, lines and objection."""
+
+ALLOWED = """
+llm_decpomdp/__init__.py | import llm_decpomdp.envs
+llm_decpomdp/policy.py | from typing import TYPE_CHECKING\\nif TYPE_CHECKING:\\n    import torch
+envs/a.py | from llm_decpomdp.interfaces import Turn; from llm_decpomdp.envs.source_code.completion import read
+agents/a.py | import torch, transformers, peft; from llm_decpomdp import policy
+algorithms/a.py | import torch; from llm_decpomdp.agents import scripted
+benchmarks/a.py | from llm_decpomdp.envs.feedback import x; from llm_decpomdp.agents import scripted
+"""
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        ("llm_decpomdp/__init__.py", "import llm_decpomdp.envs"),
-        (
-            "llm_decpomdp/policy.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch",
-        ),
-        (
-            "envs/a.py",
-            "from llm_decpomdp.interfaces import Turn\nfrom llm_decpomdp.envs.source_code.completion import read",
-        ),
-        ("agents/a.py", "import torch, transformers, peft\nfrom llm_decpomdp import policy"),
-        ("algorithms/a.py", "import torch\nfrom llm_decpomdp.agents import scripted"),
-        (
-            "benchmarks/a.py",
-            "from llm_decpomdp.envs.feedback import code_mode as modes\nfrom llm_decpomdp.agents import scripted",
-        ),
-    ],
-)
-def test_imports_that_point_down_are_allowed(tmp_path, path, line):
-    target = tmp_path / path
-    target.parent.mkdir(parents=True)
-    target.write_text(line + "\n", encoding="utf-8")
-    assert violations(tmp_path) == []
+def planted(root: Path, entry: str) -> tuple[str, list[str]]:
+    """Write a module, and return its path and the violations."""
+    path, line, *_ = entry.split(" | ")
+    (root / path).parent.mkdir(parents=True)
+    (root / path).write_text(line.replace("\\n", "\n") + "\n", encoding="utf-8")
+    return path, violations(root)
+
+
+@pytest.mark.parametrize("entry", CAUGHT.strip().splitlines())
+def test_a_planted_violation_is_caught(tmp_path, entry):
+    path, (found,) = planted(tmp_path, entry)
+    assert found.startswith(f"{path}:") and entry.split(" | ")[2] in found
+
+
+@pytest.mark.parametrize("entry", ALLOWED.strip().splitlines())
+def test_imports_that_point_down_are_allowed(tmp_path, entry):
+    assert planted(tmp_path, entry)[1] == []

@@ -65,9 +65,8 @@ def test_an_announced_environment_is_made_by_its_id(example):
 
 def test_an_announced_algorithm_is_looked_up_by_its_name(example):
     assert ALGORITHMS["mamedian"].name == "mamedian"
-    with pytest.raises(
-        KeyError, match=r"did you mean 'mamedian'.* One of your own is 'module:NAME'"
-    ):
+    text = r"did you mean 'mamedian'.* One of your own is 'module:NAME'"
+    with pytest.raises(KeyError, match=text):
         ALGORITHMS["mamedia"]
 
 
@@ -103,56 +102,33 @@ NUMBER = "import llm_decpomdp\nNUMBER = 3\ndef three(part): return 3\n"
     ("arguments", "error", "text"),
     [
         ({"reward": "breif"}, KeyError, "unknown reward 'breif'; did you mean 'brief'"),
-        (
-            {"reward": "numbers_of_mine:NUMBER"},
-            KeyError,
-            "has no reward 'NUMBER': define a function",
-        ),
-        (
-            {"reward": "numbers_of_mine:three"},
-            TypeError,
-            "returned a int, which is no reward: it lacks",
-        ),
-        (
-            {"external_mode": "numbers_of_mine:three"},
-            TypeError,
-            "no mode: it lacks info_keys, first",
-        ),
+        ({"reward": "mine:NUMBER"}, KeyError, "has no reward 'NUMBER': define a function"),
+        ({"reward": "mine:three"}, TypeError, "a int, which is no reward: it lacks"),
+        ({"external_mode": "mine:three"}, TypeError, "no mode: it lacks info_keys, first"),
         ({"external_mode": "absent_mine:x"}, ImportError, "there is no module 'absent_mine'"),
     ],
 )
-def test_what_is_no_part_is_refused(example, arguments, error, text):
-    (example / "numbers_of_mine.py").write_text(NUMBER)
+def test_what_is_no_part_is_refused(example, monkeypatch, arguments, error, text):
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    (example / "mine.py").write_text(NUMBER)
     with pytest.raises(error, match=text):
         make("probe-turns-v0", **arguments)
 
 
 def test_errors_name_the_package(site):
-    write_package(
-        site,
-        "broken-one",
-        {
-            "environment.broken-v0": "broken_one:make",
-            "algorithm.gone": "broken_one.learning:GONE",
-            "algorithm.empty": "llm_decpomdp.plugins:KINDS",
-        },
-    )
-    for call, text in (
-        (
-            lambda: make("broken-v0"),
-            "environment 'broken-v0' of the package broken-one 0.1.0: No module",
-        ),
-        (
-            lambda: ALGORITHMS["gone"],
-            "algorithm 'gone' of the package broken-one 0.1.0: .*no module",
-        ),
-        (
-            lambda: ALGORITHMS["empty"],
-            "package broken-one 0.1.0: llm_decpomdp.plugins has no algorithm",
-        ),
-    ):
-        with pytest.raises((ImportError, KeyError), match=text):
-            call()
+    names = {
+        "environment.broken-v0": "broken_one:make",
+        "algorithm.gone": "broken_one.learning:GONE",
+    }
+    names["algorithm.empty"] = "llm_decpomdp.plugins:KINDS"
+    write_package(site, "broken-one", names)
+    package = "of the package broken-one 0.1.0:"
+    with pytest.raises(ImportError, match=f"environment 'broken-v0' {package} No module"):
+        make("broken-v0")
+    with pytest.raises(ImportError, match=f"algorithm 'gone' {package} .*no module"):
+        ALGORITHMS["gone"]
+    with pytest.raises(KeyError, match=f"{package} llm_decpomdp.plugins has no algorithm"):
+        ALGORITHMS["empty"]
 
 
 def test_a_name_of_two_packages_is_refused_and_its_paths_are_told(site):
@@ -164,20 +140,19 @@ def test_a_name_of_two_packages_is_refused_and_its_paths_are_told(site):
 
 
 def test_entry_points_of_another_form_are_left_out_and_named(site):
-    write_package(
-        site, "odd-one", {"algorithms.x": "a:B", "policy.y": "only_a_module", "policy.z": "a:B"}
-    )
-    with pytest.warns(
-        UserWarning, match="the package odd-one announces .* a kind one of environment"
-    ):
+    names = {"algorithms.x": "a:B", "policy.y": "only_a_module", "policy.z": "a:B"}
+    write_package(site, "odd-one", names)
+    text = "the package odd-one announces .* a kind one of environment"
+    with pytest.warns(UserWarning, match=text):
         assert [plugin.name for plugin in plugins()] == ["z"]
 
 
-def test_an_id_that_is_taken_stays_what_it_was(site):
+def test_an_id_that_is_taken_stays_what_it_was_and_is_meant_where_its_module_is_named(site):
     write_package(site, "greedy-one", {"environment.probe-turns-v0": "greedy:make"})
-    with pytest.warns(
-        UserWarning, match=r"of the package greedy-one 0\.1\.0 is left out: .* already"
-    ):
+    (site / "greedy.py").write_text("")
+    assert llm_decpomdp.spec("greedy:probe-turns-v0").entry_point == "greedy:make"
+    text = r"of the package greedy-one 0\.1\.0 is left out: .* already"
+    with pytest.warns(UserWarning, match=text):
         assert "probe-turns-v0" in registry.registered_ids()
     assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
 
@@ -196,13 +171,6 @@ def test_an_id_of_two_packages_is_refused_and_module_and_id_say_which_one_is_mea
         assert (entry.id, entry.entry_point) == ("same-v0", f"{name}_m:build")
     with pytest.raises(KeyError, match="announced by aaa"):
         llm_decpomdp.spec("llm_decpomdp.seeding:same-v0")
-
-
-def test_an_id_that_is_taken_is_meant_where_its_module_is_named(site):
-    write_package(site, "other-one", {"environment.probe-turns-v0": "other_one:make"})
-    (site / "other_one.py").write_text("")
-    assert llm_decpomdp.spec("other_one:probe-turns-v0").entry_point == "other_one:make"
-    assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
 
 
 def test_a_mode_of_this_library_stays_what_it_was(site):
