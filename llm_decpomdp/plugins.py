@@ -95,8 +95,8 @@ def plugin_origin(kind: str, name: str, built_in: Collection[str] = ()) -> str |
 
     For environments use `llm_decpomdp.registry.origin`.
     """
-    found = [] if ":" in name or name in built_in else entry_point_plugins(kind)
-    return next((plugin.origin for plugin in found if plugin.name == name), None)
+    candidates = [] if ":" in name or name in built_in else entry_point_plugins(kind)
+    return next((plugin.origin for plugin in candidates if plugin.name == name), None)
 
 
 def find(

@@ -161,8 +161,8 @@ class _DifferenceFinder:
         """Yield the seeding of `random`, unless the test draws numbers itself."""
         mentions = {self._name(node) for node in self.nodes}
         draws = mentions.difference(SEEDS, ["numpy.random"])
-        drawn = any(name.startswith(("random.", "numpy.random.")) for name in draws)
-        if not mentions.isdisjoint(SEEDS) and not drawn:
+        draws_numbers = any(name.startswith(("random.", "numpy.random.")) for name in draws)
+        if not mentions.isdisjoint(SEEDS) and not draws_numbers:
             yield "it seeds random, which has no effect in the process of the program"
 
     def _about_call(self, call: ast.Call) -> Iterator[str]:

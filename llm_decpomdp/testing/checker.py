@@ -210,8 +210,8 @@ def _check_space(env: TextEnv, kind: str, agent: Any) -> None:
         getattr(env, f"{kind}_space"),
         "Build the spaces in __init__ and look them up.",
     )
-    expected = f"{kind}_space({agent!r}) to return a space before reset()"
-    with errors_as_rule(expected, remedy):
+    rule = f"{kind}_space({agent!r}) to return a space before reset()"
+    with errors_as_rule(rule, remedy):
         space = space_of(agent)
     require(
         isinstance(space, Space) and isinstance(copy.deepcopy(space).sample(), str),

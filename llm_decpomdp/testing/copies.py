@@ -58,8 +58,8 @@ def check_snapshots(trial: Trial) -> None:
             short(twin.snapshot()),
             "Restore everything that snapshot() stores.",
         )
-        expected = _course(trial, env)
-        _require_continues(trial, expected, twin, "an environment restored from a snapshot")
+        course = _course(trial, env)
+        _require_continues(trial, course, twin, "an environment restored from a snapshot")
 
 
 def _restorable(env: Any) -> Any:

@@ -163,9 +163,9 @@ def _call_step(env: TextEnv, actions: dict[str, str]) -> tuple[Any, ...]:
             f"{type(error).__name__}: {error}, for the actions {short(actions)}",
             "A malformed completion is an action with a low reward, never an exception.",
         ) from error
-    expected = "step() to return (observations, rewards, terminations, truncations, infos)"
+    rule = "step() to return (observations, rewards, terminations, truncations, infos)"
     is_sound = isinstance(result, tuple) and len(result) == 5
-    require(is_sound, expected, result, "Return all five dictionaries.")
+    require(is_sound, rule, result, "Return all five dictionaries.")
     return tuple(result)
 
 

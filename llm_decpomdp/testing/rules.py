@@ -91,8 +91,8 @@ def check_observation(
 ) -> None:
     """Require that a prompt is a text of its space and contains no secret."""
     if not isinstance(prompt, str) or not space.contains(prompt):
-        expected = f"the observation of {agent!r} to be a str in its observation space"
-        raise ConformanceError(expected, *_outside(prompt, space))
+        rule = f"the observation of {agent!r} to be a str in its observation space"
+        raise ConformanceError(rule, *_outside(prompt, space))
     for secret in secrets:
         require(
             not secret.strip() or secret not in prompt,

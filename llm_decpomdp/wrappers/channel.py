@@ -300,9 +300,9 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         """Return the global state: that of the environment, then the log of messages."""
         parts = [str(self.env.state())]
         for entry in self.messages:
-            said = f"--- {entry['sender']} says in turn {entry['turn']} ---\n{entry['text']}"
-            heard = (f"{agent} hears: {text}" for agent, text in entry["heard"].items())
-            parts.append("\n".join([said, *heard]))
+            message = f"--- {entry['sender']} says in turn {entry['turn']} ---\n{entry['text']}"
+            arrivals = (f"{agent} hears: {text}" for agent, text in entry["heard"].items())
+            parts.append("\n".join([message, *arrivals]))
         phase = "messages come next" if self.speaking else "answers come next"
         return "\n\n".join([*parts, phase if self.env.agents else "over"])
 

@@ -57,15 +57,15 @@ Name = tuple[Any, ...]
 
 def constants(code: CodeType) -> list[Any]:
     """Return the numbers and texts in code, each once."""
-    found: list[Any] = []
+    literals: list[Any] = []
     for value in code.co_consts:
         if isinstance(value, CodeType):
-            found += constants(value)
+            literals += constants(value)
         elif isinstance(value, tuple):
-            found += [item for item in value if type(item) in PLAIN]
+            literals += [item for item in value if type(item) in PLAIN]
         elif value is None or type(value) in (bool, *PLAIN):
-            found.append(value)
-    return list({(type(value), value): value for value in found}.values())
+            literals.append(value)
+    return list({(type(value), value): value for value in literals}.values())
 
 
 def plain(value: Any, depth: int = 0) -> Any:
