@@ -84,12 +84,19 @@ def demonstrations(
     min_shared: Annotated[
         float, Option(min=0, max=1, help="Least share of the tests that need both agents.")
     ] = 0.5,
+    in_order: Annotated[
+        bool, Option("--in-order", help="main_0 reads aux_0's answer, as with env.order.")
+    ] = False,
 ) -> None:
     """Divide references between two agents, check by running that both parts matter, and write a warm start."""
     from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
 
     result = write_demonstrations(
-        env_id, split, output, source=source, without=without or (), min_shared=min_shared
+        *(env_id, split, output),
+        source=source,
+        without=without or (),
+        min_shared=min_shared,
+        in_order=in_order,
     )
     print("\n".join(result.lines()))
     give_result(vars(result))

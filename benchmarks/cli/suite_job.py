@@ -113,7 +113,7 @@ def train(job: Job) -> None:
                 save_final_model=True,
                 save_path=None,
             )
-            run.train(replace(job.config, output=output), job.arm.name)
+            run.train(replace(job.training_config, output=output), job.arm.name)
     # Checkpoints are large, and the final team is all that is measured.
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
 

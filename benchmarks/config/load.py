@@ -190,14 +190,16 @@ def build_env(build: Callable[[], DecPOMDPEnv]) -> DecPOMDPEnv:
         return build()
 
 
-def load_env(env_id: str, source: str = "auto", split: str | None = None) -> DecPOMDPEnv:
-    """Build an environment with the problems of a source and a split, and load them.
+def load_env(
+    env_id: str, source: str = "auto", split: str | None = None, **arguments: Any
+) -> DecPOMDPEnv:
+    """Build an environment with the problems of a source and a split, and other arguments, and load the problems.
 
     Raises:
         ConfigError: If an argument is not valid.
         RunError: If the data cannot be loaded.
     """
-    arguments: dict[str, Any] = {} if source == "auto" else {"source": source}
+    arguments |= {} if source == "auto" else {"source": source}
     arguments |= {"split": split} if split else {}
     try:
         with raise_config_errors():

@@ -51,6 +51,7 @@ def write_demonstrations(
     source: str = "auto",
     without: Sequence[str] = (),
     min_shared: float = 0.5,
+    in_order: bool = False,
 ) -> WrittenDemonstrations:
     """Write the prompts of two agents with the parts of divided references, as JSON Lines for a warm start.
 
@@ -64,12 +65,14 @@ def write_demonstrations(
         without: Environments that are evaluated, such as `coophumaneval-v0` or `mbpp-v0:test[:50]`. Their
             problems are left out, by text and by the name of the entry function.
         min_shared: Least share of the tests that are shared work.
+        in_order: The entry function's author reads the helper first, as with `env.order: [aux_0, main_0]`.
 
     Raises:
         ConfigError: If an argument is wrong.
         RunError: If the sandbox fails.
     """
-    env = load_env(env_id, source, split)
+    order = {"order": ["aux_0", "main_0"]} if in_order else {}
+    env = load_env(env_id, source, split, **order)
     if env.possible_agents != ["aux_0", "main_0"]:
         raise ConfigError(
             f"{env_id} has the agents {env.possible_agents}: demonstrations are of environments with aux_0 and "
@@ -99,6 +102,9 @@ def write_demonstrations(
 
 def _rows(env: DecPOMDPEnv, task: CodeTask, found: DividedReference) -> Iterator[dict[str, Any]]:
     prompts, _ = env.reset(options={"task_id": task.task_id})
+    if "" in prompts.values():  # of agents that wait for the answers of others
+        first = {agent: found.code[agent] for agent, prompt in prompts.items() if prompt}
+        prompts = {**env.step(first)[0], **{agent: prompts[agent] for agent in first}}
     about = {"origin": found.origin, "balance": round(found.balance, 3)}
     about["shared"] = round(found.division.shared(), 3)
     for agent, prompt in prompts.items():

@@ -92,7 +92,7 @@ def job_cost(job: Job) -> JobCost:
     if not arm.trains:
         return cost
     teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
-    training_env = config.make_train_env(same_source(config, env))
+    training_env = job.training_config.make_train_env(same_source(config, env))
     batches = schedule(config, [task.task_id for task in training_env.tasks.tasks])
     starts = (1 + config.algorithm.rollout.refill) * sum(map(len, batches))
     training: Cost = start_cost(config).times(starts)

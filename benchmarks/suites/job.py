@@ -44,6 +44,12 @@ class Job:
         return RunFolder(self.folder / "training")
 
     @property
+    def training_config(self) -> Config:
+        """The configuration of the training, in the arm's own environment if it has one."""
+        env_id = self.arm.train_env or self.config.env.id
+        return replace(self.config, env=replace(self.config.env, id=env_id))
+
+    @property
     def identity(self) -> dict[str, Any]:
         """Settings that decide the episodes of the job, without the seed and their number."""
         config = self.config.flat()
@@ -53,7 +59,9 @@ class Job:
         settings = {key: value for key, value in config.items() if key not in ignored}
         if self.arm.trains and self.config.output.keep_best:
             settings["output"] = {"keep_best": True}  # decides the final team
-        return {"method": self.arm.method, "greedy": self.arm.greedy, "config": settings}
+        identity = {"method": self.arm.method, "greedy": self.arm.greedy, "config": settings}
+        # Absent by default, so that folders of earlier versions fit.
+        return identity | ({"train_env": self.arm.train_env} if self.arm.train_env else {})
 
     @property
     def amount(self) -> dict[str, Any]:
@@ -107,7 +115,10 @@ def read_job(folder: Path) -> Job:
 
 
 def make_jobs(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
-    """Return the jobs of a suite, in its order, with their configurations loaded and checked.
+    """Return the jobs of a suite, with their configurations loaded and checked.
+
+    The first seeds of all arms come first, so that an interrupted suite has measured all arms equally often. Among
+    them, the arms of one configuration follow each other in the order of the suite.
 
     Args:
         suite: The suite.
@@ -122,7 +133,15 @@ def make_jobs(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]
         if name not in names:
             raise ConfigError(unknown("arm", name, names))
     arms = [arm for arm in suite.arms if not only or arm.name in only]
-    return [job for arm in arms for job in _jobs(suite, arm, output)]
+    configs = list(dict.fromkeys(arm.config for arm in arms))
+    jobs = [
+        job
+        for config in configs
+        for arm in arms
+        if arm.config == config
+        for job in _jobs(suite, arm, output)
+    ]
+    return sorted(jobs, key=lambda job: job.arm.seeds.index(job.seed))
 
 
 def _jobs(suite: Suite, arm: Arm, output: Path) -> Iterator[Job]:

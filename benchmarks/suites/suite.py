@@ -64,6 +64,8 @@ class EvalSize:
     """Processor cores of each job; null takes all cores of `bench`, so that the job runs alone."""
     gpus: float = 0
     """GPUs of each job, for `bench --engine ray`."""
+    train_env: str | None = None
+    """Environment of the training, such as one with another reward; null takes `env.id`."""
     against: str | None = None
     """Name of the arm to compare with, or of its entry or method within the same configuration; null takes the
     untrained team."""
