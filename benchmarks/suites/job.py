@@ -19,7 +19,7 @@ from typing import Any
 from llm_decpomdp.benchmarks.config.errors import ConfigError, differences, in_short
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.legacy import canonical
-from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.config.load import build_env, load_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.suites.suite import Arm, Suite, is_algorithm
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
@@ -153,8 +153,12 @@ def _jobs(suite: Suite, arm: Arm, output: Path) -> Iterator[Job]:
         if arm.split is not None:
             dataset = replace(config.dataset, eval_split=arm.split)
             config = replace(config, dataset=dataset)
-            # A wrong split is an error before any job starts.
-            config.make_eval_env()
+        first = Job(arm, arm.seeds[0], config, output)
+        # A wrong split or environment is an error before any job starts.
+        if arm.split is not None:
+            build_env(config.make_eval_env)
+        if arm.train_env is not None:
+            build_env(first.training_config.make_train_env)
     except (ConfigError, ValueError) as error:
         raise ConfigError(f"arm {arm.name!r} of {suite.path}: {error}") from None
     for seed in arm.seeds:

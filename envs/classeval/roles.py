@@ -231,7 +231,8 @@ class ClassRole(Writer):
             mates=mates,
             methods="\n".join(f"- `{name}`" for name in methods),
             skeleton=skeleton_block(task),
-        ) + (f"\n\n{ANSWER_BEGINS}{self.opening(task)}" if self.begins else "")
+            # With the end of the line: after a whole header that its prompt shows, a model often ends its answer.
+        ) + (f"\n\n{ANSWER_BEGINS}{self.opening(task)}\n" if self.begins else "")
 
     def _contribution(self, task: ClassTask, reading: ClassReading) -> Contribution:
         assigned = self.methods(task)

@@ -148,6 +148,23 @@ class DivisionReward(CodeReward):
         """Full marks of this team."""
         return 1.0 if self.helpers else 0.46
 
+    @property
+    def own_components(self) -> tuple[str, ...]:
+        """Points of single agents, which a learner adds with `algorithm.own_weight`."""
+        return ("part",) if self.helpers else ()
+
+    def own_points(self, execution: Execution) -> dict[str, dict[str, float]]:
+        """Return for each agent the share of the passing tests to which its own code adds something."""
+        division = Division.of(execution)
+        passing = max(sum(division.passed), 1)
+        parts = [sum(adds) / passing for adds in division.helpers_add]
+        agents = [role.agent for role in self.roles]
+        return {
+            agent: {"part": part}
+            for agent, part in zip(agents, [*parts, division.main_part()], strict=True)
+            if self.helpers
+        }
+
     def audit(self, env: DecPOMDPEnv) -> Iterator[Remark]:
         """Yield for each row how many tests are shared work under its own division, or its best known one."""
         tasks = [task for task in env.tasks.tasks if isinstance(task, CodeTask)]

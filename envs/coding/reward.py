@@ -143,7 +143,8 @@ class CodeReward:
         uses = self._uses(execution) if passes else {}
         wrapped = self.judge(execution, uses, points)
         analysis = CodeAnalysis(task, self.roles, readings, execution.tests, uses, wrapped)
-        return self._verdict(points, analysis, execution.error)
+        verdict = self._verdict(points, analysis, execution.error)
+        return replace(verdict, own=self.own_points(execution))
 
     def program(self, segments: Parts, task: CodeTask, helpers: Parts) -> Program:
         """Return the program, with the runs that judge its helpers."""
@@ -165,6 +166,10 @@ class CodeReward:
             points["not_wrapper"] = 0.0 if wrapped else self._share(1.0, called_helpers)
             points["aux_ignored"] = self._share(-0.5, [*uses.values()].count(IGNORED))
         return wrapped
+
+    def own_points(self, execution: Execution) -> dict[str, dict[str, float]]:
+        """Return points of single agents for a program that has run, by agent and component; here none."""
+        return {}
 
     def _share(self, points: float, fulfilled: int) -> float:
         """Return the points of a component that is shared out over the helpers."""

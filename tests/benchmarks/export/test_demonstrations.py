@@ -64,6 +64,16 @@ def test_a_warm_start_reads_divisions_that_pass_and_need_both_agents(
     assert "helper function named `aux`" in examples[0].prompt
 
 
+def test_in_order_the_second_agent_reads_the_answer_of_the_first(
+    source: str, tmp_path: Path
+) -> None:
+    output = tmp_path / "lessons.jsonl"
+    write_demonstrations("humaneval-v0", "test[:1]", output, source=source, in_order=True)
+    aux, main = map(json.loads, output.read_text(encoding="utf-8").splitlines())
+    assert aux["completion"] in main["prompt"] and "squares" in main["completion"]
+    assert "def aux(" in aux["completion"] and aux["prompt"]
+
+
 @pytest.mark.parametrize(
     ("env_id", "split", "said"),
     [

@@ -66,6 +66,27 @@ def test_a_configuration_may_stand_beside_the_suite(tmp_path: Path) -> None:
     assert (job.arm.name, job.config.model.name) == ("untrained", "mine")
 
 
+def test_first_seeds_of_all_arms_come_first_one_configuration_after_the_other(
+    tmp_path: Path,
+) -> None:
+    text = "config: [demo, demo_tldr]\nseeds: [4, 3]\narms: [{name: a}, {name: b}]\n"
+    found = [(job.arm.name, job.seed) for job in jobs(tmp_path, text)]
+    order = ["a-demo", "b-demo", "a-demo_tldr", "b-demo_tldr"]
+    assert found == [(name, seed) for seed in (4, 3) for name in order]
+
+
+def test_an_arm_may_train_in_another_environment(tmp_path: Path) -> None:
+    text = "config: magrpo_che_shared_config\narms: [{method: train}, {name: levels, method: train, %s}]"
+    plain, levels = jobs(tmp_path, text % "train_env: coophumaneval-v0")
+    assert plain.training_config == plain.config and levels.config == plain.config
+    assert levels.training_config.env.id == "coophumaneval-v0"
+    assert "train_env" not in plain.identity and levels.identity["train_env"] == "coophumaneval-v0"
+    levels.write()
+    assert read_job(levels.folder) == levels
+    with pytest.raises(ConfigError, match="coophuman-v0"):
+        jobs(tmp_path, text % "train_env: coophuman-v0")
+
+
 def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
     for job in jobs(tmp_path, GRID):
         job.write()

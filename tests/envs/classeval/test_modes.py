@@ -85,7 +85,7 @@ def test_prompts_may_end_with_the_beginning_of_the_answer_which_references_have(
         for agent, role in zip(env.agents, env.roles, strict=True):
             prompt, _, begin = observations[agent].rpartition("\n\nYour answer begins with:\n")
             assert prompt == before[agent] and f"def {role.methods(task)[0]}(" in begin
-            assert references[agent].startswith(f"{begin}\n    ")
+            assert begin.endswith(":\n") and references[agent].startswith(f"{begin}    ")
         assert env.step(references)[1]["coder_0"] == pytest.approx(6.0)
 
 

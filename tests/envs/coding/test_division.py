@@ -61,6 +61,17 @@ def test_work_of_one_side_is_not_shared(aux, main, main_part, helper_part):
     assert division.helper_part() == helper_part
 
 
+def test_each_agent_has_own_points_for_the_passing_tests_that_need_its_part() -> None:
+    reward = DivisionReward(coding_team(2), Sandbox(workers=1))
+    lone = reward(TASK, {"aux_0": "def aux(x):\n    return x\n", "main_0": ALL.format("f")})
+    assert lone.own == {"aux_0": {"part": 0.0}, "main_0": {"part": 1.0}}
+    shared = reward(TASK, {"aux_0": PART, "main_0": REST}).own
+    assert shared["aux_0"]["part"] == pytest.approx(5 / 6) and shared["main_0"]["part"] >= 0.5
+    assert reward(TASK, {"aux_0": PART, "main_0": ""}).own == {}
+    alone = DivisionReward(coding_team(1), Sandbox(workers=1))
+    assert alone(TASK, {"main_0": ALL.format("f")}).own == {} == dict.fromkeys(alone.own_components)
+
+
 def divided_tasks() -> list[CodeTask]:
     env = llm_decpomdp.make("coophumaneval-v1", source="bundled")
     return [task for task in env.tasks.tasks if isinstance(task, CodeTask)]
