@@ -1,0 +1,1 @@
+"""Two coders that share the work of a program: a suite with declared hypotheses, and its table."""

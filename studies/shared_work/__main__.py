@@ -1,0 +1,128 @@
+"""Print the tables and the verdicts of the suite, from the folder of `llm-decpomdp bench`.
+
+python -m studies.shared_work runs/shared_work
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult, read_evaluation
+from llm_decpomdp.benchmarks.evaluation.statistics import (
+    Estimate,
+    bootstrap,
+    paired_difference,
+    share,
+)
+from llm_decpomdp.benchmarks.suites.job import is_done, read_status
+from llm_decpomdp.benchmarks.suites.leaderboard import format_estimate, job_folders, read_suite
+from llm_decpomdp.envs.coding.division import POINTS
+
+Scores = npt.NDArray[np.float64]
+"""(seeds, tasks), each the mean over the samples of a task."""
+
+SHARED, TESTS, TOKENS = "shared programs", "tests passed", "sequential tokens"
+MEASURES = {SHARED: "last/reward/shared", TESTS: "tests_passed", TOKENS: "sequential_tokens"}
+
+SINGLE = "single_grpo"
+"""The arm whose tests and sequential tokens are the goal of the pairs."""
+
+GOAL, TOKEN_GOAL = 0.3, 0.7
+
+COMPARED = (
+    ("S2", SHARED, "magrpo", "demonstrations", 1),
+    ("S3", SHARED, "few_magrpo", "few_demonstrations", 1),
+    ("S5", SHARED, "order_magrpo", "magrpo", 1),
+    ("S6", SHARED, "levels", "magrpo", -1),
+    ("S7", TESTS, "common", "magrpo", 1),
+    ("S8", SHARED, "own_parts", "magrpo", 1),
+)
+"""Hypotheses with a paired difference: measure, two arms, and the predicted sign of the first minus the second."""
+
+Arms = Mapping[str, Mapping[str, Scores]]
+"""The measures of each arm of a data set."""
+
+
+def read_arms(folder: Path) -> dict[str, dict[str, dict[str, Scores]]]:
+    """Return the measures of all measured arms, by data set and arm."""
+    found: dict[str, dict[str, dict[str, Scores]]] = {}
+    for arm in read_suite(folder)["cells"]:
+        done = [path for _, path in job_folders(folder, arm) if is_done(read_status(path), arm)]
+        data = Path(arm["config"]).stem
+        if done:
+            name = arm["name"].removesuffix(f"-{data}")
+            found.setdefault(data, {})[name] = _scores([read_evaluation(path) for path in done])
+    return found
+
+
+def _scores(evaluations: list[EvaluationResult]) -> dict[str, Scores]:
+    scores = {}
+    for name, measure in MEASURES.items():
+        rows = [[of.values[measure][task] for task in of.tasks] for of in evaluations]
+        samples = np.asarray(rows, dtype=np.float64)
+        if name == SHARED:
+            samples = samples >= POINTS["shared"] - 1e-9
+        scores[name] = samples.mean(-1)
+    return scores
+
+
+def ratio(team: Scores, single: Scores) -> Estimate:
+    """Estimate the mean of a team divided by that of a single agent, over the same tasks."""
+    logs = paired_difference(single, team, lambda values: np.log(values.mean(-1)))
+    low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
+    return Estimate(math.exp(logs.value), low, high, logs.units)
+
+
+def table(arms: Arms) -> Iterator[str]:
+    """Yield the lines of the table of a data set."""
+    yield f"| arm | seeds | {SHARED} | {TESTS} | {TOKENS} | of the trained single agent's |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for name, scores in arms.items():
+        tokens = format_estimate(bootstrap(scores[TOKENS]))
+        cells = [name, str(len(scores[TESTS]))]
+        cells += [format_estimate(share(scores[measure])) for measure in (SHARED, TESTS)]
+        known = SINGLE in arms and name != SINGLE
+        part = format_estimate(ratio(scores[TOKENS], arms[SINGLE][TOKENS])) if known else "—"
+        yield f"| {' | '.join([*cells, tokens, part])} |"
+
+
+def verdicts(arms: Arms) -> Iterator[str]:
+    """Yield a line for each hypothesis whose arms are measured."""
+    for name in ("magrpo", "order_magrpo"):
+        if name in arms:
+            found = share(arms[name][SHARED])
+            reached = "reached" if found.value >= GOAL else "missed"
+            yield f"S1, {name}: {SHARED} {format_estimate(found)}, goal {GOAL} {reached}"
+        if name in arms and SINGLE in arms:
+            tests = (share(arms[key][TESTS]) for key in (name, SINGLE))
+            own, bound = next(tests).value, next(tests).low
+            part = ratio(arms[name][TOKENS], arms[SINGLE][TOKENS])
+            good = bound is not None and own >= bound and part.value <= TOKEN_GOAL
+            yield (
+                f"S4, {name}: {TESTS} {own:.2f}, lower bound of {SINGLE} {bound or 0:.2f}; {TOKENS} "
+                f"{format_estimate(part)} of its, goal {TOKEN_GOAL}: {'reached' if good else 'missed'}"
+            )
+    for hypothesis, measure, first, second, sign in COMPARED:
+        if first in arms and second in arms:
+            found = paired_difference(arms[second][measure], arms[first][measure])
+            said = "undecided"
+            if found.excludes(0.0):
+                said = "confirmed" if found.value * sign > 0 else "refuted"
+            text = format_estimate(found, sign=True)
+            yield f"{hypothesis}, {first} less {second}: {measure} {text}, {said}"
+
+
+def main(folder: Path) -> None:
+    """Print the tables and verdicts of a folder."""
+    for data, arms in read_arms(folder).items():
+        print(f"\n**{data}**\n", *table(arms), "", *verdicts(arms), sep="\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,45 @@
+"""The study of two coders that share the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from llm_decpomdp.benchmarks.suites.suite import load_suite
+from studies import shared_work
+from studies.shared_work.__main__ import COMPARED, MEASURES, SHARED, TESTS, TOKENS, table, verdicts
+
+CONSTANT = np.linspace(0.1, 0.9, 8)[None].repeat(3, 0)
+
+
+def arm(shared: float, tests: float, tokens: float) -> dict[str, np.ndarray]:
+    return {SHARED: CONSTANT * shared, TESTS: CONSTANT * tests, TOKENS: CONSTANT * tokens}
+
+
+def test_goals_and_signs_of_differences_decide() -> None:
+    arms = {
+        "demonstrations": arm(0.2, 0.4, 40),
+        "magrpo": arm(0.8, 1.0, 30),
+        "single_grpo": arm(0, 1.0, 50),
+        "levels": arm(1.0, 1.0, 30),
+    }
+    lines = {line.split(",")[0]: line for line in verdicts(arms)}
+    assert lines["S1"].endswith("goal 0.3 reached") and lines["S2"].endswith("confirmed")
+    assert "0.60" in lines["S4"] and lines["S4"].endswith("reached")
+    assert lines["S6"].endswith("refuted") and set(lines) == {"S1", "S2", "S4", "S6"}
+    slow = dict(arms, magrpo=arm(0.4, 1.0, 40))
+    assert [line.endswith("missed") for line in verdicts(slow)] == [True, True, False, False]
+    assert list(table(arms))[3].startswith("| magrpo | 3 | 0.40")
+
+
+def test_hypotheses_name_arms_of_the_suite() -> None:
+    suite = load_suite(Path(shared_work.__file__).parent / "suite.yaml")
+    names = {arm.name.removesuffix(f"-{Path(arm.config).stem}") for arm in suite.arms}
+    assert {name for _, _, *pair, _ in COMPARED for name in pair} | {"single_grpo"} <= names
+    assert all(measure in MEASURES for _, measure, *_ in COMPARED)
+    assert {arm.seeds for arm in suite.arms} == {(0, 1, 2)}
+    assert [arm.train_env for arm in suite.arms if "levels" in arm.name] == [
+        "mbpp-v0",
+        "coophumaneval-v0",
+    ]
