@@ -66,9 +66,8 @@ def _scores(evaluations: list[EvaluationResult]) -> dict[str, Scores]:
     for name, measure in MEASURES.items():
         rows = [[of.values[measure][task] for task in of.tasks] for of in evaluations]
         samples = np.asarray(rows, dtype=np.float64)
-        if name == SHARED:
-            samples = samples >= POINTS["shared"] - 1e-9
-        scores[name] = samples.mean(-1)
+        full = samples >= POINTS["shared"] - 1e-9
+        scores[name] = np.mean(full if name == SHARED else samples, -1)
     return scores
 
 
