@@ -56,11 +56,7 @@ class Questions(TextGame):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Ask a question.
-
-        Args:
-            seed: Draws the position.
-            options: `{"task_id": ...}` chooses it.
+        """Ask a question, at a position that the seed draws or `{"task_id": ...}` chooses.
 
         Raises:
             KeyError: If there is no such position, or options have another key.

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any
 
 from llm_decpomdp.branching import inner_env
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import Task, Turn
 
 
 @dataclass(frozen=True)
@@ -59,18 +57,14 @@ def answers(env: object) -> Oracle:
 
 @answers.register
 def _(env: DecPOMDPEnv) -> Oracle:
-    task = env.task
-    references = {role.agent: _reference(role, task, env.episode.turns) for role in env.roles}
+    task, references, by_turn = env.task, {}, False
+    for role in env.roles:
+        history = (env.episode.turns,) if getattr(role, "history", False) else ()
+        by_turn = by_turn or bool(history)
+        references[role.agent] = role.reference(task, *history)
     return Oracle(
         {agent: text for agent, text in references.items() if text is not None},
         list(env.mode.secrets(task)),
         f"task {task.task_id!r}",
-        any(getattr(role, "history", False) for role in env.roles),
+        by_turn,
     )
-
-
-def _reference(role: Any, task: Task, turns: Sequence[Turn]) -> str | None:
-    """Return a role's correct completion after some turns; without `history` it is the same in all."""
-    text: str | None
-    text = role.reference(task, turns) if getattr(role, "history", False) else role.reference(task)
-    return text

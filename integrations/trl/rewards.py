@@ -37,7 +37,7 @@ def dataset(
     """Make a data set of an environment's tasks, with a row for each agent.
 
     Args:
-        env: An environment with tasks, or a wrapper around one.
+        env: An environment with tasks.
         agents: The agents that learn; by default all.
         chat: Make each prompt a conversation of one message, so that TRL applies the chat template of the model.
         keyed: Make each prompt the name of task and agent, for `rollout_func`, which reads the environment's
