@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm_decpomdp.envs.worlds.game import Completions, Game, Turns, score_verdict
+from llm_decpomdp.envs.worlds.game import Completions, Game, Turns, WorldOptions, score_verdict
 from llm_decpomdp.envs.worlds.strategies import Act
-from llm_decpomdp.envs.worlds.tasks import WorldOptions
 from llm_decpomdp.interfaces import Verdict
 from llm_decpomdp.options import option
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.envs.datasets.loading import Row
-from llm_decpomdp.envs.worlds.tasks import task_fields
+from llm_decpomdp.envs.worlds.game import task_fields
 from llm_decpomdp.interfaces import Task
 
 FILLS = 8

@@ -24,10 +24,9 @@ from llm_decpomdp.envs.building.blocks import (
 from llm_decpomdp.envs.building.font import GLYPHS, SIZE
 from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.worlds.commands import read_commands
-from llm_decpomdp.envs.worlds.game import Prompts, Turns, world_env
+from llm_decpomdp.envs.worlds.game import Prompts, Turns, task_fields, world_env
 from llm_decpomdp.envs.worlds.grid import Cell, show
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Strategy, each, exploits, only
-from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import panel, picture

@@ -29,12 +29,12 @@ from llm_decpomdp.envs.worlds.game import (
     Game,
     Prompts,
     Turns,
+    WorldOptions,
     score_verdict,
     world_env,
 )
 from llm_decpomdp.envs.worlds.grid import Cell
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, exploits, only, say
-from llm_decpomdp.envs.worlds.tasks import WorldOptions
 from llm_decpomdp.interfaces import Component, Verdict
 from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.picture import panel, picture

@@ -10,8 +10,8 @@ from math import ceil
 import numpy as np
 
 from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.worlds.game import task_fields
 from llm_decpomdp.envs.worlds.grid import EIGHT, Cell
-from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
 
 KINDS = ("wood", "stone", "iron", "clay")

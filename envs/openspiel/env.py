@@ -21,9 +21,18 @@ from llm_decpomdp.envs.openspiel.games import (
 from llm_decpomdp.envs.openspiel.hanabi import draw_fireworks
 from llm_decpomdp.envs.openspiel.legends import legend
 from llm_decpomdp.envs.openspiel.strategies import strategies
-from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
+from llm_decpomdp.envs.worlds.game import (
+    Completions,
+    Game,
+    Prompts,
+    TaskOptions,
+    Turns,
+    game_env,
+    generated_tasks,
+    score_verdict,
+    task_fields,
+)
 from llm_decpomdp.envs.worlds.strategies import Strategy
-from llm_decpomdp.envs.worlds.tasks import TaskOptions, generated_tasks, task_fields
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
 

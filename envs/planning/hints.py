@@ -8,9 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, score_verdict
+from llm_decpomdp.envs.worlds.game import (
+    Completions,
+    Game,
+    Prompts,
+    Turns,
+    WorldOptions,
+    score_verdict,
+)
 from llm_decpomdp.envs.worlds.strategies import Strategy, exploits
-from llm_decpomdp.envs.worlds.tasks import WorldOptions
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import option
 
@@ -146,7 +152,7 @@ def read_hint(text: str, length: int) -> str:
 
 def game_of(env: Any) -> Any:
     """Return the game of an environment."""
-    return env.unwrapped.reward.game
+    return env.unwrapped.reward
 
 
 def state_of(env: Any) -> tuple[Any, Turns, World]:

@@ -26,10 +26,9 @@ from llm_decpomdp.envs.planning.hints import (
     state_of,
 )
 from llm_decpomdp.envs.source_code.extraction import find_answer
-from llm_decpomdp.envs.worlds.game import world_env
+from llm_decpomdp.envs.worlds.game import task_fields, world_env
 from llm_decpomdp.envs.worlds.grid import canonical
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
-from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import GROUND, panel, picture

@@ -18,8 +18,8 @@ from llm_decpomdp.envs.planning.hints import (
 )
 from llm_decpomdp.envs.source_code.extraction import find_answer
 from llm_decpomdp.envs.worlds.commands import FENCE, MARKS
+from llm_decpomdp.envs.worlds.game import task_fields
 from llm_decpomdp.envs.worlds.grid import Cell
-from llm_decpomdp.envs.worlds.tasks import task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.picture import GROUND, panel, picture
 

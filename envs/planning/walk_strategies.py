@@ -36,9 +36,9 @@ from llm_decpomdp.envs.planning.walk import (
     state_in,
     steps_on,
 )
+from llm_decpomdp.envs.worlds.game import task_fields
 from llm_decpomdp.envs.worlds.grid import Cell, canonical
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
-from llm_decpomdp.envs.worlds.tasks import task_fields
 
 SMALL, FEW_MOVES = 4, 6
 """Largest size and number of moves of maps on which the best planner without hints is computed, in seconds."""

@@ -25,11 +25,13 @@ from llm_decpomdp.envs.worlds.game import (
     Game,
     Prompts,
     Turns,
+    WorldOptions,
     score_verdict,
+    split_of,
+    task_fields,
     world_env,
 )
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, exploits, only
-from llm_decpomdp.envs.worlds.tasks import WorldOptions, split_of, task_fields
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.picture import GROUND, panel, picture

@@ -23,7 +23,6 @@ from llm_decpomdp.envs.probes.parts import LETTERS, ProbeTask, last_answer, prob
 from llm_decpomdp.envs.worlds.game import (
     Completions,
     Game,
-    GameReward,
     Prompts,
     TurnGameMode,
     Turns,
@@ -82,9 +81,15 @@ def _probe(
     discount: float,
     render_mode: str | None,
 ) -> DecPOMDPEnv:
-    reward, mode = GameReward(game), TurnGameMode(game)
     return probe_env(
-        name, tasks, reward, mode, num_turns, discount, render_mode, stop_when_solved=False
+        name,
+        tasks,
+        game,
+        TurnGameMode(game),
+        num_turns,
+        discount,
+        render_mode,
+        stop_when_solved=False,
     )
 
 

@@ -14,9 +14,16 @@ import numpy as np
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.source_code.extraction import find_answer
 from llm_decpomdp.envs.verified.questions import LIBRARY, QuestionSet, QuestionTask, find_questions
-from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, Turns, game_env, score_verdict
+from llm_decpomdp.envs.worlds.game import (
+    Completions,
+    Game,
+    Prompts,
+    TaskOptions,
+    Turns,
+    game_env,
+    score_verdict,
+)
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
-from llm_decpomdp.envs.worlds.tasks import TaskOptions
 from llm_decpomdp.interfaces import Component, Verdict
 from llm_decpomdp.options import as_arguments, option
 
@@ -211,7 +218,7 @@ def draw(env: Any, agent: int, rng: np.random.Generator) -> str:
 
 
 def _words(env: Any) -> list[str]:
-    brief = env.reward.game.options.brief
+    brief = env.reward.options.brief
     return [word[0] if brief else word for word in VERDICTS]
 
 

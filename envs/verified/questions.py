@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_decpomdp.envs.worlds.tasks import Draw, TaskOptions, generated_tasks, task_fields
+from llm_decpomdp.envs.worlds.game import Draw, TaskOptions, generated_tasks, task_fields
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.utils.text import warn

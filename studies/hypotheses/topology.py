@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.parts import LETTERS, ProbeTask, probe_env
 from llm_decpomdp.envs.probes.topology import FIRST, SECOND, UNKNOWN, ProbeGame
-from llm_decpomdp.envs.worlds.game import Completions, GameReward, Prompts, TurnGameMode, Turns
+from llm_decpomdp.envs.worlds.game import Completions, Prompts, TurnGameMode, Turns
 from llm_decpomdp.interfaces import Verdict
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.wrappers.turn_order import set_order
@@ -69,8 +69,8 @@ class TalkGame(ProbeGame):
 def orders(seed: int) -> Measures:
     """Measure the returns of a second agent that needs the first, after equal numbers of completions."""
     game = TalkGame()
-    reward, mode = GameReward(game), TurnGameMode(game)
-    two_turns = probe_env("talk", announcement_tasks(), reward, mode, 2, 1.0, None, False)
+    mode = TurnGameMode(game)
+    two_turns = probe_env("talk", announcement_tasks(), game, mode, 2, 1.0, None, False)
     settings = {
         "order": (set_order(announcement_env(), ORDER), TALKS),
         "simultaneous": (announcement_env(), TALKS),

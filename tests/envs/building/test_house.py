@@ -127,7 +127,7 @@ def test_invalid_and_refused_commands_are_counted(env) -> None:
 
 
 def test_air_and_wrong_materials_earn_nothing(env) -> None:
-    task, score = env.task, env.reward.game.score
+    task, score = env.task, env.reward.score
     assert score(task, {}) == 0.0
     plan = {cell: (name, 0) for cell, name in task.plan.items()}
     assert score(task, plan) == 1.0

@@ -103,7 +103,7 @@ def test_finding_a_cell_does_not_change_where_the_other_one_may_be() -> None:
 @pytest.mark.parametrize("options", KINDS_OF_TASKS, ids=str)
 def test_the_search_enters_as_many_unknown_cells_as_there_are_steps(options) -> None:
     env = make(**{"split": "all", **options})
-    game = env.reward.game
+    game = env.reward
     steps = game.options.steps * game.options.num_turns
     for task in env.tasks.tasks[::5]:
         for agent in range(len(game.agents)):
@@ -146,8 +146,8 @@ def test_one_agent_with_full_knowledge_earns_its_share_alone() -> None:
         total = 0.0
         while env.agents:
             everything = [cell for cells in task.places for cell in cells]
-            path = [tuple(c) for c in env.reward.game._state(env.episode.turns)["paths"][0]]
-            text = env.reward.game.write([cell for cell in everything if cell not in path])
+            path = [tuple(c) for c in env.reward._state(env.episode.turns)["paths"][0]]
+            text = env.reward.write([cell for cell in everything if cell not in path])
             _, rewards, *_ = env.step({**dict.fromkeys(env.agents, ""), "gatherer_0": text})
             total += rewards["gatherer_0"]
         assert total <= 1 / 3 + 1e-9

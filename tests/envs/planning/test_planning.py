@@ -202,7 +202,7 @@ def test_tasks_are_many_and_repeatable_and_splits_share_nothing(family):
 @pytest.mark.parametrize("family", FAMILIES[:2])
 def test_stored_solutions_are_shortest_plans_that_win(family):
     env = make(family, split="test[:30]")
-    game = env.reward.game
+    game = env.reward
     for task in env.tasks.tasks:
         world, invalid = game.advance(task, game.begin(task), task.solution)
         assert world["solved"] and (world["refused"], invalid) == (0, 0)

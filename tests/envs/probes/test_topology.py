@@ -14,7 +14,7 @@ from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.envs.probes.parts import probe_env
 from llm_decpomdp.envs.probes.topology import TOPOLOGY_PROBES, EarlyExit
-from llm_decpomdp.envs.worlds.game import GameMode, GameReward
+from llm_decpomdp.envs.worlds.game import GameMode
 
 LETTERS = "abc"
 COPY = {letter: letter for letter in LETTERS}
@@ -131,7 +131,7 @@ def test_agents_that_leave_do_not_need_turns():
     game, probe = EarlyExit(), make("probe-early-exit-v0")
 
     def build():
-        parts = probe.tasks.tasks, GameReward(game), LeavingMode(game)
+        parts = probe.tasks.tasks, game, LeavingMode(game)
         return probe_env("leaving", *parts, 3, 1.0, None, stop_when_solved=False)
 
     check_env(build)

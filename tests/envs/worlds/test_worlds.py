@@ -13,10 +13,17 @@ from llm_decpomdp import answers, check_env
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation import strategies as checks
 from llm_decpomdp.envs.worlds.commands import Commands, read_commands
-from llm_decpomdp.envs.worlds.game import Game, game_env, score_verdict
+from llm_decpomdp.envs.worlds.game import (
+    Game,
+    WorldOptions,
+    game_env,
+    generated_tasks,
+    score_verdict,
+    split_of,
+    task_fields,
+)
 from llm_decpomdp.envs.worlds.grid import distances, show
 from llm_decpomdp.envs.worlds.strategies import Strategy, only, play, repeat_prompt, say
-from llm_decpomdp.envs.worlds.tasks import WorldOptions, generated_tasks, split_of, task_fields
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.picture import draw_svg, draw_text, find_picture, panel, picture
 
