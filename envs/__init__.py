@@ -55,11 +55,11 @@ _ENVS = {
         "Write a program from steps, each of which only one agent knows.",
     ),
     "path-v1": (
-        "planning.path:path",
+        "planning.levels:path",
         "Lead a planner through a maze that only the caller sees whole.",
     ),
     "sokoban-v1": (
-        "planning.sokoban:sokoban",
+        "planning.levels:sokoban",
         "Push boxes on a map that only the caller sees whole.",
     ),
     "sudoku-v1": (

@@ -15,7 +15,7 @@ from rich.progress import track
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.load import load_env
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.coding.divided_references import DividedReference, divide_reference
+from llm_decpomdp.envs.coding.division import DividedReference, divide_reference
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import SandboxError
 from llm_decpomdp.utils.storage import write_atomically

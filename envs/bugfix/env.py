@@ -7,9 +7,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK, RepairMode
 from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX, MAX_BUGS, bug_rows, find_split
-from llm_decpomdp.envs.bugfix.reward import RepairReward
+from llm_decpomdp.envs.bugfix.reward import REPAIR_FEEDBACK, RepairMode, RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
 from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner, bug_task
 from llm_decpomdp.envs.datasets.loading import (
@@ -189,7 +188,7 @@ def _repair_env(name: str, tasks: TaskLoader, options: CodeOptions) -> DecPOMDPE
         name,
         tasks=tasks,
         roles=roles,
-        reward=RepairReward(roles, runner),
+        reward=RepairReward(roles, runner.sandbox),
         mode=RepairMode(roles, REPAIR_FEEDBACK, options, answer_content, runner=runner),
         num_turns=options.num_turns,
         stop_when_solved=options.stop_when_solved,

@@ -37,7 +37,6 @@ from llm_decpomdp.envs.bugfix.tasks import (
     limit_steps,
     pieces,
     repairable,
-    strict,
     test_cases_of_program,
     whole,
 )
@@ -58,6 +57,7 @@ from llm_decpomdp.envs.datasets.loading import (
     require_row,
     text_field,
 )
+from llm_decpomdp.envs.feedback.code_reward import require_reached
 from llm_decpomdp.envs.sandbox import Execution, Limits, Sandbox
 from llm_decpomdp.envs.source_code.functions import (
     excerpt,
@@ -125,7 +125,7 @@ class ProgramSource:
         """Run variants of the program; those that take more than `MAX_STEPS` crash."""
         correct = whole(self.code, self.entry_point, self.functions)
         tests = test_cases_of_program(self.code, self.test, self.entry_point)
-        tests = strict(sandbox, correct, tests)
+        tests = require_reached(sandbox, correct, tests)
         names = {*self.functions, self.entry_point}
         limited = [limit_steps(code, names) for code in codes]
         programs = [whole(code, self.entry_point, self.functions) for code in limited]

@@ -1,4 +1,4 @@
-"""The reward of repairing a program.
+"""The reward of repairing a program, and the feedback about it and about the program with its bugs.
 
 | component   | points    | condition                                                                         |
 |-------------|-----------|-----------------------------------------------------------------------------------|
@@ -23,24 +23,141 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
 
-from llm_decpomdp.envs.bugfix.feedback import RepairAnalysis
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner, Submission
-from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.envs.bugfix.tasks import PROGRAM, BugTask, ProgramRunner, Submission
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line
+from llm_decpomdp.envs.feedback.code_reward import ProgramReward
+from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.sandbox.program import (
-    INFO_KEYS,
-    details,
     not_run,
-    notes,
     warn_about_endless_tests,
 )
-from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
 from llm_decpomdp.envs.source_code.functions import count_added_tokens, distance
 from llm_decpomdp.interfaces import Component, Verdict
+
+# Feedback
+
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class RepairAnalysis:
+    """The analysis of a turn."""
+
+    task: BugTask
+    roles: Sequence[FixerRole]
+    work: Mapping[str, Submission]
+    tests: tuple[Outcome, ...]
+
+    def code(self, agent: str) -> str:
+        """Return an agent's own code; empty where it holds none of its functions."""
+        return self.work[agent].code
+
+    @property
+    def parses(self) -> bool:
+        """True if every agent's code parses."""
+        return not any(part.problem for part in self.work.values())
+
+    def missing(self, role: FixerRole) -> list[str]:
+        """Return the functions that an agent should have submitted and did not, or not in code that parses."""
+        submitted = self.work[role.agent].submitted
+        return [name for name in role.owned_functions(self.task) if name not in submitted]
+
+    @property
+    def all_passed(self) -> bool:
+        """True if everything is there, all parses and every shown test passes."""
+        complete = not any(self.missing(role) for role in self.roles)
+        return complete and self.parses and all(test.passed for test in self.tests)
+
+
+def level_feedback(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
+    """Write diagnostics of every level."""
+    missing = ", ".join(f"`{name}`" for name in analysis.missing(role))
+    state = f"{missing} MISSING (what was there stays)" if missing else "all of yours FOUND"
+    lines = ["Static and execution diagnostics:", f"- Functions: {state}"]
+    lines += [
+        f"- Functions of {mate.agent}: {'some MISSING' if analysis.missing(mate) else 'all FOUND'}"
+        for mate in analysis.roles
+        if mate.agent != role.agent
+    ]
+    problem = analysis.work[role.agent].problem
+    if problem is not None:
+        place = f"SyntaxError at line {problem.line}, col {problem.column}"
+        lines.append(f"- Syntax: ERROR ({place} of your code: {foreign_line(problem.message)})")
+    else:
+        lines.append(f"- Syntax: {'OK' if analysis.parses else 'ERROR (in code of a team-mate)'}")
+    passed = sum(test.passed for test in analysis.tests)
+    lines.append(f"- Tests: {passed}/{len(analysis.tests)} passed")
+    return lines + _failures(analysis.tests, role.agent, "your code")
+
+
+def _failures(tests: Sequence[Outcome], origin: str, whose: str) -> list[str]:
+    """Write each test that failed, with the line of code that raised if it is of `origin`."""
+    lines = []
+    for test in tests:
+        if not test.passed:
+            place = f" (line {test.line} of {whose})" if test.origin == origin else ""
+            # The case is an assert, or of unittest a name and the code.
+            name, _, body = test.case.partition("\n")
+            code = "".join(f"\n    {line}" for line in body.splitlines())
+            lines.append(f"  Failed case: {name} -> {test.message}{place}{code}")
+    return lines
+
+
+def level_passed(analysis: RepairAnalysis, role: FixerRole) -> list[str]:
+    """Write one line for each level: passed or not."""
+    passed, total = sum(test.passed for test in analysis.tests), len(analysis.tests)
+    return [
+        "Signals:",
+        f"- {'Not all of your functions found' if analysis.missing(role) else 'All your functions found'}",
+        f"- {'Syntax correct' if analysis.parses else 'Syntax not correct'}",
+        f"- {'Passed all tests' if passed == total else f'Passed {passed}/{total} tests'}",
+    ]
+
+
+REPAIR_FEEDBACK: dict[str, Callable[[RepairAnalysis, FixerRole], list[str]]] = {
+    "level_feedback": level_feedback,
+    "level_passed": level_passed,
+}
+
+
+@dataclass(frozen=True)
+class RepairMode(CodeMode):
+    """Tells, in the first prompts too, of the tests that the bugs fail before all others."""
+
+    roles: Sequence[FixerRole]
+    runner: ProgramRunner = field(kw_only=True)
+
+    def first(self, task: BugTask) -> dict[str, str]:
+        """Return the first prompt of each agent, with feedback about the program as they get it."""
+        tests = self.sanitize(self.visible_tests(task, self.runner.run_unmodified(task).tests))
+        passed = sum(test.passed for test in tests)
+        count = f"Tests: {passed}/{len(tests)} passed"
+        lines = {
+            "level_feedback": [count, *_failures(tests, PROGRAM, "the program"), ""],
+            "level_passed": [count, ""],
+            "passed": [f"Signal: {'All' if passed == len(tests) else 'Not all'} tests passed", ""],
+        }.get(self.name, [])
+        return {role.agent: role.instructions(task, lines) for role in self.roles}
+
+    def visible_tests(self, task: BugTask, items: Sequence[Item]) -> tuple[Item, ...]:
+        """Return the items of the tests that prompts may show, failing tests first."""
+        before = self.runner.run_unmodified(task).tests
+        order = sorted(range(len(before)), key=lambda number: before[number].passed)
+        return self.options.visible_tests([items[number] for number in order])
+
+    def public(self, task: BugTask) -> tuple[str, ...]:
+        """Return the texts of a task that every prompt may contain."""
+        return (task.prompt, task.buggy)
+
+
+# Reward
+
 
 PARSES, FIXED, MINIMAL, REGRESSED = 0.5, 2.0, 0.5, 1.0
 MAXIMUM = PARSES + FIXED + MINIMAL
@@ -56,38 +173,27 @@ COMPONENTS = {
 
 
 @dataclass(frozen=True)
-class RepairReward:
+class RepairReward(ProgramReward):
     """Puts the agents' functions into the program, runs its tests, and compares with before."""
 
     roles: tuple[FixerRole, ...]
-    runner: ProgramRunner
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAXIMUM
-    notes = staticmethod(notes)
-
-    @property
-    def info_keys(self) -> tuple[str, ...]:
-        """Names of the numbers in `Verdict.details` that the infos repeat."""
-        return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
-
-    def copy_with_sandbox(self, sandbox: Sandbox) -> RepairReward:
-        """Return the reward with another sandbox, for audits."""
-        return replace(self, runner=ProgramRunner(sandbox))
 
     def __call__(self, task: BugTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
         points = dict.fromkeys(COMPONENTS, 0.0)
         work = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
-        readings = reading_details({agent: part.fallbacks for agent, part in work.items()})
         submitted = {name: text for part in work.values() for name, text in part.submitted.items()}
         points["parses"] = PARSES * len(submitted) / len(task.functions)
         if any(part.problem for part in work.values()):
             tests = not_run(task.tests.cases, "the joint program does not parse")
             analysis = RepairAnalysis(task, self.roles, work, tests)
-            return Verdict(points, False, {**details(tests), **readings}, analysis)
+            return Verdict(points, False, self.details(tests, work), analysis)
         # The sandbox remembers the verdicts of the program as it was: asking for every turn costs little.
-        before = self.runner.run_unmodified(task).tests
-        execution = self.runner.run(task, work)
+        runner = ProgramRunner(self.sandbox)
+        before = runner.run_unmodified(task).tests
+        execution = runner.run(task, work)
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
         pairs = list(zip(before, execution.tests, strict=True))
         fixed = _share([new.passed for old, new in pairs if not old.passed])
@@ -100,7 +206,7 @@ class RepairReward:
         passes = all(test.passed for test in execution.tests)
         solved = passes and len(submitted) == len(task.functions)
         analysis = RepairAnalysis(task, self.roles, work, execution.tests)
-        record = {**details(execution.tests, execution.error), **readings}
+        record = self.details(execution.tests, work, execution.error)
         return Verdict(points, solved, record, analysis)
 
 

@@ -15,7 +15,8 @@ from functools import cached_property
 
 from llm_decpomdp.envs.datasets.classeval import class_tests, import_statements
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, BadRow, Row
-from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests, instrument
+from llm_decpomdp.envs.feedback.code_reward import attribute_line, require_reached
+from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests, instrument
 from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.source_code.class_completion import ClassReading, read_class
 from llm_decpomdp.envs.source_code.classes import (
@@ -107,17 +108,6 @@ def joint(
     segments = [(PROGRAM, excerpt(code, kept, rest=False)), *(parts or {}).items()]
     preamble = excerpt(code, set(functions(code)) - set(repaired), rest=True)
     return Program(tuple(segment for segment in segments if segment[1]), entry_point, preamble)
-
-
-def strict(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
-    """Return the tests, each to be reached as often as by a correct program."""
-    # Tests that run a fixed number of times need no count.
-    if not tests.vary:
-        return tests
-    # Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
-    execution = sandbox.run(correct, tests)
-    pairs = zip(execution.reached, execution.tests, strict=True)
-    return tests.require_reached([times if test.passed else 0 for times, test in pairs])
 
 
 @dataclass(frozen=True)
@@ -384,23 +374,14 @@ class ProgramRunner:
             parts = [part.contribution for part in work.values() if part.submitted]
             merged_class = task.known_class.merge_methods(kept_names, filter(None, parts))
             program = Program(((PROGRAM, merged_class.code),), task.entry_point)
-            return _attribute_lines(self.sandbox.run(program, self.tests(task)), merged_class)
+            execution = self.sandbox.run(program, self.tests(task))
+            tests = tuple(attribute_line(t, merged_class, PROGRAM) for t in execution.tests)
+            error = execution.error and attribute_line(execution.error, merged_class, PROGRAM)
+            return replace(execution, tests=tests, error=error)
         codes = {agent: part.code for agent, part in work.items() if part.submitted}
         program = joint(task.buggy, task.entry_point, task.functions, kept_names, codes)
         return self.sandbox.run(program, self.tests(task))
 
     def tests(self, task: BugTask) -> Tests:
         """Return the task's tests, each to be reached as often as by the program without bugs."""
-        return strict(self.sandbox, task.correct_program, task.tests)
-
-
-def _attribute_lines(execution: Execution, merged_class: Merged) -> Execution:
-    """Return an execution whose lines count in the code of the agents that wrote them."""
-
-    def attribute_line(outcome: Outcome) -> Outcome:
-        place = merged_class.place(outcome.line) if outcome.origin == PROGRAM else None
-        agent, line = place or ("", 0)
-        return replace(outcome, origin=agent, line=line)
-
-    error = attribute_line(execution.error) if execution.error is not None else None
-    return replace(execution, tests=tuple(map(attribute_line, execution.tests)), error=error)
+        return require_reached(self.sandbox, task.correct_program, task.tests)

@@ -1,4 +1,4 @@
-"""The reward of completing a class as a team.
+"""The reward of completing a class as a team, and the feedback of the external modes about a turn.
 
 | component | points  | for                                                                                |
 |-----------|---------|------------------------------------------------------------------------------------|
@@ -8,30 +8,163 @@
 
 At most 6. A method with an empty body does not count as written. The reward is 0 if no method was written or
 the class does not compile.
+
+# Feedback
+
+| mode             | feedback                                                                                 |
+|------------------|------------------------------------------------------------------------------------------|
+| `code_feedback`  | the skeleton; syntax, time-outs, how many hidden tests passed, names of failing tests      |
+| `level_feedback` | diagnostics: each own method, overlap, failing tests of those that `sandbox_slice` shows   |
+| `level_passed`   | the same levels as passed or not                                                          |
+| `passed`         | one signal: all levels passed, or not all                                                 |
+| `plain`          | none                                                                                     |
+
+`code_feedback` names tests and never shows one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from llm_decpomdp.envs.classeval.feedback import ClassAnalysis
-from llm_decpomdp.envs.classeval.roles import ClassRole
-from llm_decpomdp.envs.datasets.classeval import ClassTask
-from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
+from llm_decpomdp.envs.classeval.roles import ClassRole, skeleton_block
+from llm_decpomdp.envs.datasets.classeval import ClassTask, case_id
+from llm_decpomdp.envs.feedback.code_mode import foreign_line
+from llm_decpomdp.envs.feedback.code_reward import ProgramReward, attribute_line
+from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Tests
 from llm_decpomdp.envs.sandbox.program import (
-    INFO_KEYS,
-    details,
     not_run,
-    notes,
     warn_about_endless_tests,
 )
-from llm_decpomdp.envs.source_code.classes import Merged, merge
-from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
+from llm_decpomdp.envs.source_code.classes import Contribution, Merged, merge
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.interfaces import Component, Verdict
+
+# Feedback
+
+
+MAX_NAMED = 5
+"""Largest number of failing tests that `code_feedback` names."""
+
+
+@dataclass(frozen=True)
+class ClassAnalysis:
+    """The analysis of a turn."""
+
+    task: ClassTask
+    team: Mapping[str, Contribution]
+    merged: Merged
+    compiles: bool
+    """True if the merged class does."""
+    tests: tuple[Outcome, ...]
+
+    def code(self, agent: str) -> str:
+        """Return the agent's own methods; empty where it wrote none."""
+        return self.team[agent].code
+
+    def complete(self, agent: str) -> bool:
+        """Check whether an agent wrote all methods that it was asked for."""
+        return len(self.team[agent].written_methods) == len(self.team[agent].assigned)
+
+    @property
+    def parses(self) -> bool:
+        """True if no method is broken and the class compiles."""
+        return self.compiles and not any(part.broken for part in self.team.values())
+
+    @property
+    def all_passed(self) -> bool:
+        """True if every method is written exactly once, all parses, and every shown test passes."""
+        all_written = all(self.complete(agent) for agent in self.team)
+        tests = bool(self.tests) and all(test.passed for test in self.tests)
+        return all_written and self.parses and tests and not self.merged.overlaps
+
+
+def level_feedback(analysis: ClassAnalysis, role: ClassRole) -> list[str]:
+    """Write diagnostics of every level."""
+    part = analysis.team[role.agent]
+    lines = ["Static and execution diagnostics:"]
+    lines += [_definition(analysis, role, name) for name in part.assigned]
+    if part.foreign:
+        names = ", ".join(sorted({f"`{piece.name}`" for piece in part.foreign}))
+        lines.append(f"- Not yours to write: {names}")
+    lines.append(_syntax(analysis, role))
+    if overlaps := analysis.merged.overlaps:
+        lines.append(f"- Overlap: {len(overlaps)} methods were written more than once")
+    passed = sum(test.passed for test in analysis.tests)
+    lines.append(f"- Tests: {passed}/{len(analysis.tests)} passed")
+    for test in analysis.tests:
+        if not test.passed:
+            place = f" (line {test.line} of your code)" if test.origin == role.agent else ""
+            case = test.case.replace("\n", "\n    ")
+            lines.append(f"  Failed case: {case}\n    -> {test.message}{place}")
+    return lines
+
+
+def _definition(analysis: ClassAnalysis, role: ClassRole, name: str) -> str:
+    if name in analysis.team[role.agent].written_methods:
+        return f"- `{name}`: FOUND"
+    problem = analysis.team[role.agent].broken.get(name)
+    if problem is None:
+        return f"- `{name}`: MISSING"
+    place = f"line {problem.line}, col {problem.column} of it"
+    return f"- `{name}`: SyntaxError at {place}: {foreign_line(problem.message)}"
+
+
+def _syntax(analysis: ClassAnalysis, role: ClassRole) -> str:
+    if analysis.parses:
+        return "- Syntax: OK"
+    return f"- Syntax: ERROR{'' if analysis.team[role.agent].broken else ' (not in your methods)'}"
+
+
+def level_passed(analysis: ClassAnalysis, role: ClassRole) -> list[str]:
+    """Write one line for each level: passed or not."""
+    passed, total = sum(test.passed for test in analysis.tests), len(analysis.tests)
+    summary = f"Passed {passed}/{total} tests"
+    if passed in (0, total):
+        summary = "Passed all tests" if passed else "No tests passed"
+    complete = analysis.complete(role.agent)
+    return [
+        "Signals:",
+        f"- {'All your methods found' if complete else 'Not all your methods found'}",
+        f"- {'Syntax correct' if analysis.parses else 'Syntax not correct'}",
+        f"- {'Methods overlap' if analysis.merged.overlaps else 'No overlap'}",
+        f"- {summary}",
+    ]
+
+
+def code_feedback(analysis: ClassAnalysis, role: ClassRole) -> list[str]:
+    """Write the skeleton and short diagnostics of the whole class."""
+    lines = [
+        "The class:",
+        skeleton_block(analysis.task),
+        "",
+        "Diagnostics:",
+        _syntax(analysis, role),
+    ]
+    part = analysis.team[role.agent]
+    lines += [_definition(analysis, role, name) for name in part.assigned if name in part.broken]
+    if any(test.status == "timeout" for test in analysis.tests):
+        lines.append("- Some tests ran out of time")
+    failing = [case_id(test.case) for test in analysis.tests if not test.passed]
+    count = f"{len(analysis.tests) - len(failing)}/{len(analysis.tests)}"
+    lines.append(f"- Hidden tests passed: {count}")
+    if failing:
+        more = f", +{len(failing) - MAX_NAMED} more" if len(failing) > MAX_NAMED else ""
+        lines.append(f"- Failing: {', '.join(failing[:MAX_NAMED])}{more}")
+    return lines
+
+
+CLASS_FEEDBACK: dict[str, Callable[[ClassAnalysis, ClassRole], list[str]]] = {
+    "code_feedback": code_feedback,
+    "level_feedback": level_feedback,
+    "level_passed": level_passed,
+}
+
+
+# Reward
+
 
 COMPONENTS = {
     "syntax": Component(
@@ -61,7 +194,7 @@ TEAM = "team"
 
 
 @dataclass(frozen=True)
-class ClassReward:
+class ClassReward(ProgramReward):
     """Merges the agents' methods into one class, runs it against the tests, and counts.
 
     The tests run apart from the program. Only if results that can be forged are allowed, they run in one process
@@ -69,29 +202,17 @@ class ClassReward:
     """
 
     roles: tuple[ClassRole, ...]
-    sandbox: Sandbox = field(default_factory=Sandbox)
     allow_forgeable: bool = False
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     maximum: ClassVar[float] = MAX_REWARD
-    notes = staticmethod(notes)
     _split: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Results of `is_split` by task."""
-
-    @property
-    def info_keys(self) -> tuple[str, ...]:
-        """Names of the numbers in `Verdict.details` that the infos repeat."""
-        return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
-
-    def copy_with_sandbox(self, sandbox: Sandbox) -> ClassReward:
-        """Return the reward with another sandbox, for audits."""
-        return replace(self, sandbox=sandbox)
 
     def __call__(self, task: ClassTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
         team = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
         parts = tuple(team.values())
         merged_class = merge(task.outline, parts)
-        readings = reading_details({agent: part.fallbacks for agent, part in team.items()})
         points = dict.fromkeys(COMPONENTS, 0.0)
         # The merged class is compiled, not the parts: two that parse alone may not parse together.
         compiles = parse_or_none(merged_class.code) is not None
@@ -100,7 +221,7 @@ class ClassReward:
             reason = "the class does not compile" if any_written else "no method was written"
             tests = not_run(task.tests.cases, reason)
             analysis = ClassAnalysis(task, team, merged_class, compiles, tests)
-            return Verdict(points, False, {**details(tests), **readings}, analysis)
+            return Verdict(points, False, self.details(tests, team), analysis)
         total = len(task.outline.units)
         points["syntax"] = SYNTAX_POINTS * sum(len(part.written_methods) for part in parts) / total
         points["overlap"] -= OVERLAP_COST * len(merged_class.overlaps) / total
@@ -111,11 +232,11 @@ class ClassReward:
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = TEST_POINTS * passed / len(execution.tests)
-        tests = tuple(_attribute_line(test, merged_class) for test in execution.tests)
-        error = execution.error and _attribute_line(execution.error, merged_class)
+        tests = tuple(attribute_line(test, merged_class, TEAM) for test in execution.tests)
+        error = execution.error and attribute_line(execution.error, merged_class, TEAM)
         analysis = ClassAnalysis(task, team, merged_class, compiles, tests)
         # Shares add up with rounding errors.
-        verdict = Verdict(points, False, {**details(tests, error), **readings}, analysis)
+        verdict = Verdict(points, False, self.details(tests, team, error), analysis)
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
 
     def is_split(self, task: ClassTask) -> bool:
@@ -149,10 +270,3 @@ class ClassReward:
         if not task.packages:
             return self.sandbox.run(program, tests, LIMITS)
         return self.sandbox.copy_with_packages(task.packages).run(program, tests, PACKAGE_LIMITS)
-
-
-def _attribute_line(test: Outcome, merged_class: Merged) -> Outcome:
-    """Return an outcome with the agent whose line raised."""
-    place = merged_class.place(test.line) if test.origin == TEAM else None
-    agent, line = place or ("", 0)
-    return replace(test, origin=agent, line=line)

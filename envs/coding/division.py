@@ -36,18 +36,22 @@ True of a function.
 
 from __future__ import annotations
 
+import functools
+import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.reward import CodeReward, Parts
 from llm_decpomdp.envs.coding.roles import HELPER
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
-from llm_decpomdp.envs.feedback.code_mode import NOT_CALLED
+from llm_decpomdp.envs.datasets.loading import REFERENCE, Dataset, Remark, Row, bundled_rows, load
+from llm_decpomdp.envs.feedback.code_reward import NOT_CALLED
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox
-from llm_decpomdp.interfaces import Component
+from llm_decpomdp.envs.source_code.function_extraction import divide_function
+from llm_decpomdp.interfaces import Component, TaskSet
 
 POINTS = {
     "aux_defined": 0.04,
@@ -192,3 +196,136 @@ class DivisionReward(CodeReward):
         points |= division.points()
         called = (helper for helper, use in uses.items() if use != NOT_CALLED)
         return () if any(division.main_adds) else tuple(called)
+
+
+# References divided between two agents: the data's own division, or the best extraction from a whole solution
+
+
+MAX_TRIED = 16
+"""Extractions of a reference that are run, in the order of `divide_function`."""
+
+AT_ONCE = 4
+"""Extractions that are run together."""
+
+
+@dataclass(frozen=True)
+class DividedReference:
+    """A reference in two parts, and what each of them adds to the tests."""
+
+    code: Mapping[str, str]
+    """Code of `aux_0` and `main_0`."""
+    origin: str
+    """`reference`, or the kind of the extracted part."""
+    balance: float
+    """Operations of the smaller part divided by those of the larger; 1 for a division of the data."""
+    division: Division
+
+
+def divide_reference(task: CodeTask, sandbox: Sandbox) -> DividedReference | None:
+    """Return the division of a task's reference with most shared tests, of equal ones the most balanced.
+
+    `None` if the task has no reference, or no division passes all tests.
+    """
+    best: DividedReference | None = None
+    candidates = [*_candidates(task)]
+    for first in range(0, len(candidates), AT_ONCE):
+        if best is not None and best.division.shared() == 1.0:
+            break  # those that follow are less balanced, or only count
+        for found in _measure(task, candidates[first : first + AT_ONCE], sandbox):
+            passes = all(found.division.passed)
+            if passes and (best is None or found.division.shared() > best.division.shared()):
+                best = found
+    return best
+
+
+def _candidates(task: CodeTask) -> Iterator[tuple[dict[str, str], str, float]]:
+    """Yield code, origin and balance of the divisions of a reference."""
+    if "aux_0" in task.references:
+        yield dict(task.references), REFERENCE, 1.0
+    elif "main_0" in task.references:
+        code = task.references["main_0"]
+        for part in divide_function(code, task.entry_point, preamble=task.preamble)[:MAX_TRIED]:
+            yield {"aux_0": part.helper, "main_0": part.main}, part.kind, part.balance
+
+
+def _measure(
+    task: CodeTask, candidates: Sequence[tuple[dict[str, str], str, float]], sandbox: Sandbox
+) -> Iterator[DividedReference]:
+    divisions = measure_divisions([(task, code) for code, *_ in candidates], sandbox)
+    for candidate, division in zip(candidates, divisions, strict=True):
+        yield DividedReference(*candidate, division)
+
+
+# The tasks of `-v1`: rows for which a division is known that needs both sides
+
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN = "no division of it is known; give the row the columns aux and main"
+
+
+@functools.cache
+def known_divisions(name: str) -> dict[str, Row]:
+    """Return the rows of the table about a data set, by task."""
+    rows = bundled_rows("divisions.jsonl")
+    return {row["task_id"]: row for row in rows if row["data"] == name}
+
+
+def load_divisible(
+    dataset: Dataset,
+    split: str,
+    source: str | os.PathLike[str],
+    exclude_known_issues: bool,
+    sandbox: Sandbox,
+) -> TaskSet:
+    """Load one split as `load` does, without rows whose work cannot be divided; `excluded` has the reasons.
+
+    Args:
+        dataset: As in `load`.
+        split: As in `load`.
+        source: As in `load`.
+        exclude_known_issues: As in `load`.
+        sandbox: Where divisions of unknown rows run.
+
+    Raises:
+        ValueError: If no row is left, and as `load` does.
+    """
+    known = known_divisions(dataset.name)
+    whole = load(dataset, split, source, exclude_known_issues)
+    tasks = [
+        with_division(task, known.get(task.task_id, {}))
+        for task in whole.tasks
+        if isinstance(task, CodeTask)
+    ]
+    unknown = [t for t in tasks if t.task_id not in known and "aux_0" in t.references]
+    divisions = measure_divisions([(task, task.references) for task in unknown], sandbox)
+    shares = {task_id: float(row["shared"]) for task_id, row in known.items()}
+    for task, division in zip(unknown, divisions, strict=True):
+        shares[task.task_id] = division.shared() if all(division.passed) else 0.0
+    reasons = {
+        task.task_id: _reason(shares.get(task.task_id))
+        for task in tasks
+        if shares.get(task.task_id, 0.0) < FULL_SHARE
+    }
+    rest = tuple(task for task in tasks if task.task_id not in reasons)
+    if not rest:
+        raise ValueError(f"split {split!r} of {whole.source} has no task to divide: {reasons}")
+    if reasons:
+        logger.info("%d of %d tasks cannot be divided and are left out", len(reasons), len(tasks))
+    return replace(whole, tasks=rest, excluded={**whole.excluded, **reasons})
+
+
+def with_division(task: CodeTask, row: Row) -> CodeTask:
+    """Return the task with the division of the table as its references, where it has none."""
+    if "aux" not in row or "aux_0" in task.references:
+        return task
+    return replace(task, references={"main_0": row["main"], "aux_0": row["aux"]})
+
+
+def _reason(share: float | None) -> str:
+    if share is None:
+        return UNKNOWN
+    return (
+        f"{share:.0%} of its tests are shared work under its best known division; "
+        f"{FULL_SHARE:.0%} are needed"
+    )

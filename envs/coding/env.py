@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.coding.divisible import load_divisible
-from llm_decpomdp.envs.coding.division import DivisionReward
+from llm_decpomdp.envs.coding.division import DivisionReward, load_divisible
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team

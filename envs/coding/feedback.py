@@ -13,14 +13,9 @@ from dataclasses import dataclass
 from llm_decpomdp.envs.coding.roles import MainRole, Role
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.feedback.code_mode import (
-    IGNORED,
-    NOT_CALLED,
-    UNKNOWN,
-    USED,
     foreign_line,
-    pass_signal,
-    plain,
 )
+from llm_decpomdp.envs.feedback.code_reward import IGNORED, NOT_CALLED, UNKNOWN, USED
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.completion import Reading
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
@@ -202,6 +197,4 @@ def _usage_signal(analysis: CodeAnalysis, helper: str) -> str:
 FEEDBACK: dict[str, Feedback] = {
     "level_feedback": level_feedback,
     "level_passed": level_passed,
-    "passed": pass_signal,
-    "plain": plain,
 }

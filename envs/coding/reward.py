@@ -33,22 +33,24 @@ All of this is decided by running the program (`sandbox/worker/evaluator/helpers
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from llm_decpomdp.envs.coding.feedback import CodeAnalysis
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.feedback.code_mode import IGNORED, NOT_CALLED, USED
-from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
+from llm_decpomdp.envs.feedback.code_reward import (
+    IGNORED,
+    NOT_CALLED,
+    ProgramReward,
+    helper_uses,
+    require_reached,
+)
+from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Tests
 from llm_decpomdp.envs.sandbox.program import (
-    INFO_KEYS,
-    details,
     not_run,
-    notes,
     warn_about_endless_tests,
 )
-from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
 from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
@@ -78,7 +80,7 @@ MAX_SINGLE_REWARD = 2.1
 
 
 @dataclass(frozen=True)
-class CodeReward:
+class CodeReward(ProgramReward):
     """Merges the agents' code into one program, runs it against the tests, and counts the levels.
 
     The program is the prompt's imports and helpers, the helpers' code in the team's order, the entry function's
@@ -86,18 +88,11 @@ class CodeReward:
     """
 
     roles: tuple[Role, ...]
-    sandbox: Sandbox = field(default_factory=Sandbox)
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
     form: ClassVar[Mapping[str, float]] = {"aux_defined": 0.4, "main_defined": 0.6, "syntax": 0.5}
     """Points of the levels before the tests."""
-    notes = staticmethod(notes)
     shown: int = 0
     """Number of tests, from the first on, that prompts may show; see `Tests.shown`."""
-
-    @property
-    def info_keys(self) -> tuple[str, ...]:
-        """Names of the numbers in `Verdict.details` that the infos repeat."""
-        return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
 
     @property
     def maximum(self) -> float:
@@ -108,10 +103,6 @@ class CodeReward:
     def helpers(self) -> tuple[AuxRole, ...]:
         """The roles that write helpers."""
         return tuple(role for role in self.roles if isinstance(role, AuxRole))
-
-    def copy_with_sandbox(self, sandbox: Sandbox) -> CodeReward:
-        """Return the reward with another sandbox, for audits."""
-        return replace(self, sandbox=sandbox)
 
     def __call__(self, task: CodeTask, completions: Mapping[str, str]) -> Verdict:
         """Judge one joint completion."""
@@ -140,7 +131,8 @@ class CodeReward:
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
         # Use shows in tests that pass: in one that fails, any change of the helper leaves the result wrong.
         passes = any(test.passed for test in execution.tests)
-        uses = self._uses(execution) if passes else {}
+        names = [role.helper for role in self.helpers]
+        uses = helper_uses(execution, names) if passes else {}
         wrapped = self.judge(execution, uses, points)
         analysis = CodeAnalysis(task, self.roles, readings, execution.tests, uses, wrapped)
         verdict = self._verdict(points, analysis, execution.error)
@@ -175,35 +167,20 @@ class CodeReward:
         """Return the points of a component that is shared out over the helpers."""
         return points * (fulfilled / len(self.helpers)) if fulfilled else 0.0
 
-    def _uses(self, execution: Execution) -> dict[str, str]:
-        """Return the use of each helper, by its name."""
-        pairs = zip(execution.helper_calls, execution.helpers_used, strict=True)
-        uses = [USED if used else IGNORED if calls else NOT_CALLED for calls, used in pairs]
-        return dict(zip((role.helper for role in self.helpers), uses, strict=True))
-
     def _tests(self, task: CodeTask) -> Tests:
-        """Return the task's tests, each to be reached as often as the reference solution reaches it.
-
-        Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
-        """
+        """Return the task's tests, each to be reached as often as the reference solution reaches it."""
         tests = replace(task.tests, shown=self.shown)
-        if not tests.vary or "main_0" not in task.references:
+        if "main_0" not in task.references:
             return tests
         # Sorted by id: `aux_0` comes before `main_0`, as in the joint program.
         segments = tuple((agent, task.references[agent]) for agent in sorted(task.references))
-        reference = self.sandbox.run(Program(segments, task.entry_point, task.preamble), tests)
-        pairs = zip(reference.reached, reference.tests, strict=True)
-        return tests.require_reached([times if test.passed else 0 for times, test in pairs])
+        reference = Program(segments, task.entry_point, task.preamble)
+        return require_reached(self.sandbox, reference, tests)
 
     def _verdict(
         self, points: dict[str, float], analysis: CodeAnalysis, error: Outcome | None = None
     ) -> Verdict:
-        fallbacks = {agent: reading.fallbacks for agent, reading in analysis.readings.items()}
-        record = {
-            **details(analysis.tests, error),
-            **reading_details(fallbacks),
-            "helpers": dict(analysis.uses),
-        }
-        verdict = Verdict(points, False, record, analysis)
+        record = self.details(analysis.tests, analysis.readings, error)
+        verdict = Verdict(points, False, {**record, "helpers": dict(analysis.uses)}, analysis)
         # Shares of helpers add up with rounding errors.
         return replace(verdict, solved=verdict.reward >= self.maximum - 1e-9)

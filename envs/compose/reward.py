@@ -1,4 +1,4 @@
-"""The reward of composition: the tests that the joint program passes, and whether every agent did its own steps.
+"""The reward of composition: passed tests, and whether every agent did its own steps. The feedback about it.
 
 | component      | points   | condition                                                              |
 |----------------|----------|------------------------------------------------------------------------|
@@ -13,31 +13,136 @@ The maximum is 4.0 for a team and 1.25 for one agent. Several helpers have equal
 helpers. A program has points for `tests` and none for `together` if it does not need its helpers: its helper does
 more than its own steps, or its entry function needs no helper. With the convention `name`, the entry function's
 code must also refer to exactly one of the names.
+
+# Feedback
+
+Tests are count and never shown, because their values would reveal the steps of other agents. An exception of the
+agent's own function is reported by its builtin type only. Its text and line could depend on the result of another
+agent's function. Count and type reveal a few bits.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from llm_decpomdp.envs.compose.feedback import ComposeAnalysis
 from llm_decpomdp.envs.compose.roles import EntryRole, HelperRole, Role
 from llm_decpomdp.envs.compose.separate_runs import separate_shares
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, ComposeTask
-from llm_decpomdp.envs.feedback.code_mode import IGNORED, NOT_CALLED, USED
-from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox
+from llm_decpomdp.envs.feedback.code_mode import (
+    CodeMode,
+    foreign_line,
+)
+from llm_decpomdp.envs.feedback.code_reward import (
+    NOT_CALLED,
+    UNKNOWN,
+    USED,
+    ProgramReward,
+    helper_uses,
+)
+from llm_decpomdp.envs.sandbox import Outcome, Program
 from llm_decpomdp.envs.sandbox.program import (
-    INFO_KEYS,
-    details,
     not_run,
-    notes,
     warn_about_endless_tests,
 )
-from llm_decpomdp.envs.source_code.completion import reading_details, reading_keys
+from llm_decpomdp.envs.source_code.completion import Reading
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
 from llm_decpomdp.interfaces import Component, Verdict
+
+# Feedback
+
+
+@dataclass(frozen=True)
+class ComposeAnalysis:
+    """The analysis of a turn."""
+
+    roles: tuple[Role, ...]
+    readings: Mapping[str, Reading]
+    """Each agent's completion after parsing."""
+    tests: tuple[Outcome, ...]
+    uses: Mapping[str, str]
+    """Use of each helper's function, by agent, as in `coding.feedback`; empty if no test passes."""
+    solved: bool = False
+    """True for the maximum reward."""
+
+    def code(self, agent: str) -> str:
+        """Return the code of an agent that defines its function; otherwise empty."""
+        reading = self.readings[agent]
+        return reading.code if reading.defined else ""
+
+    def works(self, agent: str) -> bool:
+        """Check whether an agent's function is defined, returns, and parses."""
+        reading = self.readings[agent]
+        return reading.complete and not reading.problem
+
+    @property
+    def all_passed(self) -> bool:
+        """True for the maximum reward: passed tests do not show whether each function does its own steps."""
+        return self.solved
+
+
+@dataclass(frozen=True)
+class ComposeMode(CodeMode):
+    """Writes the prompts. `sandbox_slice` decides which tests are count; none is shown."""
+
+    @property
+    def interchangeable(self) -> tuple[tuple[str, ...], ...]:
+        """The possible names of each helper, where the convention leaves a choice: all names are equally good."""
+        names = (helper.names for role in self.roles for helper in getattr(role, "helpers", ()))
+        return tuple(group for group in names if len(group) > 1)
+
+    def secrets(self, task: ComposeTask) -> list[str]:
+        """Return the text of every test."""
+        return list(task.tests.cases)
+
+
+def level_feedback(analysis: ComposeAnalysis, role: Role) -> list[str]:
+    """Write diagnostics: the agent's function and its errors, passed tests, and the use of helpers."""
+    reading = analysis.readings[role.agent]
+    state = "found" if analysis.works(role.agent) else "missing, or it never returns"
+    if reading.problem is not None:
+        place = f"line {reading.problem.line}, col {reading.problem.column}"
+        state = f"SyntaxError at {place}: {foreign_line(reading.problem.message)}"
+    passed = sum(test.passed for test in analysis.tests)
+    count = f"- Tests: {passed}/{len(analysis.tests)} passed"
+    lines = ["Diagnostics:", f"- Your function: {state}", count]
+    errors = [f"  {test.message}" for test in analysis.tests if test.origin == role.agent]
+    # Only the first error: each type reveals something about a teammate's results.
+    return [*lines, *errors[:1], *_uses(analysis, role)]
+
+
+def level_passed(analysis: ComposeAnalysis, role: Role) -> list[str]:
+    """Write a line for each level: passed or not."""
+    state = "OK" if analysis.works(role.agent) else "not OK"
+    tests = "passed" if all(test.passed for test in analysis.tests) else "not all passed"
+    return ["Signals:", f"- Your function: {state}", f"- Tests: {tests}", *_uses(analysis, role)]
+
+
+def _uses(analysis: ComposeAnalysis, role: Role) -> list[str]:
+    if not isinstance(role, EntryRole):
+        return []
+    words = {
+        USED: "called, and its result matters",
+        NOT_CALLED: "not called in a test that passes",
+        UNKNOWN: "unknown, as no test passes",
+    }
+    uses = [(mate, analysis.uses.get(mate.agent, UNKNOWN)) for mate in role.helpers]
+    return [
+        f"- Use of {mate.label}: {words.get(use, 'called, but its result does not matter')}"
+        for mate, use in uses
+    ]
+
+
+FEEDBACK: dict[str, Callable[[ComposeAnalysis, Role], list[str]]] = {
+    "level_feedback": level_feedback,
+    "level_passed": level_passed,
+}
+
+
+# Reward
+
 
 AUX_DEFINED, MAIN_DEFINED, NAMES_AUX, TESTS, TOGETHER = 0.25, 0.25, 0.5, 1.0, 2.0
 
@@ -54,13 +159,11 @@ COMPONENTS = {
 
 
 @dataclass(frozen=True)
-class ComposeReward:
+class ComposeReward(ProgramReward):
     """Merges the agents' code into one program, runs it on the tests, and checks that each agent was needed."""
 
     roles: tuple[Role, ...]
-    sandbox: Sandbox = field(default_factory=Sandbox)
     components: ClassVar[Mapping[str, Component]] = COMPONENTS
-    notes = staticmethod(notes)
 
     @property
     def helpers(self) -> tuple[HelperRole, ...]:
@@ -68,19 +171,10 @@ class ComposeReward:
         return tuple(role for role in self.roles if isinstance(role, HelperRole))
 
     @property
-    def info_keys(self) -> tuple[str, ...]:
-        """Names of the numbers in `Verdict.details` that are also in the infos."""
-        return (*INFO_KEYS, *reading_keys(role.agent for role in self.roles))
-
-    @property
     def maximum(self) -> float:
         """The maximum reward of this team."""
         alone = MAIN_DEFINED + TESTS
         return alone + AUX_DEFINED + NAMES_AUX + TOGETHER if self.helpers else alone
-
-    def copy_with_sandbox(self, sandbox: Sandbox) -> ComposeReward:
-        """Return the reward with another sandbox, for audits."""
-        return replace(self, sandbox=sandbox)
 
     def __call__(self, task: ComposeTask, completions: Mapping[str, str]) -> Verdict:
         """Score one joint completion."""
@@ -103,7 +197,7 @@ class ComposeReward:
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
         share = sum(test.passed for test in execution.tests) / len(execution.tests)
         points["tests"] = TESTS * share
-        uses = _uses(execution, functions) if share else {}
+        uses = helper_uses(execution, functions) if share else {}
         callees = _callees(readings[main].code)
         # A call through an alias has no name in the code; the run shows it.
         calls = [a for a, name in functions.items() if name in callees or uses.get(a) == USED]
@@ -126,13 +220,8 @@ class ComposeReward:
     def _verdict(
         self, points: dict[str, float], analysis: ComposeAnalysis, error: Outcome | None = None
     ) -> Verdict:
-        fallbacks = {agent: reading.fallbacks for agent, reading in analysis.readings.items()}
-        record = {
-            **details(analysis.tests, error),
-            **reading_details(fallbacks),
-            "helpers": dict(analysis.uses),
-        }
-        verdict = Verdict(points, False, record, analysis)
+        record = self.details(analysis.tests, analysis.readings, error)
+        verdict = Verdict(points, False, {**record, "helpers": dict(analysis.uses)}, analysis)
         # Shares of several helpers may not add up exactly.
         solved = verdict.reward >= self.maximum - 1e-9
         return replace(verdict, solved=solved, analysis=replace(analysis, solved=solved))
@@ -143,10 +232,3 @@ def _callees(code: str) -> set[str]:
     tree = parse_or_none(code)
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
     return {function.id for function in calls if isinstance(function, ast.Name)}
-
-
-def _uses(execution: Execution, functions: Mapping[str, str]) -> dict[str, str]:
-    """Return the use of each helper's function, by agent."""
-    pairs = zip(execution.helper_calls, execution.helpers_used, strict=True)
-    uses = [USED if matters else IGNORED if calls else NOT_CALLED for calls, matters in pairs]
-    return dict(zip(functions, uses, strict=True))

@@ -125,9 +125,6 @@ NO_CODE = "<no implementation found>"
 
 EXPERT = "expert_edits"
 
-USED, IGNORED, NOT_CALLED, UNKNOWN = "used", "ignored", "not called", "unknown"
-"""Uses of a helper when the program runs; unknown where no test passes."""
-
 
 class Writer(Role, Protocol):
     """A role whose agent is shown its own code again and asked to revise it."""
@@ -183,6 +180,10 @@ def plain(analysis: object, role: object) -> list[str]:
     return []
 
 
+SHORT_FEEDBACK: Feedback = {"passed": pass_signal, "plain": plain}
+"""The feedback that all families share."""
+
+
 @dataclass(frozen=True)
 class CodeMode:
     """Writes prompts with feedback from the verdict, or with edits of each agent's code by an outside model.
@@ -205,8 +206,9 @@ class CodeMode:
     """The outside model of `expert_edits`; made from the options if it is not given."""
 
     def __post_init__(self) -> None:
-        if self.name not in (*self.feedback, EXPERT):
-            raise ValueError(unknown("external_mode", self.name, (*self.feedback, EXPERT)))
+        names = (*self.feedback, *SHORT_FEEDBACK, EXPERT)
+        if self.name not in names:
+            raise ValueError(unknown("external_mode", self.name, names))
         if self.name != EXPERT or self.expert is not None:
             return
         if not self.options.expert_model:
@@ -223,7 +225,7 @@ class CodeMode:
 
     @property
     def name(self) -> str:
-        """The mode: a key of `feedback`, or `expert_edits`."""
+        """The mode: a key of `feedback` or `SHORT_FEEDBACK`, or `expert_edits`."""
         return self.options.external_mode
 
     @property
@@ -246,7 +248,7 @@ class CodeMode:
         if self.expert is None:
             tests = self.sanitize(self.visible_tests(task, analysis.tests))
             visible = replace(analysis, tests=tests)
-            write = self.feedback[self.name]
+            write = {**self.feedback, **SHORT_FEEDBACK}[self.name]
             lines = {role.agent: write(visible, role) for role in self.roles}
         else:
             lines, infos = self._edits(self.expert, task, analysis)

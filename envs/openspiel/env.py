@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.openspiel.actions import FALLBACKS, FORMS, read_action, show_actions
 from llm_decpomdp.envs.openspiel.games import (
+    FALLBACKS,
+    FORMS,
     advance,
     current_state,
+    legend,
     load_game,
     players_at_move,
+    read_action,
     scaled_return,
+    show_actions,
 )
 from llm_decpomdp.envs.openspiel.hanabi import draw_fireworks
-from llm_decpomdp.envs.openspiel.legends import legend
 from llm_decpomdp.envs.openspiel.strategies import strategies
 from llm_decpomdp.envs.worlds.game import (
     Completions,

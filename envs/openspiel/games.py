@@ -1,13 +1,15 @@
-"""Games of OpenSpiel and their states: loading, chance events from a seed, and scores from 0 to 1."""
+"""Games of OpenSpiel and their states, descriptions for prompts, and actions as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from llm_decpomdp.envs.source_code.extraction import find_answer
 from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.extras import install_command
@@ -135,3 +137,119 @@ def scaled_return(state: Any) -> float:
     low, high = game.min_utility(), game.max_utility()
     points = float(state.returns()[0]) - (low if state.is_terminal() else 0.0)
     return float(points / (high - low))
+
+
+# Descriptions of games for prompts
+
+
+def legend(game: Any, player: int) -> str:
+    """Describe a game to a player: its rules, and how to read its views.
+
+    A game without a description of ours has its long name alone.
+    """
+    kind, count = game.get_type(), game.num_players()
+    role = f"You are player {player} of the players 0 to {count - 1} of the game {kind.long_name}. "
+    common = "All players have the same payoff, so play as a team."
+    describe = LEGENDS.get(kind.short_name)
+    return f"{role}{common}" + (f"\n{describe(game)}" if describe else "")
+
+
+def _hanabi(game: Any) -> str:
+    return """\
+The team builds a firework of each color by playing its cards in the order of their ranks, beginning with 1.
+Nobody sees its own cards. At your move you play a card, discard a card, or reveal something about the cards of
+another player.
+- Play: if the card is next in its firework, the team scores a point. Otherwise the card and a life token are lost.
+- Discard: the card is lost, and the team regains an information token.
+- Reveal: all cards of one color or rank in the hand of another player. It costs an information token. `player +1`
+  is the next player.
+Without life tokens the game ends with 0 points. When the deck is empty, each player has one more move. There are
+three copies of each card of rank 1, two of the ranks 2, 3 and 4, and one of rank 5.
+How to read the view: `R2` among the fireworks is the rank that red has reached. Your hand is below `Cur player`,
+then come those of the next players. Card 0 is the oldest. In `B1 || X1|BG1`, `B1` is the card (`XX` for your own),
+`X1` is what was revealed of it, and `BG1` lists the colors and ranks that it can still have as its owner knows."""
+
+
+def _tiny_hanabi(game: Any) -> str:
+    """Describe the game with its table of payoffs, which are sorted by cards and then by actions."""
+    parameters = game.get_parameters()
+    cards, actions = parameters["num_chance"], parameters["num_actions"]
+    players = game.num_players()
+    text = (
+        "Each player has a secret card, d0, d1 and so on. The players act once, one after the other, and see the "
+        "earlier actions. Cards and actions decide the payoff."
+    )
+    if players != 2:
+        return text
+    payoffs = iter(parameters["payoff"].split(";"))
+    lines = []
+    for first in range(cards):
+        for second in range(cards):
+            rows = [
+                f"a{mine} ({', '.join(f'a{yours} {next(payoffs)}' for yours in range(actions))})"
+                for mine in range(actions)
+            ]
+            lines.append(f"d{first}, d{second}: {', '.join(rows)}")
+    return "\n".join(
+        [
+            text,
+            "Payoffs by the cards of players 0 and 1, the action of player 0, and in parentheses of player 1:",
+            *lines,
+            "The view `p1:d0 p0:a2` says that player 1 has card d0, and player 0 played a2.",
+        ]
+    )
+
+
+LEGENDS: dict[str, Callable[[Any], str]] = {"hanabi": _hanabi, "tiny_hanabi": _tiny_hanabi}
+"""Descriptions by the name of the game."""
+
+
+# Actions as text: what prompts show, and how an answer is read
+
+
+FORMS = ("names", "numbers")
+"""Forms of actions: the game's names, or its numbers."""
+
+FALLBACKS = {
+    "first": "An answer without a legal action plays the first one.",
+    "end": "An answer without a legal action ends the game with no points.",
+}
+"""Rules for answers without a legal action, as prompts state them."""
+
+
+def action_text(state: Any, player: int, action: int, form: str) -> str:
+    """Return the answer that plays an action."""
+    return str(action) if form == "numbers" else str(state.action_to_string(player, action))
+
+
+def show_actions(state: Any, player: int, form: str, illegal: str) -> str:
+    """Return the legal actions as a paragraph of a prompt."""
+    legal = state.legal_actions(player)
+    names = [state.action_to_string(player, action) for action in legal]
+    if form == "numbers":
+        names = [f"{action} {name}" for action, name in zip(legal, names, strict=True)]
+    choice = "the number of one of them" if form == "numbers" else "one of them"
+    listing = "\n".join(names)
+    return f"Your legal actions:\n{listing}\n\nEnd your answer with {choice}. {FALLBACKS[illegal]}"
+
+
+def read_action(state: Any, player: int, text: str, form: str) -> int | None:
+    """Return the last legal action that an answer mentions; `None` if it mentions none.
+
+    Parentheses around names, blanks between words, and capital letters do not count.
+    """
+    legal = {
+        (
+            str(action) if form == "numbers" else _plain(state.action_to_string(player, action))
+        ): action
+        for action in state.legal_actions(player)
+    }
+    # The longest name first, so that `2S` is not read in `2S doubled` where both are legal.
+    names = "|".join(map(re.escape, sorted(legal, key=len, reverse=True)))
+    mentions = re.findall(rf"(?<![\w+-])(?:{names})(?!\w)", _plain(find_answer(text).text))
+    return legal[mentions[-1]] if mentions else None
+
+
+def _plain(text: str) -> str:
+    """Return a text in lower case, with single blanks and without parentheses at its ends."""
+    return " ".join(text.lower().split()).strip("()")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.probes.env import DAMAGE, GRADES, PAYOFFS, WORST
-from llm_decpomdp.envs.probes.horizon import SECRETS
 from llm_decpomdp.envs.probes.parts import LETTERS
+from llm_decpomdp.envs.probes.topology import ROUNDS, SECRETS
 
 
 @dataclass(frozen=True)
@@ -46,5 +46,14 @@ PROBES: Mapping[str, KnownValues] = {
     "probe-mixed-pairs-v0": KnownValues("luck of a partner", 1.0, _TOKEN),
     "probe-relay-v0": KnownValues("returns over turns", 1.0, 0.0, letters=SECRETS),
     "probe-speaker-listener-v0": KnownValues("a convention over turns", 1.0, 0.0),
+}
+"""Known values of each probe, by id."""
+
+TOPOLOGY_PROBES: Mapping[str, KnownValues] = {
+    "probe-relay-turns-v0": KnownValues("credit of agents that act first", 1.0, 0.0),
+    "probe-early-exit-v0": KnownValues("rewards after an agent left", 1.0, 0.0),
+    "probe-late-entry-v0": KnownValues("agents that join", 1.0, 0.0),
+    "probe-verifier-v0": KnownValues("own points", 1.0, 4.0**-ROUNDS),
+    "probe-memory-v0": KnownValues("histories", 1.0, 0.0, smallest_team=1),
 }
 """Known values of each probe, by id."""

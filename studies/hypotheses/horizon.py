@@ -10,8 +10,8 @@ from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.envs.probes.horizon import SECRETS
 from llm_decpomdp.envs.probes.parts import LETTERS
+from llm_decpomdp.envs.probes.topology import SECRETS
 from llm_decpomdp.seeding import stream
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
 from studies.hypotheses.training import make_team, train, value

@@ -13,8 +13,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from llm_decpomdp.envs.coding.divided_references import REFERENCE, divide_reference
-from llm_decpomdp.envs.coding.divisible import known_divisions, with_division
+from llm_decpomdp.envs.coding.division import (
+    REFERENCE,
+    divide_reference,
+    known_divisions,
+    with_division,
+)
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
 from llm_decpomdp.envs.datasets.loading import Dataset, load
 from llm_decpomdp.envs.datasets.mbpp import MBPP

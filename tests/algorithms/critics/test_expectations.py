@@ -21,7 +21,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.envs.probes.horizon import SECRETS
+from llm_decpomdp.envs.probes.topology import SECRETS
 from llm_decpomdp.seeding import stream
 from tests.algorithms.conftest import TinyPolicy
 from tests.algorithms.critics.readers import HashedParts

@@ -10,9 +10,10 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp import check_env
-from llm_decpomdp.envs.gather.env import GatherGame, GatherOptions
-from llm_decpomdp.envs.gather.maps import (
+from llm_decpomdp.envs.gather.env import (
     KINDS,
+    GatherGame,
+    GatherOptions,
     draw_map,
     search_walk,
     silent_value,

@@ -10,9 +10,14 @@ import pytest
 
 from llm_decpomdp import make
 from llm_decpomdp.envs.openspiel import hanabi
-from llm_decpomdp.envs.openspiel.actions import read_action, show_actions
-from llm_decpomdp.envs.openspiel.enumeration import best_policy, outcomes, random_value, value
-from llm_decpomdp.envs.openspiel.games import draw_chance, load_game, scaled_return
+from llm_decpomdp.envs.openspiel.games import (
+    draw_chance,
+    load_game,
+    read_action,
+    scaled_return,
+    show_actions,
+)
+from llm_decpomdp.envs.openspiel.strategies import best_policy, outcomes, random_value, value
 
 
 def test_without_the_library_the_error_names_the_extra(monkeypatch):
@@ -134,7 +139,7 @@ def test_the_value_of_random_play_counts_each_legal_action():
 
 
 def test_large_games_are_refused(monkeypatch):
-    monkeypatch.setattr("llm_decpomdp.envs.openspiel.enumeration.MAX_POLICIES", 35)
+    monkeypatch.setattr("llm_decpomdp.envs.openspiel.strategies.MAX_POLICIES", 35)
     with pytest.raises(ValueError, match="36 joint policies"):
         best_policy(outcomes(Tree()))
 

@@ -13,8 +13,7 @@ import pytest
 
 from llm_decpomdp import check_env, make
 from llm_decpomdp.envs.planning.hints import CALLER, PLANNER, read_hint
-from llm_decpomdp.envs.planning.path import PathGame
-from llm_decpomdp.envs.planning.sokoban import SokobanGame, least_pushes, pushes_to
+from llm_decpomdp.envs.planning.levels import PathGame, SokobanGame, least_pushes, pushes_to
 from llm_decpomdp.envs.planning.sudoku import (
     EXAMPLE,
     best_guesses,

@@ -11,7 +11,7 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import check_env
 from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
-from llm_decpomdp.envs.pooled.profiles import (
+from llm_decpomdp.envs.pooled.env import (
     best_guesses,
     is_hidden,
     leader,

@@ -12,8 +12,9 @@ from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
+from llm_decpomdp.envs.probes.known import TOPOLOGY_PROBES
 from llm_decpomdp.envs.probes.parts import probe_env
-from llm_decpomdp.envs.probes.topology import TOPOLOGY_PROBES, EarlyExit
+from llm_decpomdp.envs.probes.topology import EarlyExit
 from llm_decpomdp.envs.worlds.game import GameMode
 
 LETTERS = "abc"
