@@ -108,12 +108,7 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
-    - v0: first version. Before the first release: answers are read by one rule in all families
-      (`llm_decpomdp.envs.source_code.completion`). The last complete definition counts, not the longest block.
-      Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
-      later turns and words beside the code cost nothing. The infos report it.
-      Tests see views, counters and lists that occur twice as they are, and what the program prints.
-      A check in the style of unittest counts as a test.
+    - v0: first version.
     """
     bundled = options.source in ("auto", "bundled")
     kind = (options.num_agents, options.bugs, options.spread, options.task_seed)

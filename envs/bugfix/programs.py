@@ -288,12 +288,8 @@ def bug_rows(
 ) -> list[Row]:
     """Return the rows of all tasks of one kind, in an order that `seed` decides.
 
-    Args:
-        num_agents: Programs have at least so many functions.
-        bugs: How many faults each program has.
-        spread: Whether they lie in functions of one agent (`one`), of several (`across`), or anywhere (`any`).
-        seed: Of the order.
-        path: A file with programs of the user's own, whose faults are found now; None for those of the package.
+    Programs have at least `num_agents` functions and `bugs` faults. `spread` is as in `BugOptions`. `path` is a
+    file with programs of the user's own, whose faults are found now; `None` for those of the package.
     """
     if path is None:
         sources, faults = list(bundled_sources()), bundled_faults()

@@ -34,14 +34,9 @@ def submission(
 ) -> Submission:
     """Read a completion that should define the `owned` functions, in one piece of code or in several.
 
-    Args:
-        completion: Any text.
-        owned: The agent's functions.
-        others: Functions of team-mates: their definitions in the completion are left out.
-        given: Names that the program binds outside of the agent's functions.
-        opening: Header of the agent's only function; empty if it has several.
-        prompt: The program with its bugs. A block of functions that are all the same there is a quotation: they
-            count where there are no others.
+    Definitions of functions of `others` are left out. `given` are names that the program binds outside of the
+    agent's functions, and `opening` is the header of its only function. A block of functions that are all the
+    same in `prompt` is a quotation: they count where there are no others.
     """
     reader = CompletionReader(completion, {*others, *given}, opening, prompt)
     readings = {name: reading for name in owned if (reading := reader.read(name)).defined}

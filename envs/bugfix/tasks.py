@@ -98,12 +98,8 @@ def joint(
 ) -> Program:
     """Join code outside the agents' functions, the functions that are kept, and the agents' parts, in this order.
 
-    Args:
-        code: The program.
-        entry_point: The function that its tests call.
-        repaired: The functions that agents own.
-        kept: Those of them that no agent submitted.
-        parts: Code by agent.
+    `repaired` are the functions that agents own, `kept` those of them that no agent submitted, and `parts` is
+    code by agent.
     """
     segments = [(PROGRAM, excerpt(code, kept, rest=False)), *(parts or {}).items()]
     preamble = excerpt(code, set(functions(code)) - set(repaired), rest=True)

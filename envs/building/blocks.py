@@ -44,12 +44,8 @@ class BlockGame(Game):
     def work(self, task: Any, agent: int, text: str, world: World, counts: Counter[str]) -> World:
         """Return the world in which one agent's commands were carried out.
 
-        Args:
-            task: The task.
-            agent: The agent's number.
-            text: Its completion.
-            world: The world before the turn, which does not change.
-            counts: Numbers of `invalid` and `refused` commands, to which those of the agent are added.
+        `world` is that before the turn and does not change. The numbers of `invalid` and `refused` commands are
+        added to `counts`.
         """
         raise NotImplementedError
 

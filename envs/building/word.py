@@ -139,9 +139,7 @@ def f1(task: WordTask, blocks: Owners) -> float:
 def score_alone(task: WordTask, agents: Sequence[int] | None = None) -> float:
     """Return the best score of a single agent, which has all cells that it owns: 2 c / (c + n).
 
-    Args:
-        task: The task, with n cells.
-        agents: Agents that it may be; by default all, so that c is the largest share.
+    n is the number of the task's cells, and c the largest share of `agents`, by default of all.
     """
     candidates = range(task.num_agents) if agents is None else agents
     cells = max(len(task.share(agent)) for agent in candidates)

@@ -69,11 +69,7 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
-    - v0: first version. Before the first release: answers are read by one rule in all families
-      (`llm_decpomdp.envs.source_code.completion`). The last complete definition counts, not the longest block.
-      Constants and classes beside the class, assigned methods and bare bodies are accepted. Reasoning,
-      later turns and words beside the code cost nothing. The infos report it.
-      Tests see views, counters and lists that occur twice as they are, and what the program prints.
+    - v0: first version.
     """
     split, source = options.split, options.source
     parse_split(split, CLASSEVAL.available_splits(source))

@@ -35,11 +35,7 @@ Shares = tuple[tuple[str, ...], ...]
 def divide(outline: Outline, solution: str, by: str, num_agents: int) -> Shares:
     """Divide the methods of a class among agents.
 
-    Args:
-        outline: The class.
-        solution: The data's own solution, for how much work each method is and what calls what; may be empty.
-        by: One of `RULES`.
-        num_agents: At least 1.
+    The data's own `solution` says how much work each method is and what calls what; it may be empty.
 
     Raises:
         ValueError: If `by` or `num_agents` is wrong.

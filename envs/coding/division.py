@@ -120,9 +120,7 @@ def measure_divisions(
 ) -> list[Division]:
     """Measure the division of labor in programs of two agents, in parallel.
 
-    Args:
-        programs: Each task with the code of `aux_0` and `main_0`.
-        sandbox: Where they run. Equal programs run once.
+    Each program is a task with the code of `aux_0` and `main_0`. Equal programs run once.
     """
     jobs = []
     for task, code in programs:
@@ -280,12 +278,7 @@ def load_divisible(
 ) -> TaskSet:
     """Load one split as `load` does, without rows whose work cannot be divided; `excluded` has the reasons.
 
-    Args:
-        dataset: As in `load`.
-        split: As in `load`.
-        source: As in `load`.
-        exclude_known_issues: As in `load`.
-        sandbox: Where divisions of unknown rows run.
+    Divisions of unknown rows run in the sandbox; all else is as in `load`.
 
     Raises:
         ValueError: If no row is left, and as `load` does.

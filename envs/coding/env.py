@@ -64,25 +64,12 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
     ## Episode End
     Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
 
-    Args:
-        dataset: Where the problems come from.
-        name: Name of the environment.
-        options: Keyword arguments, listed below.
-
     Raises:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
     - v1: the reward is for tests that need both sides, and every row can be divided.
-    - v0: first version. Before the first release: answers are read by one rule in all families
-      (`llm_decpomdp.envs.source_code.completion`). The last complete definition counts, not the longest block.
-      Imports and helpers of other blocks, other bindings of the function and bare bodies are accepted. Reasoning,
-      later turns and words beside the code cost nothing. The infos report it.
-      Tests see views, counters and lists that occur twice as they are, and what the program prints.
-      A check in the style of unittest counts as a test.
-      `not_wrapper` is decided by a run with the helper in the entry function's place, no longer from the code. A
-      helper in whose place a constant or its arguments would do counts as ignored. Slow programs are checked like
-      quick ones. All runs of a program together take at most 28 seconds.
+    - v0: first version.
     """
     sandbox = Sandbox(isolation=options.isolation)
     tasks = partial(load, dataset, options.split, options.source, options.exclude_known_issues)
@@ -115,11 +102,6 @@ def shared_work_env(dataset: Dataset, name: str, options: CodingOptions) -> DecP
 
     ## Episode End
     Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
-
-    Args:
-        dataset: Where the problems come from.
-        name: Name of the environment.
-        options: Keyword arguments, listed below.
 
     Raises:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.

@@ -35,11 +35,6 @@ from llm_decpomdp.validation import unknown
 def load_template(path: str, fields: Sequence[str], required: Sequence[str]) -> str:
     """Read and check a template.
 
-    Args:
-        path: A text file.
-        fields: What it may mention.
-        required: What it must mention.
-
     Raises:
         ValueError: If there is no such file, or a field is unknown, malformed or missing.
     """

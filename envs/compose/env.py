@@ -112,11 +112,7 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value.
 
     ## Version History
-    - v0: first version. Before the first release: with `convention: name`, the code of `main` gets `together` only
-      if it refers to exactly one of the names, that of the helper's function. The convention `order` was removed.
-      Answers are parsed by one rule in all families (`llm_decpomdp.envs.source_code.completion`): the last
-      complete definition counts, no longer the longest block, and reasoning, later turns and words around the code
-      are ignored.
+    - v0: first version.
     """
     roles = compose_team(options.num_agents, options.convention)
     kind = (options.length, options.types, options.convention, options.task_seed)

@@ -100,13 +100,8 @@ def separate_shares(
 
     All shares are 0 if one of these helpers never does its steps, because `main` then has no valid input.
 
-    Args:
-        sandbox: Where the programs run.
-        task: The task.
-        role: The role of the entry function's author.
-        parts: The code of each agent that has some.
-        functions: Name of the function of each helper that has one, by agent.
-        needed: Helpers on whose results a test depends.
+    `parts` is the code of each agent that has some, `functions` the name of the function of each helper that
+    has one, and on the results of the helpers in `needed` a test depends.
     """
     helpers = {
         helper.agent: _run_helper(
@@ -221,12 +216,6 @@ def _expected_results(
 
     The choice is the first salt with which no test passes if `main` does a helper's steps itself, and at most
     `MAX_EQUAL` results are equal. If none of `SALTS` has this property, it is the first salt.
-
-    Args:
-        task: The task.
-        role: The role of the entry function's author.
-        functions: Names of the functions that stubs replace, by agent; the steps of other helpers are done.
-        answers: Possible answers of each helper's stub.
     """
 
     def result(stubs: Mapping[str, Any], value: Any) -> Any:

@@ -140,11 +140,7 @@ def load_classes(
 
     The set's `excluded` names these with the reason.
 
-    Args:
-        split: As in `load`.
-        source: As in `load`.
-        exclude_known_issues: As in `load`.
-        refuse: Returns tasks of a user's file to leave out, with the reason.
+    `refuse` returns tasks of a user's file to leave out, with the reason; all else is as in `load`.
     """
     whole = load(CLASSEVAL, split, source, exclude_known_issues)
     classes = [task for task in whole.tasks if isinstance(task, ClassTask)]
@@ -261,12 +257,8 @@ def class_tests(
 ) -> Tests:
     """Return the cases of a unittest module.
 
-    Args:
-        test: The module.
-        class_name: The class under test.
-        imports: Further import statements whose names the tests may use.
-        split: Whether the tests run in another process than the program.
-        own: The names that the skeleton defines, including the class's methods.
+    The tests may use the names of the `imports`, and run in another process than the program if `split`. `own`
+    are the names that the skeleton defines, including the class's methods.
 
     Raises:
         ValueError: If the module does not parse.

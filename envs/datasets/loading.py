@@ -437,13 +437,7 @@ def missing(row: Row, name: str) -> str:
 
 
 def refuse(found: str, bad: Mapping[int, str], rows: int) -> None:
-    """Raise a `ValueError` for the bad rows of a file, if there are any.
-
-    Args:
-        found: The file.
-        bad: Errors by line, from 1.
-        rows: Number of all rows.
-    """
+    """Raise a `ValueError` for the bad rows of a file, if there are any."""
     if not bad:
         return
     if len(bad) == 1:
@@ -471,11 +465,8 @@ def hub_rows(
 ) -> tuple[list[Row], str]:
     """Return the rows of a data set on the hub, and their commit.
 
-    Args:
-        repository: Its name on the hub, or a local folder in the hub's format, which has no commits.
-        config: A configuration of the data set.
-        split: A split, or several joined by `+`.
-        revision: A commit, tag or branch.
+    The repository may be a local folder in the hub's format, which has no commits. `split` is a split, or
+    several joined by `+`, and `revision` a commit, tag or branch.
 
     Raises:
         OSError: If the download fails.

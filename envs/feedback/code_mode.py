@@ -341,9 +341,7 @@ def foreign_line(text: str) -> str:
 def presentable(outcome: Outcome, exception_text: bool = True) -> Outcome:
     """Return an outcome in the form that prompts may show.
 
-    Args:
-        outcome: The outcome of a test that may be shown.
-        exception_text: Tells the text of exceptions, not their builtin type alone.
+    Without `exception_text` it tells of an exception its builtin type alone.
     """
     message = outcome.message
     if not exception_text and outcome.status in BY_PROGRAMS:

@@ -251,9 +251,7 @@ newlines as JSON demands."""
 def expert_prompt(task_prompt: str, code: Mapping[str, str]) -> str:
     """Return the request for edits. It shows the problem and the agents' code, never a test.
 
-    Args:
-        task_prompt: The problem as the data set states it.
-        code: Each agent's code by the key that the expert shall use, such as `aux` and `main`.
+    `code` has each agent's code by the key that the expert shall use, such as `aux` and `main`.
     """
     keys = list(code)
     role = keys[0].partition("_")[0]

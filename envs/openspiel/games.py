@@ -99,10 +99,7 @@ def players_at_move(state: Any) -> list[int]:
 def advance(state: Any, actions: Sequence[int], seed: int) -> Any:
     """Return the state at the decision after some actions.
 
-    Args:
-        state: A state, which does not change.
-        actions: The action of the player at move, or of every player where all act.
-        seed: Seed of the deal.
+    `actions` is that of the player at move, or of every player where all act.
     """
     following = state.clone()
     if following.is_simultaneous_node():

@@ -139,10 +139,7 @@ def unseen(view: HanabiView) -> Counter[Card]:
 def share(slot: HeldCard, left: Counter[Card], of_kind: Callable[[Card], bool]) -> float:
     """Return the probability that a card of the player's own hand is of a kind.
 
-    Args:
-        slot: The card.
-        left: Copies of each card that the player does not see.
-        of_kind: The kind.
+    `left` has the copies of each card that the player does not see.
     """
     weights = {card: left[card] for card in slot.possible if left[card] > 0}
     return sum(n for card, n in weights.items() if of_kind(card)) / max(1, sum(weights.values()))

@@ -49,9 +49,7 @@ class GameEnd:
 def outcomes(state: Any, known: Callable[[str], str] = str) -> list[GameEnd]:
     """Return all ends of a game without simultaneous moves.
 
-    Args:
-        state: The first state.
-        known: From the information state of a player to the part of it that the player can use.
+    `known` maps the information state of a player to the part of it that the player can use.
     """
     return list(_outcomes(state, known, 1.0, {}))
 
@@ -81,9 +79,7 @@ def best_policy(ends: list[GameEnd], fixed: Policy | None = None) -> tuple[Polic
 
     Mixed policies are no better, since all players have the same payoff.
 
-    Args:
-        ends: All ends of the game.
-        fixed: Actions in views of players that do not choose.
+    `fixed` has the actions in views of players that do not choose.
 
     Raises:
         ValueError: If there are too many policies.
@@ -116,9 +112,7 @@ def value(ends: list[GameEnd], policy: Policy) -> float:
 def random_value(ends: list[GameEnd], count: Callable[[View], int]) -> float:
     """Return the expected return of players that draw each legal action with equal probability.
 
-    Args:
-        ends: All ends of the game.
-        count: Number of legal actions in a view.
+    `count` returns the number of legal actions in a view.
     """
     return sum(
         end.points * end.probability / prod(count(view) for view in end.choices) for end in ends
@@ -132,12 +126,7 @@ Known = Callable[[str], str]
 
 
 def strategies(game: str, form: str) -> Mapping[str, Strategy]:
-    """Return the scripted teams of a game; none for most games.
-
-    Args:
-        game: Name of the game with its parameters.
-        form: Form of actions in answers.
-    """
+    """Return the scripted teams of a game; none for most games."""
     title = game.partition("(")[0]
     if title not in TEAMS:
         return {}

@@ -104,11 +104,7 @@ def find_plan(
 ) -> str | None:
     """Return a shortest plan by breadth-first search; `None` if there is none.
 
-    Args:
-        rows: The grid.
-        state: First state.
-        is_won: Whether a state is a goal.
-        alive: Cells on which boxes may stand, if boxes on others can reach no goal.
+    Boxes may stand on cells that are `alive`, if boxes on others can reach no goal.
     """
     steps = steps_on(tuple(rows))
     earlier: dict[State, tuple[State, str] | None] = {state: None}
@@ -185,11 +181,7 @@ def drawn_rows(
 ) -> list[str]:
     """Return a grid with the walker `W`, boxes `B`, goals `G`, `*` for a box and `+` for the walker on a goal.
 
-    Args:
-        rows: The grid.
-        state: The walker and the boxes.
-        goals: The goals.
-        seen: Cells that are shown; all others are `?`.
+    Cells that are not `seen` are `?`.
     """
     walker, boxes = state
     lines = []

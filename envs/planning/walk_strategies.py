@@ -155,11 +155,7 @@ class BeliefSearch:
     def best(self, cases: Cases, area: Area, moves: int, refusals: int) -> tuple[float, str]:
         """Return the best expected score, and the next move: empty to stay.
 
-        Args:
-            cases: The belief.
-            area: The cells that were seen.
-            moves: Moves that are left.
-            refusals: Moves that were refused.
+        Of the belief `cases`, the seen cells, the moves that are left, and the number of refused ones.
         """
         key = (cases, area, moves, refusals)
         if key not in self.values:
@@ -239,10 +235,7 @@ class BeliefSearch:
 def possible_maps(game: WalkGame, view: Sequence[str], walls: int) -> list[WalkTask]:
     """Return the maps that the generator may draw and whose first view is the given one.
 
-    Args:
-        game: The rules.
-        view: Rows of the first view.
-        walls: Number of walls of every map.
+    Every map has this number of walls.
     """
     cells = {(x, y): mark for y, row in enumerate(view) for x, mark in enumerate(row)}
     places = {mark: [cell for cell, sign in cells.items() if sign == mark] for mark in "#WGB?"}

@@ -73,11 +73,8 @@ def read_class(
     decorator. Definitions that the skeleton has complete are left out. A completion of more than `MAX_CHARACTERS`
     is not read; code with too many tokens counts as broken, see `Attempts`.
 
-    Args:
-        completion: Any text.
-        outline: The class.
-        opening: Header of the only method that is wanted, if the completion may be its body; empty otherwise.
-        prompt: Code that the prompt shows: a method that is the same there counts where there is no other.
+    `opening` is the header of the only method that is wanted, if the completion may be its body. A method that
+    is the same in `prompt`, code that the prompt shows, counts where there is no other.
     """
     answer = find_answer(completion)
     reader = _ClassReader(outline, fingerprints(prompt) if prompt else frozenset())

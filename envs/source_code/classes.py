@@ -214,12 +214,8 @@ def inside_strings(tree: ast.AST) -> set[int]:
 def shift(lines: list[str], begin: int, fixed: set[int], old: str, new: str) -> str:
     """Change the indentation of lines.
 
-    Args:
-        lines: The lines.
-        begin: Number of the first line.
-        fixed: Numbers of the lines that are not changed.
-        old: The indentation to remove; a line with less loses all of it.
-        new: The indentation to add to lines that are not blank.
+    The first line has the number `begin`, and lines with `fixed` numbers are not changed. A line with less than
+    the `old` indentation loses all of it, and blank lines get no `new` one.
     """
     shifted = []
     for number, line in enumerate(lines, begin):
@@ -308,12 +304,7 @@ class Merged:
 
 
 def merge(outline: Outline, team: tuple[Contribution, ...]) -> Merged:
-    """Complete a class with the contributions of a team.
-
-    Args:
-        outline: The class.
-        team: Contribution of each agent, in the order of the team.
-    """
+    """Complete a class with the contributions of a team."""
     inserted: dict[int, list[tuple[str, Origin]]] = {}
     dropped: set[int] = set()
     overlaps = []

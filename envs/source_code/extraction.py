@@ -304,9 +304,7 @@ class Block:
 def split_blocks(answer: str, parses: Callable[[str], bool]) -> list[Block]:
     """Split an answer into fenced blocks and the prose around them, in order; blank ones are left out.
 
-    Args:
-        answer: A text whose lines end as on Unix.
-        parses: Check whether a text is code.
+    The answer's lines end as on Unix. `parses` checks whether a text is code.
     """
     fences = list(_fences(answer))
     if not fences or parses(answer):

@@ -89,11 +89,8 @@ def divide_function(
 ) -> list[Extraction]:
     """Return all extractions from a function, the most balanced first, and those that only count last.
 
-    Args:
-        code: A module that defines it.
-        entry_point: Name of the function.
-        helper: Name of the helper function.
-        preamble: Code that is there in any case; its definitions are not repeated.
+    `code` is a module that defines the function. Definitions of the `preamble`, which is there in any case, are
+    not repeated.
     """
     shared_tree = parse_or_none(code)
     if shared_tree is None:

@@ -138,8 +138,7 @@ class Statement:
     def is_prose(self, known: Collection[str]) -> bool:
         """Check whether it is text that happens to parse: it can only look names up, or fail to find them.
 
-        Args:
-            known: All names that are bound anywhere.
+        `known` are all names that are bound anywhere.
         """
         node = self.node
         if isinstance(node, ast.AnnAssign) and node.value is None:

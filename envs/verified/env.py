@@ -240,9 +240,7 @@ def read_answer(text: str) -> str:
 def read_judgement(text: str, brief: bool = False) -> tuple[str, str]:
     """Return the verdict of the last line that begins with one, and its correction; empty where there is none.
 
-    Args:
-        text: The completion.
-        brief: Read first letters in place of words.
+    If `brief`, first letters are read in place of words.
     """
     words = "|".join(word[0] if brief else rf"{word}\b" for word in VERDICTS)
     pattern = rf"^[\W_]*({words})(?:[\s:*_]|-\s)*(.*)$"

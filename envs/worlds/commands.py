@@ -34,10 +34,8 @@ def read_commands(text: str, forms: Mapping[str, Form], limit: int | None = None
     Reasoning, fences, list marks and lines without a known verb are ignored. If commands stand between fences,
     those outside don't count.
 
-    Args:
-        text: The completion.
-        forms: Types of the arguments of each verb, such as `{"put": (int, int, str)}`.
-        limit: Maximum number of commands.
+    `forms` has the types of the arguments of each verb, such as `{"put": (int, int, str)}`. Commands beyond
+    `limit` are invalid.
     """
     fenced: list[list[str]] = []
     bare: list[list[str]] = []

@@ -336,13 +336,8 @@ def world_env(
 ) -> DecPOMDPEnv:
     """Return the environment of a game with generated tasks.
 
-    Args:
-        env_id: Its id, such as `path-v1`, whose name without the version is that of the data set.
-        game: The rules.
-        options: Options of the family.
-        draw: As of `generated_tasks`; also the next ones.
-        to_task: Makes a task of a row and its index.
-        kind: What `draw` takes besides random numbers.
+    The name of the data set is that of the environment without its version. `draw`, `to_task` and `kind` are as
+    of `generated_tasks`.
     """
     name, _ = env_id.rsplit("-", 1)
     return game_env(

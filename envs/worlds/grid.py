@@ -19,10 +19,7 @@ def distances(
 ) -> dict[Cell, int]:
     """Return the number of steps to every cell that can be reached, by breadth-first search.
 
-    Args:
-        start: First cell.
-        is_free: Whether a cell is in the grid and can be entered.
-        steps: Possible steps.
+    `is_free` checks whether a cell is in the grid and can be entered.
     """
     lengths = {start: 0}
     queue = deque([start])

@@ -81,9 +81,7 @@ OPTIMUM = Strategy(say_references, exact=lambda task: 1.0)
 def exploits(example: str, bound: str = "") -> dict[str, Strategy]:
     """Return the exploits that every family has.
 
-    Args:
-        example: The example of the prompts.
-        bound: As of a `Strategy`.
+    `example` is that of the prompts.
     """
     return {
         "empty answer": Strategy(say(""), bound),
@@ -107,11 +105,7 @@ def only(agent: str, act: Act) -> Act:
 def play(env: Any, task_id: str, strategy: Strategy, seed: int = 0) -> float:
     """Play an episode, and return the sum of its rewards.
 
-    Args:
-        env: The environment of the strategy.
-        task_id: The task.
-        strategy: The team.
-        seed: Seed of its random numbers.
+    The environment is that of the strategy, and `seed` that of its random numbers.
     """
     rng, total = stream(seed, "strategy", task_id), 0.0
     prompts, _ = env.reset(seed=seed, options={"task_id": task_id})

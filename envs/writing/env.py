@@ -157,9 +157,7 @@ def writing_v1(
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
 
     ## Version History
-    - v1: first version of this reward. Before the first release: grounding measures word order, cohesion and
-      extraction too (`min(phrases, order, cohesion, extracted)` instead of `phrases`), and detects copies with
-      inserted words. The reward of random pairs of source words in `tldr-v1` fell from 3.9 to 0.7 of 4.
+    - v1: first version of this reward.
     """
     parse_split(split, family.dataset.available_splits(source))
     team = writing_team(family.genre, num_agents)

@@ -107,9 +107,7 @@ class WordOrder:
     def mean(self, sequence: Sequence[str], source: Collection[tuple[str, str]]) -> float:
         """Return the mean information of a text's pairs that the source does not have, in nats.
 
-        Args:
-            sequence: The tokens of a text.
-            source: Pairs of neighbors of the source, in lower case.
+        `source` has the pairs of neighbors of the source, in lower case.
         """
         # The first word follows the end of a sentence, as in `classes`.
         lower = [STOP, *(token.lower() for token in sequence)]

@@ -160,10 +160,8 @@ def content(text: str) -> Set[str]:
 def transitions(text: str, matching: str) -> list[str]:
     """Return the kinds of transitions in a text.
 
-    Args:
-        text: The text.
-        matching: `substring`: "soap" contains "so", as in CoMLRL. `word`: only whole words count, and the
-            characters between the words of a phrase are ignored.
+    `substring` also finds them inside words, as "so" in "soap", like CoMLRL. `word` finds whole words, and
+    ignores the characters between the words of a phrase.
     """
     if matching == "substring":
         lower, edge = text.lower(), ""
