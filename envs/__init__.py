@@ -99,11 +99,9 @@ _PROBES = {
         "climbing": "Dare together, where one alone loses.",
         "mixed-pairs": "Leave it to the other, whose answer alone counts.",
     },
-    "horizon": {
+    "topology": {
         "relay": "Hand a secret letter on from agent to agent.",
         "speaker-listener": "Describe a goal to an agent that acts on it.",
-    },
-    "topology": {
         "relay-turns": "Tell a goal to an agent that acts second.",
         "early-exit": "Leave a word before the other agent acts.",
         "late-entry": "Brief an agent that joins on the second turn.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX, MAX_BUGS, bug_rows, find_split
@@ -19,7 +18,7 @@ from llm_decpomdp.envs.datasets.loading import (
     load,
     parse_split,
 )
-from llm_decpomdp.envs.feedback.code_mode import CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import CodeOptions, code_env
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskLoader, TaskSet
 from llm_decpomdp.options import as_arguments
@@ -159,10 +158,8 @@ def _load(
     return load(dataset, split, "bundled", exclude_known_issues)
 
 
-@lru_cache(maxsize=32)
-def _load_bundled(*arguments: Any) -> TaskSet:
-    """Load as `_load` does, once for each kind: the package's programs do not change."""
-    return _load(*arguments)
+# Once for each kind: the package's programs do not change.
+_load_bundled = lru_cache(maxsize=32)(_load)
 
 
 def _load_fixes(options: FixOptions) -> TaskSet:
@@ -175,18 +172,8 @@ def _load_fixes(options: FixOptions) -> TaskSet:
 
 
 def _repair_env(name: str, tasks: TaskLoader, options: CodeOptions) -> DecPOMDPEnv:
-    """Put the four parts together."""
     runner = ProgramRunner(Sandbox(isolation=options.isolation))
     roles = repair_team(options.num_agents)
-    answer_content = "the code of your functions"
-    return DecPOMDPEnv(
-        name,
-        tasks=tasks,
-        roles=roles,
-        reward=RepairReward(roles, runner.sandbox),
-        mode=RepairMode(roles, REPAIR_FEEDBACK, options, answer_content, runner=runner),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    wanted = "the code of your functions"
+    mode = RepairMode(roles, REPAIR_FEEDBACK, options, wanted, runner=runner)
+    return code_env(name, tasks, RepairReward(roles, runner.sandbox), mode, options)

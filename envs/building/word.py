@@ -33,9 +33,6 @@ from llm_decpomdp.picture import panel, picture
 
 COLORS = ("red", "blue", "green", "yellow", "white", "black", "orange", "purple")
 
-PITCH = SIZE + 1
-"""Columns from one letter to the next; the last is empty."""
-
 ALLOWANCE = 1.2
 """Commands of a turn, as a multiple of the largest share of a task."""
 

@@ -9,7 +9,7 @@ from llm_decpomdp.envs.classeval.reward import CLASS_FEEDBACK, ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.datasets.classeval import CLASSEVAL, load_classes
 from llm_decpomdp.envs.datasets.loading import parse_split
-from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, code_env
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 
@@ -77,14 +77,6 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
     reward = ClassReward(team, Sandbox(isolation=options.isolation), options.allow_forgeable)
     refuse = None if options.allow_forgeable else reward.forgeable
     hides_tests = options.external_mode == "code_feedback"
-    return DecPOMDPEnv(
-        "classeval_v0",
-        tasks=partial(load_classes, split, source, options.exclude_known_issues, refuse),
-        roles=team,
-        reward=reward,
-        mode=CodeMode(team, CLASS_FEEDBACK, options, WANTED, hides_tests),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    tasks = partial(load_classes, split, source, options.exclude_known_issues, refuse)
+    mode = CodeMode(team, CLASS_FEEDBACK, options, WANTED, hides_tests)
+    return code_env("classeval_v0", tasks, reward, mode, options)

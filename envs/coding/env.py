@@ -17,7 +17,7 @@ from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
 from llm_decpomdp.envs.datasets.mbpp import MBPP
-from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, parse_slice
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, code_env, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments
@@ -85,23 +85,12 @@ def shared_work_env(dataset: Dataset, name: str, options: CodingOptions) -> DecP
     `main_0` the entry function. The reward is another one: tests count most if they need both. Rows that are not
     known to be divisible are left out; `metadata["data"]["excluded"]` names them with the reasons.
 
-    ## Observation Space
-    `UnicodeText`: the problem, worded for the role, on the first turn; then the feedback of the external mode.
-
-    ## Action Space
-    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
-    `llm_decpomdp.envs.source_code.completion`.
+    Observations, actions, starting state and end are those of `coophumaneval-v0`.
 
     ## Rewards
     The components of `llm_decpomdp.envs.coding.division`, each turn anew, in [0, 1]: 1.0 for a team that divides
     the work and passes all tests, at most 0.55 where one agent does it, 0.46 for an agent alone. `solved` in the
     infos means full marks.
-
-    ## Starting State
-    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
-
-    ## Episode End
-    Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
 
     Raises:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.
@@ -128,17 +117,8 @@ def _code_env(
 ) -> DecPOMDPEnv:
     parse_split(options.split, dataset.available_splits(options.source))
     team = coding_team(options.num_agents, options.roles)
-    return DecPOMDPEnv(
-        name,
-        tasks=tasks,
-        roles=team,
-        reward=reward(team, sandbox, shown=max(parse_slice(options.sandbox_slice), 0)),
-        mode=CodeMode(team, FEEDBACK, options),
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
+    judge = reward(team, sandbox, shown=max(parse_slice(options.sandbox_slice), 0))
+    return code_env(name, tasks, judge, CodeMode(team, FEEDBACK, options), options)
 
 
 humaneval = partial(coding_env, HUMANEVAL, "humaneval_v0")

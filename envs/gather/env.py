@@ -25,7 +25,7 @@ from llm_decpomdp.envs.worlds.game import (
     world_env,
 )
 from llm_decpomdp.envs.worlds.grid import EIGHT, Cell
-from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, exploits, only, say
+from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Strategy, each, exploits, only, say
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.picture import panel, picture
@@ -369,10 +369,10 @@ class GatherGame(Game):
         steps, size = options.steps * options.num_turns, options.size
         silent = silent_value(size, options.num_agents, options.amount, steps)
         cells = [(x, y) for y in range(size) for x in range(size)]
-        search = self._team(lambda task, i, turns, _: self.search(task, i, len(turns)))
-        greedy = self._team(lambda task, i, *_: self.write([cell for _, cell in task.view(i)]))
+        search = each(lambda env, i, _: self.search(env.task, i, len(env.episode.turns)))
+        greedy = each(lambda env, i, _: self.write([cell for _, cell in env.task.view(i)]))
 
-        def guess(task: GatherTask, i: int, _: Turns, rng: np.random.Generator) -> str:
+        def guess(_: Any, i: int, rng: np.random.Generator) -> str:
             target, *facts = rng.integers(size, size=(1 + options.facts, 2)).tolist()
             return self.write([target], [((i + 1) % len(self.agents), x, y) for x, y in facts])
 
@@ -380,19 +380,12 @@ class GatherGame(Game):
             "optimum": OPTIMUM,
             "alone": Strategy(only(first, search), exact=lambda task: silent / options.num_agents),
             "silent": Strategy(search, exact=lambda task: silent),
-            "random": Strategy(self._team(guess)),
+            "random": Strategy(each(guess)),
             **exploits("go X Y\ntell KIND X Y", "silent"),
             "one agent goes to all that it sees": Strategy(only(first, greedy)),
             "all go to what they see": Strategy(greedy, bound="silent"),
             "padding": Strategy(say(self.write(cells)), bound="silent"),
         }
-
-    def _team(self, answer: Any) -> Act:
-        def act(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> dict[str, str]:
-            task, turns = env.unwrapped.task, env.unwrapped.episode.turns
-            return {a: answer(task, self.agents.index(a), turns, rng) for a in prompts}
-
-        return act
 
 
 @as_arguments(GatherOptions)

@@ -29,7 +29,7 @@ from llm_decpomdp.envs.worlds.game import (
     task_fields,
     world_env,
 )
-from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, exploits, only
+from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.picture import GROUND, panel, picture
@@ -311,12 +311,7 @@ class PooledGame(Game):
         }
 
     def _team(self, choose: Any) -> Act:
-        def act(env: Any, prompts: Mapping[str, str], rng: np.random.Generator) -> dict[str, str]:
-            task = env.unwrapped.task
-            choices = {agent: choose(task, self.agents.index(agent), rng) for agent in prompts}
-            return {agent: self.write(task, choice) for agent, choice in choices.items()}
-
-        return act
+        return each(lambda env, i, rng: self.write(env.task, choose(env.task, i, rng)))
 
 
 def _draw(task: PooledTask, answers: Mapping[str, str | None]) -> Mapping[str, Any]:

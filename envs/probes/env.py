@@ -12,7 +12,7 @@ in seconds. Agents are `player_0`, `player_1` and so on.
 | `probe-delayed-v0`    | ask on the first turn, to be paid on the second             | returns             |
 
 Three more tell apart learners that have none of these mistakes, by what teammates do to an agent's reward (below),
-and two by what pays only on a later turn (`horizon.py`). `known.py` has the value of all.
+and two by what pays only on a later turn (`topology.py`). `known.py` has the value of all.
 
 Every game takes an `offset`, a constant that each turn earns besides. It ranks no policy above another, but a
 learner without a baseline credits it to all answers alike, and is slow.

@@ -293,16 +293,11 @@ def missing_return(text: LocatedSource, location: Location) -> Iterator[Edit]:
 
 
 MUTATION_OPERATORS: dict[str, MutationOperator] = {
-    "operator": operator,
-    "comparison": comparison,
-    "off_by_one": off_by_one,
-    "wrong_variable": wrong_variable,
-    "dropped_statement": dropped_statement,
-    "swapped_arguments": swapped_arguments,
-    "wrong_constant": wrong_constant,
-    "wrong_default": wrong_default,
-    "negated_condition": negated_condition,
-    "missing_return": missing_return,
+    function.__name__: function
+    for function in (
+        *(operator, comparison, off_by_one, wrong_variable, dropped_statement, swapped_arguments),
+        *(wrong_constant, wrong_default, negated_condition, missing_return),
+    )
 }
 """Mutation operators by the kind of fault."""
 

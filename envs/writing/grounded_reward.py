@@ -104,23 +104,17 @@ class GroundingIntervals:
 
     def credit(self, grounding: Grounding) -> float:
         """Return the grounding of a text, in [0, 1]; see the formula above."""
-        about = (
-            self.words.credit(grounding.words),
-            self.coverage.credit(grounding.coverage),
-            self.entities.credit(grounding.entities),
-        )
+        about = self._credits(grounding, "words", "coverage", "entities")
         about_source = sum(about) / len(about)
         numbers = max(0.0, 1.0 - NUMBER_COST * len(grounding.unfounded))
         return about_source * self.fluency(grounding) * numbers * COPIED.credit(grounding.copied)
 
     def fluency(self, grounding: Grounding) -> float:
         """Return the minimum credit of the measures that detect random combinations of words."""
-        return min(
-            self.phrases.credit(grounding.phrases),
-            self.order.credit(grounding.order),
-            self.cohesion.credit(grounding.cohesion),
-            self.extracted.credit(grounding.extracted),
-        )
+        return min(self._credits(grounding, "phrases", "order", "cohesion", "extracted"))
+
+    def _credits(self, grounding: Grounding, *names: str) -> list[float]:
+        return [getattr(self, name).credit(getattr(grounding, name)) for name in names]
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from llm_decpomdp.envs.coding.division import (
-    REFERENCE,
     divide_reference,
     known_divisions,
     with_division,
 )
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
-from llm_decpomdp.envs.datasets.loading import Dataset, load
+from llm_decpomdp.envs.datasets.loading import REFERENCE, Dataset, load
 from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 
