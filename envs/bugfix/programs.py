@@ -155,7 +155,6 @@ def _bundled_sources() -> Iterator[ProgramSource]:
 
 
 def _one(parts: Sequence[str]) -> str:
-    """Return one program of several parts that each have imports of their own, and functions."""
     outside = (excerpt(part, (), rest=True).splitlines() for part in parts)
     lines = dict.fromkeys(line for part in outside for line in part if line.strip())
     bodies = [function_text(part, name) for part in parts for name in functions(part)]
@@ -163,7 +162,6 @@ def _one(parts: Sequence[str]) -> str:
 
 
 def _source(row: Row) -> ProgramSource:
-    """Make a program of a row with `task_id`, `program`, `entry_point` and `test`."""
     code, entry_point = row["program"], row["entry_point"]
     stated, bare = header_and_docstring(code, entry_point), remove_docstring(code, entry_point)
     return ProgramSource(row["task_id"], stated, bare, entry_point, row["test"])

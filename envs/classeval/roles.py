@@ -61,7 +61,6 @@ def check_division(by: object, num_agents: object) -> None:
 
 
 def _method_nodes(outline: Outline, solution: str) -> dict[str, list[ast.AST]]:
-    """Return the nodes of the solution's definitions of each method."""
     module = parse_or_none(solution)
     node = find_class(module, outline.class_name) if module is not None else None
     nodes: dict[str, list[ast.AST]] = {name: [] for name in outline.names}
@@ -73,7 +72,6 @@ def _method_nodes(outline: Outline, solution: str) -> dict[str, list[ast.AST]]:
 
 
 def _work(nodes: list[ast.AST]) -> int:
-    """Count the statements, at least 1."""
     return max(sum(isinstance(node, ast.stmt) for node in nodes), 1)
 
 
@@ -257,7 +255,6 @@ def skeleton_block(task: ClassTask) -> str:
 
 
 def _drop_known_imports(task: ClassTask) -> str:
-    """Return the solution without the imports that the skeleton has."""
     module = parse_or_none(task.solution)
     assert module is not None  # checked when the row was read
     skeleton_imports = set(task.imports.split("\n"))

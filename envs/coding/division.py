@@ -237,7 +237,6 @@ def divide_reference(task: CodeTask, sandbox: Sandbox) -> DividedReference | Non
 
 
 def _candidates(task: CodeTask) -> Iterator[tuple[dict[str, str], str, float]]:
-    """Yield code, origin and balance of the divisions of a reference."""
     if "aux_0" in task.references:
         yield dict(task.references), REFERENCE, 1.0
     elif "main_0" in task.references:

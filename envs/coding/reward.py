@@ -164,7 +164,6 @@ class CodeReward(ProgramReward):
         return {}
 
     def _share(self, points: float, fulfilled: int) -> float:
-        """Return the points of a component that is shared out over the helpers."""
         return points * (fulfilled / len(self.helpers)) if fulfilled else 0.0
 
     def _tests(self, task: CodeTask) -> Tests:

@@ -263,7 +263,6 @@ class Chains:
         return {kind: [step for step in self.menu if step.source == kind] for kind in kinds}
 
     def _count(self, kind: str, length: int) -> int:
-        """Count the chains of a length whose first argument has this type."""
         totals = self._cumulative_counts(kind, length - 1) if length else [1]
         return totals[-1] if totals else 0
 
@@ -332,7 +331,6 @@ def is_task(chain: Chain) -> bool:
 
 
 def _other_constants(chain: Chain) -> Iterator[Chain]:
-    """Yield the chains that differ in the constant of one step."""
     for place, step in enumerate(chain):
         for variant in _steps_by_kind()[step.kind, step.source]:
             if variant != step:
@@ -378,7 +376,6 @@ def _has_idle_steps(chain: Chain, values: Sequence[Any]) -> bool:
 
 
 def _try_run(part: Chain, value: Any) -> Any:
-    """Return the result of steps, or None if one fails."""
     try:
         return run(part, value)
     except (ValueError, IndexError):

@@ -214,7 +214,6 @@ class ComposeReward(ProgramReward):
         return self._verdict(points, analysis, execution.error)
 
     def _share(self, points: float, fulfilled: float) -> float:
-        """Return the points of a component that the helpers share equally."""
         return points * fulfilled / len(self.helpers) if fulfilled else 0.0
 
     def _verdict(
@@ -228,7 +227,6 @@ class ComposeReward(ProgramReward):
 
 
 def _callees(code: str) -> set[str]:
-    """Return the names of all functions that code calls."""
     tree = parse_or_none(code)
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
     return {function.id for function in calls if isinstance(function, ast.Name)}

@@ -224,7 +224,6 @@ def _entry_position(task: ComposeTask, num_agents: int) -> int:
 
 
 def _nest_steps(chain: Chain, value: str) -> str:
-    """Return steps on an expression as one expression."""
     for step in chain:
         # Parentheses only where the next expression would bind more tightly.
         atom = isinstance(ast.parse(value, mode="eval").body, ATOMS)
@@ -233,7 +232,6 @@ def _nest_steps(chain: Chain, value: str) -> str:
 
 
 def _rotate_names(names: Sequence[str], start: int) -> str:
-    """Return a choice of names in words."""
     # Tasks and agents begin the list with different names, so "take the first one" is not a valid convention.
     listed = [f"`{names[(start + i) % len(names)]}`" for i in range(len(names))]
     return f"{', '.join(listed[:-1])} or {listed[-1]}"

@@ -119,7 +119,6 @@ def separate_shares(
 def _run_helper(
     sandbox: Sandbox, task: ComposeTask, helper: HelperRole, name: str, code: str
 ) -> HelperResult:
-    """Call a helper's function with each value that reaches its steps in a test."""
     earlier = task.chain[: _first_step(task, helper)]
     values = [run(earlier, argument) for argument in INPUTS[task.chain[0].source]]
     call = f"def {AUTHOR}():\n    _compose_print_results({name}, {values!r}, {MARK!r})\n"
@@ -140,7 +139,6 @@ _CALL_ONCE = instrument("def check(candidate):\n    assert candidate() is None\n
 
 
 def _first_step(task: ComposeTask, helper: HelperRole) -> int:
-    """Return the number of steps before those of a helper."""
     return sum(map(len, task.shares(helper.team)[: helper.position(task)]))
 
 

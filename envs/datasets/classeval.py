@@ -161,7 +161,6 @@ def load_classes(
 
 
 def _imported_modules(code: str) -> frozenset[str]:
-    """Return the top-level modules that code imports."""
     module = parse_or_none(code)
     names: set[str] = set()
     for node in ast.walk(module) if module is not None else ():
@@ -180,7 +179,6 @@ def import_statements(code: str) -> list[str]:
 
 
 def _add_imports(skeleton: str, statements: object) -> str:
-    """Return a skeleton with the imports of its row that it lacks."""
     if not isinstance(statements, list):
         return skeleton
     present = import_statements(skeleton)
@@ -310,7 +308,6 @@ def _cases(module: ast.Module) -> Iterator[tuple[str, str, FunctionNode]]:
 def _ancestry(
     node: ast.ClassDef, classes: dict[str, ast.ClassDef], depth: int = 0
 ) -> Iterator[ast.ClassDef]:
-    """Yield a class and its base classes in the module."""
     yield node
     for base in node.bases:
         parent = classes.get(base.id) if isinstance(base, ast.Name) else None

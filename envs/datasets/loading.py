@@ -217,7 +217,6 @@ def _position(bound: str | None, length: int, split: str) -> int | None:
 
 
 def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> _Split:
-    """Read the rows of a split from its source."""
     if is_path(source):
         return _file_rows(dataset, split, existing(source))
     if source not in ("auto", "bundled", PACKAGE):
@@ -289,7 +288,6 @@ _remarked: set[tuple[str, str]] = set()
 
 
 def _warn_remarks(tasks: Iterable[Task]) -> None:
-    """Warn of each remark on a row of a user's file, once in a process."""
     for task in tasks:
         for remark in task.remarks:
             if (task.task_id, remark) not in _remarked:

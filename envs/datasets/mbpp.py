@@ -62,7 +62,6 @@ def mbpp_task(index: int, row: Row) -> CodeTask:
 
 @lru_cache(maxsize=2048)
 def _make_prompt(code: str, test: str, text: str) -> tuple[str, str]:
-    """Return the entry point and the prompt of a row."""
     reference = _parse_field(code, "'code'")
     tests = _parse_field(test, "'test_list' or 'test_imports'")
     entry_point = find_entry_point(reference, tests)

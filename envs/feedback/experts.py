@@ -176,7 +176,6 @@ class RemoteExpert:
         )
 
     def _ask(self, prompt: str) -> str:
-        """Send one request and return the text of the reply."""
         request: dict[str, Any] = {
             "model": self.model,
             "max_tokens": MAX_TOKENS,

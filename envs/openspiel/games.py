@@ -248,5 +248,4 @@ def read_action(state: Any, player: int, text: str, form: str) -> int | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text in lower case, with single blanks and without parentheses at its ends."""
     return " ".join(text.lower().split()).strip("()")

@@ -140,7 +140,6 @@ def strategies(game: str, form: str) -> Mapping[str, Strategy]:
 
 
 def _hanabi(game: str, form: str) -> Mapping[str, Strategy]:
-    """Return the teams of Hanabi, whose optimum is not known."""
     act = partial(_play_rules, game, form)
     return {
         "rules": Strategy(act, bound="rules"),

@@ -53,7 +53,7 @@ class PathGame(WalkGame):
         "The walker must reach the goal. Walls and the edge of the map refuse moves."
     )
 
-    scripts = property(walk_strategies)  # type: ignore[assignment]  # they depend on the options
+    scripts = property(walk_strategies)  # they depend on the options
 
     def is_drawn(self, task: Any) -> bool:
         """Check whether the goal is at least two steps away and within reach."""
@@ -154,7 +154,7 @@ class SokobanGame(WalkGame):
     )
     legend: ClassVar[str] = ", B box, * box on a goal, + walker on a goal"
 
-    scripts = property(walk_strategies)  # type: ignore[assignment]  # they depend on the options
+    scripts = property(walk_strategies)  # they depend on the options
 
     def is_drawn(self, task: Any) -> bool:
         """Check whether a level with one box needs enough pushes and can be solved in time."""

@@ -110,7 +110,6 @@ def _look_around(rows: Sequence[str], state: State, seen: set[Cell], cells: set[
 
 
 def _is_outside(cells: Collection[Cell], state: State) -> bool:
-    """Check whether the walker is outside of some cells."""
     return state[0] not in cells
 
 

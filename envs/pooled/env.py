@@ -339,7 +339,6 @@ def _name_all(env: Any, prompts: Mapping[str, str], rng: Any) -> dict[str, str]:
 
 
 def _vote(task: PooledTask, *_: Any) -> int:
-    """Return the leader of most private views."""
     votes = [leader(view) for view in task.profile]
     return max(range(len(task.names)), key=votes.count)
 

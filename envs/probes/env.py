@@ -65,9 +65,7 @@ def rendezvous(
     loss is flipped, or if rewards meet other joint samples than those that earned them.
     """
     tasks = [probe_task("rendezvous/0", 0, [LETTERS, LETTERS], ["a", "a"])]
-    return probe_env(
-        "rendezvous", tasks, Points(_same, offset), CueObservations(), 1, discount, render_mode
-    )
+    return probe_env("rendezvous", tasks, Points(_same, offset), discount, render_mode)
 
 
 def _same(task: ProbeTask, words: Words) -> float:
@@ -97,9 +95,7 @@ def halves(
         )
         for key in range(3)
     ]
-    return probe_env(
-        "halves", tasks, Points(_share, offset), CueObservations(), 1, discount, render_mode
-    )
+    return probe_env("halves", tasks, Points(_share, offset), discount, render_mode)
 
 
 def _share(task: ProbeTask, words: Words) -> float:
@@ -123,7 +119,7 @@ def turns(
     ]
     points = Points(_one_speaks, offset)
     return probe_env(
-        "turns", tasks, points, CueObservations(), 2, discount, render_mode, stop_when_solved=False
+        "turns", tasks, points, discount, render_mode, num_turns=2, stop_when_solved=False
     )
 
 
@@ -146,9 +142,7 @@ def lazy(
         probe_task(f"lazy/{key}", i, [key, key * 2], [key, LETTERS[(i + 1) % 3]])
         for i, key in enumerate(LETTERS)
     ]
-    return probe_env(
-        "lazy", tasks, Points(_work, offset), CueObservations(), 1, discount, render_mode
-    )
+    return probe_env("lazy", tasks, Points(_work, offset), discount, render_mode)
 
 
 def _work(task: ProbeTask, words: Words) -> float:
@@ -186,9 +180,8 @@ def delayed(
     ]
     # A guess is worth 0 on average, so that only asking first can pay.
     points = Points(partial(last_answer, SECRETS), offset)
-    return probe_env(
-        "delayed", tasks, points, CueObservations(password=ASK), 2, discount, render_mode
-    )
+    mode = CueObservations(password=ASK)
+    return probe_env("delayed", tasks, points, discount, render_mode, mode, num_turns=2)
 
 
 def _said(task: ProbeTask, words: Words) -> int:
@@ -247,7 +240,7 @@ def noisy_partners(
         for index, cue in enumerate("ab")
     ]
     points = Points(_worths, offset)
-    return probe_env("noisy-partners", tasks, points, CueObservations(), 1, discount, render_mode)
+    return probe_env("noisy-partners", tasks, points, discount, render_mode)
 
 
 def _best(index: int, place: int) -> str:
@@ -290,7 +283,7 @@ def climbing(
         if noise
         else Points(_mean_payoff, offset, full=11.0)
     )
-    return probe_env("climbing", tasks, points, CueObservations(), 1, discount, render_mode)
+    return probe_env("climbing", tasks, points, discount, render_mode)
 
 
 def _mean_payoff(task: ProbeTask, words: Words) -> float:
@@ -324,9 +317,7 @@ def mixed_pairs(
         probe_task(f"mixed-pairs/{letter}", index, [LETTERS, letter], [letter, letter])
         for index, letter in enumerate(LETTERS)
     ]
-    return probe_env(
-        "mixed-pairs", tasks, Points(_second, offset), CueObservations(), 1, discount, render_mode
-    )
+    return probe_env("mixed-pairs", tasks, Points(_second, offset), discount, render_mode)
 
 
 def _second(task: ProbeTask, words: Words) -> float:

@@ -129,19 +129,19 @@ def probe_env(
     name: str,
     tasks: Sequence[ProbeTask],
     points: Reward,
-    mode: Mode,
-    num_turns: int,
-    discount: float,
-    render_mode: str | None,
+    discount: float = 1.0,
+    render_mode: str | None = None,
+    mode: Mode | None = None,
+    num_turns: int = 1,
     stop_when_solved: bool = True,
 ) -> DecPOMDPEnv:
-    """Return the environment of a probe, with a player for each cue of its tasks."""
+    """Return the environment of a probe, with a player for each cue of its tasks; by default it shows the cues."""
     return DecPOMDPEnv(
         f"probe_{name.replace('-', '_')}_v0",
         TaskSet(tuple(tasks), f"probe-{name}", source="bundled", split="all"),
         [ProbeRole(position) for position in range(len(tasks[0].cues))],
         points,
-        mode,
+        mode or CueObservations(),
         num_turns=num_turns,
         stop_when_solved=stop_when_solved,
         discount=discount,

@@ -128,10 +128,7 @@ def relay(
         for index, secret in enumerate(secrets)
     ]
     points = Points(partial(last_answer, secrets), offset)
-    mode = Relay(secrets)
-    return probe_env(
-        "relay", tasks, points, mode, length, discount, render_mode, stop_when_solved=False
-    )
+    return probe_env("relay", tasks, points, discount, render_mode, Relay(secrets), length, False)
 
 
 def speaker_listener(
@@ -156,9 +153,7 @@ def speaker_listener(
     ]
     points = Points(partial(last_answer, LETTERS), offset)
     mode = Relay(LETTERS)
-    return probe_env(
-        "speaker-listener", tasks, points, mode, 2, discount, render_mode, stop_when_solved=False
-    )
+    return probe_env("speaker-listener", tasks, points, discount, render_mode, mode, 2, False)
 
 
 # Topologies
@@ -184,7 +179,6 @@ class ProbeGame(Game):
 
 
 def _said(turns: Turns, agent: str, number: int = -1) -> str:
-    """Return the first letter of what an agent wrote on a turn."""
     return turns[number].completions[agent][:1]
 
 
@@ -216,16 +210,7 @@ def _probe(
     discount: float,
     render_mode: str | None,
 ) -> DecPOMDPEnv:
-    return probe_env(
-        name,
-        tasks,
-        game,
-        TurnGameMode(game),
-        num_turns,
-        discount,
-        render_mode,
-        stop_when_solved=False,
-    )
+    return probe_env(name, tasks, game, discount, render_mode, TurnGameMode(game), num_turns, False)
 
 
 class RelayTurns(ProbeGame):

@@ -116,7 +116,6 @@ def read_class(
 
 
 def _parse_class(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
-    """Return the source that parses, if need be with a class header, and its tree."""
     body = text.strip("\n")
     first = body.lstrip(" \t")
     # As it stands, as the indented body of a class, and with the first line's indentation lost.
@@ -129,8 +128,6 @@ def _parse_class(text: str, parse: Attempts) -> tuple[str, ast.Module | None]:
 
 @dataclass
 class _ClassReader:
-    """Collects the definitions of a completion."""
-
     outline: Outline
     quotations: frozenset[str] = frozenset()
     """Fingerprints of methods that the prompt shows."""
@@ -180,7 +177,6 @@ class _ClassReader:
                 self._collect_other(source, statement, in_class)
 
     def _collect_other(self, source: str, node: ast.stmt, in_class: bool) -> None:
-        """Collect a statement that is no function and no import."""
         statement = Statement(node)
         methods = [name for name in self.outline.names if name in statement.definitions]
         if len(methods) > 1 or len(statement.bound.intersection(self.outline.names)) > 1:

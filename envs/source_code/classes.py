@@ -170,7 +170,6 @@ def repair_skeleton(code: str, class_name: str) -> str:
 
 
 def _close_docstrings(code: str) -> str:
-    """Close the docstrings that are left open."""
     chunks: list[list[str]] = [[]]
     for line in code.split("\n"):
         decorated = bool(chunks[-1]) and chunks[-1][-1].lstrip().startswith("@")
@@ -341,7 +340,6 @@ def merge(outline: Outline, team: tuple[Contribution, ...]) -> Merged:
 
 
 def _writers(unit: Unit, team: tuple[Contribution, ...]) -> list[Contribution]:
-    """Return the members who wrote a method."""
     return [
         member
         for member in team

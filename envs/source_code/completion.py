@@ -303,7 +303,6 @@ class CompletionReader:
         return None
 
     def _broken_attempt(self, function: str) -> Reading | None:
-        """Return the best attempt at a function that does not parse."""
         attempts = [_read_text(text, function, self._parts) for text in self.unparsable]
         attempts = [reading for reading in attempts if reading.defined]
         return max(attempts, key=lambda reading: reading.returns, default=None)
@@ -352,7 +351,6 @@ class CompletionReader:
         return functions and not any(name in statement.eager for statement in between[1:])
 
     def _prose(self, number: int) -> set[int]:
-        """Return the statements of a block that are text."""
         return {
             index
             for index, statement in enumerate(self.modules[number].statements)
@@ -362,7 +360,6 @@ class CompletionReader:
 
     @cached_property
     def _all_names(self) -> frozenset[str]:
-        """All names that are bound anywhere."""
         names = set(self.given)
         for module in self.modules:
             for statement in module.statements:

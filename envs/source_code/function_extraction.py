@@ -157,7 +157,6 @@ class _Extractor:
         live: frozenset[str],
         guarded: bool = False,
     ) -> Iterator[Place]:
-        """Yield a block and all blocks in it."""
         yield Place(block, kind, sure, live, guarded)
         for index, statement in enumerate(block):
             after = live | variable_flow(block[index + 1 :]).reads

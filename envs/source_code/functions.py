@@ -91,7 +91,6 @@ def global_names(code: str) -> set[str]:
 
 
 def _bound(code: ast.AST) -> set[str]:
-    """Return the names that code may bind."""
     names: set[str] = set()
     for node in ast.walk(code):
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):

@@ -230,7 +230,6 @@ def _own_nodes(statement: ast.AST, classes: bool = False) -> Iterator[ast.AST]:
 
 
 def _bound_names(node: ast.AST) -> tuple[str, ...]:
-    """Return the names that a node itself binds or deletes."""
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return (node.name,)
     if isinstance(node, ast.Name):

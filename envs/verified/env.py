@@ -341,7 +341,6 @@ def majority(answers: Sequence[str]) -> str:
 
 
 def _short(task: QuestionTask) -> str:
-    """Return a question without the words around a formula."""
     return task.prompt.rpartition(": ")[2].replace(" ", "")
 
 

@@ -54,7 +54,6 @@ def about_writing(env: DecPOMDPEnv, seed: int = 0) -> Iterator[Remark]:
 
 
 def _ranks(env: DecPOMDPEnv, seed: int) -> Iterator[Remark]:
-    """Compare the rewards of each row's references and degenerate texts."""
     grounded = "grounding" in env.reward.components
     for task, kinds in degenerate(env, seed):
         verdicts = {kind: env.reward(task, texts) for kind, texts in kinds.items()}
@@ -117,7 +116,6 @@ def _random(text: str, vocabulary: Sequence[str], rng: np.random.Generator) -> s
 
 
 def _one_sentence(text: str) -> str:
-    """Return the first sentence of a text, again and again."""
     match = SENTENCE.search(text)
     sentence = match[0].strip() if match else text
     return " ".join([sentence] * max(2, round(len(text) / max(len(sentence), 1))))

@@ -288,7 +288,6 @@ def _runs(spoken: Sequence[str], length: int) -> list[tuple[str, ...]]:
 
 
 def _sentences(sequence: Sequence[str]) -> list[list[str]]:
-    """Divide tokens into sentences, without their marks."""
     sentences: list[list[str]] = [[]]
     for token in sequence:
         if token == STOP:

@@ -85,7 +85,6 @@ def _problem(name: str, text: str) -> str:
 
 
 def _text(row: Row, name: str) -> str:
-    """Return a text field; None counts as empty."""
     if name not in row:
         raise BadRow(missing(row, name))
     value = row[name]

@@ -9,7 +9,6 @@ from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.parts import (
-    CueObservations,
     Points,
     ProbeTask,
     Words,
@@ -46,7 +45,7 @@ def announcement_tasks() -> list[ProbeTask]:
 def announcement_env() -> DecPOMDPEnv:
     """Return a game of one turn: the second agent earns a point with the secret that the first one sees."""
     points = Points(_second_says_it, 0.0)
-    return probe_env("told", announcement_tasks(), points, CueObservations(), 1, 1.0, None)
+    return probe_env("told", announcement_tasks(), points)
 
 
 def _second_says_it(task: ProbeTask, words: Words) -> float:

@@ -15,7 +15,6 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.env import GRADES
 from llm_decpomdp.envs.probes.parts import (
     LETTERS,
-    CueObservations,
     Points,
     ProbeTask,
     Words,
@@ -178,7 +177,7 @@ def _write_texts(split: bool, agents: int) -> DecPOMDPEnv:
         )
         for place, pair in enumerate(PAIRS)
     ]
-    return probe_env("written", tasks, Points(_right_letters, 0.0), CueObservations(), 1, 1.0, None)
+    return probe_env("written", tasks, Points(_right_letters, 0.0))
 
 
 def _right_letters(task: ProbeTask, words: Words) -> float:

@@ -70,7 +70,7 @@ def orders(seed: int) -> Measures:
     """Measure the returns of a second agent that needs the first, after equal numbers of completions."""
     game = TalkGame()
     mode = TurnGameMode(game)
-    two_turns = probe_env("talk", announcement_tasks(), game, mode, 2, 1.0, None, False)
+    two_turns = probe_env("talk", announcement_tasks(), game, 1.0, None, mode, 2, False)
     settings = {
         "order": (set_order(announcement_env(), ORDER), TALKS),
         "simultaneous": (announcement_env(), TALKS),

@@ -12,3 +12,23 @@ def offline(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.delenv("LLM_DECPOMDP_DATA", raising=False)
     monkeypatch.setattr(sources, "_warned", set())
+
+
+class ScriptedExpert:
+    """An expert that no network reaches; it says a text to every agent and notes what it was shown."""
+
+    def __init__(self):
+        self.asked = []
+
+    def edits(self, task_prompt, completions):
+        self.asked.append((task_prompt, dict(completions)))
+        return {agent: f"Edits for {agent}." for agent in completions}
+
+
+@pytest.fixture
+def expert(monkeypatch):
+    """Stands in for the expert of every environment."""
+    one = ScriptedExpert()
+    name = "llm_decpomdp.envs.feedback.code_mode.RemoteExpert"
+    monkeypatch.setattr(name, lambda model, base_url: one)
+    return one

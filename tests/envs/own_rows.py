@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
+from tests.support.programs import check
+
 
 def make_rows(number: int = 4) -> list[dict[str, str]]:
     return [
@@ -20,8 +23,20 @@ def make_rows(number: int = 4) -> list[dict[str, str]]:
     ]
 
 
-def write_lines(path: Path, rows) -> Path:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+def square_row(*numbers: int) -> dict[str, str]:
+    """A problem whose tests square these numbers."""
+    test = check(*(f"assert candidate({x}) == {x * x}" for x in numbers))
+    row = {"task_id": "t/0", "prompt": 'def sq(x):\n    """square"""\n', "entry_point": "sq"}
+    return {**row, "test": test}
+
+
+def square_task(*numbers: int) -> CodeTask:
+    return code_task(0, square_row(*numbers))
+
+
+def write_lines(path: Path, rows, ensure_ascii: bool = False) -> Path:
+    lines = (json.dumps(row, ensure_ascii=ensure_ascii) + "\n" for row in rows)
+    path.write_text("".join(lines), "utf-8")
     return path
 
 

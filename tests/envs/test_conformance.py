@@ -58,6 +58,9 @@ SETUPS = [
     for j, mode in enumerate(CODE_MODES)
 ]
 """Every environment of code in every mode: alone or as a team and for one turn or several, in turn."""
+TEAM_OF_THREE = {"classeval-v0": {"original_prompt": True}, "mbpp-v0": {}, "bugfix-v0": {}}
+TEAM_OF_THREE["coophumaneval-v0"] = {"roles": {"aux_1": {"name": "tester_0"}}}
+SETUPS += [(env_id, 3, "level_feedback", more) for env_id, more in TEAM_OF_THREE.items()]
 SETUPS += [(env_id, size, None, {}) for env_id in WRITING if "v0" in env_id for size in SIZES]
 SETUPS += [
     (env_id, size, mode, LONG)
@@ -74,23 +77,13 @@ FORMS += [*((env_id, 2, None, {}) for env_id in WRITING), *((*w, None, {}) for w
 """Every environment, alone and as a team, for rules that do not depend on the mode."""
 
 
-class QuietExpert:
-    """An expert that is never reached over a network and always says the same."""
-
-    def edits(self, task_prompt, completions):
-        return dict.fromkeys(completions, "Perfect! No changes needed!")
-
-
 @pytest.fixture
-def build(request, monkeypatch):
+def build(request, expert):
     """Builds the environment, as users do."""
     env_id, num_agents, mode, settings = request.param
-    monkeypatch.setattr(
-        "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
-    )
     modes = {} if mode is None else {"external_mode": mode}
-    expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
-    fixed = {"source": "bundled", "num_agents": num_agents, **modes, **expert, **settings}
+    model = {"expert_model": "an expert"} if mode == "expert_edits" else {}
+    fixed = {"source": "bundled", "num_agents": num_agents, **modes, **model, **settings}
     return partial(llm_decpomdp.make, env_id, **fixed)
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp import check_env
 from llm_decpomdp.envs.bugfix.programs import (
     ProgramSource,
     bundled_faults,
@@ -18,9 +15,8 @@ from llm_decpomdp.envs.bugfix.programs import (
 from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, limit_steps
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Sandbox
-from tests.envs.bugfix_examples import BUG, ROW, answers, program_file, three_fixers
-
-MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits")
+from tests.envs.bugfix_examples import BUG, ROW, answers, program_file
+from tests.envs.own_rows import write_lines
 
 
 @pytest.mark.parametrize(
@@ -45,8 +41,7 @@ def test_bad_arguments_are_refused(arguments, why):
 
 def test_tasks_of_problems_with_known_issues_can_be_left_out(tmp_path):
     rows = [{**ROW, "task_id": task_id} for task_id in ("HumanEval/47", "HumanEval/48")]
-    path = tmp_path / "programs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_lines(tmp_path / "programs.jsonl", rows)
     every = llm_decpomdp.make("bugfix-v0", source=str(path)).metadata["data"]
     wrong = every["known_issues"]
     assert set(wrong.values()) == {KNOWN_ISSUES["HumanEval/47"]} and 2 * len(wrong) == every["rows"]
@@ -58,33 +53,6 @@ def test_tasks_of_problems_with_known_issues_can_be_left_out(tmp_path):
 def test_more_than_the_programs_have_is_refused(arguments):
     with pytest.raises(ValueError, match="no program has"):
         llm_decpomdp.make("bugfix-v0", **arguments).reset(seed=0)
-
-
-class QuietExpert:
-    """An expert that is never reached over a network and always says the same."""
-
-    def edits(self, task_prompt, completions):
-        return dict.fromkeys(completions, "No changes needed.")
-
-
-@pytest.mark.parametrize(("num_agents", "mode"), list(zip((1, 2, 3, 1, 2), MODES, strict=True)))
-def test_the_environment_keeps_its_contract(num_agents, mode, monkeypatch):
-    monkeypatch.setattr(
-        "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
-    )
-    expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
-    settings = {"num_agents": num_agents, "external_mode": mode, "split": "test[:40]", **expert}
-    check_env(lambda: llm_decpomdp.make("bugfix-v0", **settings))
-
-
-@pytest.fixture
-def env(tmp_path):
-    return three_fixers(tmp_path)
-
-
-@pytest.fixture
-def programs(tmp_path):
-    return program_file(tmp_path)
 
 
 def test_everybody_sees_the_program_and_their_own_share(env):

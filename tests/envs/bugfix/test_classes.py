@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from tests.envs.class_examples import ROW
+from tests.envs.own_rows import write_lines
 
 CODE = '''from math import floor
 
@@ -58,8 +57,7 @@ def env(tmp_path):
         "test": TEST,
         "solution_code": CODE,
     }
-    path = tmp_path / "classes.jsonl"
-    path.write_text(json.dumps(row) + "\n", "utf-8")
+    path = write_lines(tmp_path / "classes.jsonl", [row])
     env = llm_decpomdp.make("bugfix-v0", source=str(path), split="all", sandbox_slice="all")
     env.reset(options={"task_id": BUG})
     return env
@@ -87,7 +85,7 @@ def test_methods_are_dealt_out_and_shown_in_their_class(env):
 
 
 def test_undoing_the_bug_earns_full_marks_in_any_form(env):
-    gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
+    gold = dict(llm_decpomdp.answers(env).references)
     in_class = "Here:\n```python\nclass Shelf:\n" + "\n".join(
         f"    {line}" for line in gold["fixer_1"].splitlines()
     )
@@ -121,7 +119,7 @@ def test_a_repair_of_a_method_of_a_team_mate_counts_for_nothing(env):
 def test_a_regression_and_additions_cost(env):
     broken = as_it_is(env) | {"fixer_0": "def left(self):\n    return 'none'\n"}
     assert env.reward(env.task, broken).components["regressed"] == -1.0
-    gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
+    gold = dict(llm_decpomdp.answers(env).references)
     larger = gold | {"fixer_0": gold["fixer_0"] + "\n\ndef spare(self):\n    return 1\n"}
     verdict = env.reward(env.task, larger)
     assert verdict.solved and 2.5 <= verdict.reward < MAXIMUM
@@ -139,15 +137,14 @@ def test_errors_name_the_line_in_the_code_of_their_author(env):
 
 
 def test_a_property_with_its_setter_is_one_method(tmp_path):
-    path = tmp_path / "classes.jsonl"
-    path.write_text(json.dumps(ROW) + "\n", "utf-8")
+    path = write_lines(tmp_path / "classes.jsonl", [ROW])
     env = llm_decpomdp.make("bugfix-v0", source=str(path), split="all")
     env.reset(seed=0)
     assert env.task.functions.count("name") == 1
     assert env.task.given_functions["name"].count("def name") == 2
     for task in env.tasks.tasks:
         env.reset(options={"task_id": task.task_id})
-        gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
+        gold = dict(llm_decpomdp.answers(env).references)
         assert env.reward(task, gold).reward == MAXIMUM
 
 
@@ -157,8 +154,7 @@ def test_a_class_whose_solution_fails_is_left_out_with_a_warning(tmp_path, caplo
         "task_id": "Shape/9",
         "solution_code": ROW["solution_code"].replace("h * s", "h - s"),
     }
-    path = tmp_path / "classes.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in (wrong, ROW)), "utf-8")
+    path = write_lines(tmp_path / "classes.jsonl", [wrong, ROW])
     env = llm_decpomdp.make("bugfix-v0", source=str(path), split="all")
     env.reset(seed=0)
     assert "Shape/9 is left out" in caplog.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -13,6 +12,7 @@ from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, load
 from llm_decpomdp.oracle import answers
 from tests.envs.bugfix_examples import sample
+from tests.envs.own_rows import write_lines, write_parquet
 
 
 def fix_row(**changed):
@@ -40,8 +40,7 @@ def fix_row(**changed):
 
 
 def fix_env(tmp_path, *rows, **options):
-    path = tmp_path / "fix.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_lines(tmp_path / "fix.jsonl", rows)
     return llm_decpomdp.make("humanevalfix-v0", source=str(path), **options)
 
 
@@ -58,20 +57,15 @@ def test_rows_in_the_format_of_humanevalfix_become_tasks(tmp_path):
 def test_a_parquet_file_and_a_folder_of_the_hub_give_the_same_tasks(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    import pyarrow
-    import pyarrow.parquet
-
     rows = [fix_row(), fix_row(task_id="Python/901")]
     folder = tmp_path / "pack"
     (folder / "data").mkdir(parents=True)
-    path = folder / "data" / "python.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    path = write_parquet(folder / "data" / "python.parquet", rows)
     (folder / "README.md").write_text(
         "---\nconfigs:\n- config_name: python\n  data_files:\n"
         "  - split: test\n    path: data/python.parquet\n---\n"
     )
-    lines = tmp_path / "fix.jsonl"
-    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = write_lines(tmp_path / "fix.jsonl", rows)
     there = replace(HUMANEVALFIX, hub=str(folder))
     sets = [load(HUMANEVALFIX, "test", str(path)), load(there, "test", "hub")]
     assert {found.fingerprint for found in sets} == {load(there, "test", str(lines)).fingerprint}

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 import llm_decpomdp
-from tests.envs.bugfix_examples import answers, points, three_fixers
-
-
-@pytest.fixture
-def env(tmp_path):
-    return three_fixers(tmp_path)
-
+from tests.envs.bugfix_examples import answers, points
 
 NOTHING = {"parses": 0.0, "fixed": 0.0, "minimal": 0.0, "regressed": 0.0}
 UNDONE = {"parses": 0.5, "fixed": 2.0, "minimal": 0.5, "regressed": 0.0}

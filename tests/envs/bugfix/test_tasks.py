@@ -10,7 +10,7 @@ import llm_decpomdp
 from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from llm_decpomdp.envs.bugfix.roles import submission
 from llm_decpomdp.envs.bugfix.tasks import known_class
-from tests.envs.bugfix_examples import BUG, answers, points, program_file, sample, three_fixers
+from tests.envs.bugfix_examples import BUG, answers, points, sample
 from tests.support.processes import python
 
 
@@ -80,7 +80,7 @@ def _undoing_earns_full_marks(num_agents, bugs, count):
     env = llm_decpomdp.make("bugfix-v0", num_agents=num_agents, bugs=bugs, split="all")
     for task in sample(env.tasks.tasks, count):
         env.reset(options={"task_id": task.task_id})
-        gold = {agent: llm_decpomdp.answers(env).reference(agent) for agent in env.agents}
+        gold = llm_decpomdp.answers(env).references
         as_it_is = env.reward(task, answers(env))
         assert as_it_is.components == {
             "parses": 0.5,
@@ -103,16 +103,6 @@ def test_undoing_the_bugs_earns_full_marks_and_doing_nothing_half_a_point(num_ag
 @pytest.mark.parametrize("bugs", [1, 2, 3])
 def test_undoing_the_bugs_earns_full_marks_in_a_large_sample(num_agents, bugs):
     _undoing_earns_full_marks(num_agents, bugs, 120)
-
-
-@pytest.fixture
-def env(tmp_path):
-    return three_fixers(tmp_path)
-
-
-@pytest.fixture
-def programs(tmp_path):
-    return program_file(tmp_path)
 
 
 @pytest.mark.parametrize("num_agents", [1, 2, 3, 5])

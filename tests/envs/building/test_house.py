@@ -7,14 +7,12 @@ from collections import Counter
 import pytest
 
 from llm_decpomdp import answers, make
-from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
 from llm_decpomdp.envs.building.blocks import world_after
 from llm_decpomdp.envs.building.house import remaining
 from llm_decpomdp.envs.building.plan import (
     FILLS,
     MATERIALS,
     PLANNED_TURNS,
-    SIZES,
     cells_of,
     cover,
     fills,
@@ -60,24 +58,6 @@ def test_a_cover_has_each_cell_once_and_no_other(env) -> None:
         boxes = cover(tuple(task.plan.items()))
         cells = [(cell, name) for box, name in boxes for cell in cells_of(*box)]
         assert len(cells) == len(task.plan) and dict(cells) == task.plan
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"size": "small", "parts": "materials"},
-        {},
-        {"size": "large", "num_agents": 4, "num_turns": 4},
-    ],
-)
-def test_no_exploit_beats_its_bound_at_three_difficulties(options) -> None:
-    found = {entry.name: entry for entry in check_strategies("build-house-v0", options, tasks=6)}
-    assert {name: entry.problem for name, entry in found.items() if entry.problem} == {}
-    assert found["optimum"].score.value == 1.0
-    assert found["random"].score.value < found["alone"].score.value < 1.0
-    assert found["empty answer"].score.value == 0.0
-    pair = not options  # two builders who know layers need no messages within three turns
-    assert (found["silent"].exact == found["silent"].score.value == 1.0) == pair
 
 
 def test_one_agent_has_at_most_three_quarters_of_the_blocks_of_a_pair() -> None:
@@ -158,18 +138,3 @@ def test_references_of_large_houses_build_them_over_the_turns() -> None:
         while env.agents:
             *_, infos = env.step(dict(answers(env).references))
         assert infos["builder_0"]["score"] == 1.0
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_train_and_test_share_no_house(size: str) -> None:
-    train, test = (make("build-house-v0", size=size, split=s).tasks for s in ("train", "test"))
-    assert (len(train), len(test)) == (400, 100)
-    assert not {t.layers for t in train.tasks} & {t.layers for t in test.tasks}
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("num_agents", 1), ("size", "huge"), ("parts", "none")]
-)
-def test_wrong_options_are_named(option: str, value) -> None:
-    with pytest.raises(ValueError, match=option):
-        make("build-house-v0", **{option: value})

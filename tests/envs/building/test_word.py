@@ -58,22 +58,6 @@ def test_the_bound_is_that_of_the_largest_share(num_agents: int) -> None:
         assert task.limit >= max(shares)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"length": 1, "knowledge": "all", "plan": "cells"},
-        {},
-        {"num_agents": 4, "length": 4, "num_turns": 3},
-    ],
-)
-def test_no_exploit_beats_its_bound_at_three_difficulties(options) -> None:
-    found = {entry.name: entry for entry in check_strategies("build-word-v0", options, tasks=25)}
-    assert {name: entry.problem for name, entry in found.items() if entry.problem} == {}
-    assert found["optimum"].score.value == 1.0
-    assert found["random"].score.value < found["alone"].score.value < 1.0
-    assert found["empty answer"].score.value == 0.0
-
-
 def test_a_guess_of_the_shift_does_not_pay_without_a_message(env) -> None:
     # By Jensen's inequality; here by playing both shifts.
     task = env.task
@@ -145,35 +129,12 @@ def test_only_the_first_agent_is_told_the_shift() -> None:
     assert all(f"s is {everyone.task.shift}." in prompt for prompt in prompts)
 
 
-@pytest.mark.parametrize("length", [1, 2, 4])
-def test_train_and_test_share_no_word(length: int) -> None:
-    train, test = (make("build-word-v0", length=length, split=s).tasks for s in ("train", "test"))
-    assert (len(train), len(test)) == (400, 100)
-    assert not {t.word for t in train.tasks} & {t.word for t in test.tasks}
-
-
 def test_the_cells_of_a_plan_are_those_of_its_grid() -> None:
     env = make("build-word-v0", plan="cells", length=1)
     prompt = env.reset(seed=0)[0]["builder_1"]
     listed = [line.partition(": ")[2] for line in prompt.splitlines() if line.startswith("Cells")]
     cells = {tuple(map(int, c.split())) for line in listed for c in line.rstrip(".").split(", ")}
     assert cells == set(env.task.target)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("num_agents", 1),
-        ("num_agents", 5),
-        ("length", 0),
-        ("length", 5),
-        ("knowledge", "some"),
-        ("plan", "map"),
-    ],
-)
-def test_wrong_options_are_named(option: str, value) -> None:
-    with pytest.raises(ValueError, match=option):
-        make("build-word-v0", **{option: value})
 
 
 def test_bare_words_are_answered_by_the_letters_of_their_cells() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import json
 import types
 from itertools import chain
 
@@ -15,6 +14,7 @@ from llm_decpomdp.envs.datasets.classeval import class_task, load_classes
 from llm_decpomdp.envs.datasets.loading import BadRow
 from llm_decpomdp.envs.source_code.classes import merge, outline
 from tests.envs.class_examples import ROW, SOLUTION, shape_task
+from tests.envs.own_rows import write_lines
 
 TEAMS = (1, 2, 3, 5, 9)
 
@@ -133,20 +133,18 @@ def test_a_row_without_a_usable_solution_has_no_reference():
 
 def test_a_class_that_needs_a_missing_package_is_left_out_and_says_why(tmp_path):
     needy = {**ROW, "task_id": "Shape/1", "import_statement": ["import no_such_package_at_all"]}
-    path = tmp_path / "classes.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in (ROW, needy)), "utf-8")
+    path = write_lines(tmp_path / "classes.jsonl", [ROW, needy])
     env = make("classeval-v0", source=str(path))
     assert [task.task_id for task in env.tasks.tasks] == ["Shape/0"]
     assert "needs no_such_package_at_all" in env.metadata["data"]["excluded"]["Shape/1"]
-    path.write_text(json.dumps(needy) + "\n", "utf-8")
+    write_lines(path, [needy])
     with pytest.raises(ValueError, match="pip install pandas "):
         load_classes("test", str(path))
 
 
 def test_known_issues_are_shown_and_can_be_left_out(tmp_path):
-    path = tmp_path / "classes.jsonl"
     rows = (ROW, {**ROW, "task_id": "ClassEval_17"})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    path = write_lines(tmp_path / "classes.jsonl", rows)
     data = make("classeval-v0", source=str(path)).metadata["data"]
     assert set(data["known_issues"]) == {"ClassEval_17"}
     env = make("classeval-v0", source=str(path), exclude_known_issues=True)

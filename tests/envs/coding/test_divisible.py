@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.benchmarks.audit.run import audit
 from tests.envs.coding.test_division import ALL, PART, REST, WORDS
+from tests.envs.own_rows import write_lines
 
 ROW = {"prompt": "def f(s):\n    pass\n", "test": WORDS, "entry_point": "f"}
 REAL = {**ROW, "task_id": "real", "aux": PART, "main": REST}
@@ -23,14 +22,8 @@ WHOLE = {
 ALONE = {**ROW, "task_id": "alone", "canonical_solution": "    return 0\n"}
 
 
-def write(folder: Path, *rows: Mapping[str, str]) -> str:
-    path = folder / "problems.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
 def test_rows_that_cannot_be_divided_are_left_out_with_the_reason(tmp_path: Path) -> None:
-    source = write(tmp_path, REAL, WHOLE, ALONE)
+    source = str(write_lines(tmp_path / "problems.jsonl", [REAL, WHOLE, ALONE]))
     env = llm_decpomdp.make("coophumaneval-v1", source=source)
     assert [task.task_id for task in env.tasks.tasks] == ["real"]
     excluded = env.metadata["data"]["excluded"]
@@ -43,7 +36,8 @@ def test_rows_that_cannot_be_divided_are_left_out_with_the_reason(tmp_path: Path
 
 
 def test_a_file_without_a_divisible_row_is_refused(tmp_path: Path) -> None:
-    env = llm_decpomdp.make("coophumaneval-v1", source=write(tmp_path, WHOLE))
+    path = write_lines(tmp_path / "problems.jsonl", [WHOLE])
+    env = llm_decpomdp.make("coophumaneval-v1", source=str(path))
     with pytest.raises(ValueError, match=r"has no task to divide: .'whole': '0% of its tests"):
         env.reset(seed=0)
 

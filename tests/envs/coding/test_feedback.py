@@ -8,26 +8,17 @@ import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import FEEDBACK, lost_results, names
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.humaneval import code_task
 from llm_decpomdp.envs.feedback.code_mode import NO_CODE, CodeMode, CodeOptions
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.oracle import answers
+from tests.envs.own_rows import square_task
 
 AUX = "def aux(x):\n    return x * x"
 MAIN = "def sq(x):\n    y = aux(x)\n    return y + (x > 2)"
 ALONE = "def sq(x):\n    return x * x + (x > 2)"
 GOOD = "def sq(x):\n    y = aux(x)\n    return y + 0"
-TASK = code_task(
-    0,
-    {
-        "task_id": "t/0",
-        "prompt": 'def sq(x):\n    """square"""\n',
-        "entry_point": "sq",
-        "test": "def check(candidate):\n"
-        + "".join(f"    assert candidate({x}) == {x * x}\n" for x in (1, 2, 3)),
-    },
-)
+TASK = square_task(1, 2, 3)
 SANDBOX = Sandbox(Limits(load_seconds=5, test_seconds=5))
 
 
@@ -85,7 +76,7 @@ def test_a_team_mates_syntax_error_shows_nothing_of_its_code():
         assert "secret_word" not in found[mine] and "line 3" not in found[mine]
 
 
-@pytest.mark.parametrize("name", FEEDBACK)
+@pytest.mark.parametrize("name", [*FEEDBACK, "passed", "plain"])
 def test_a_team_mates_code_is_never_quoted(name):
     found = feedback("def sq(x):\n    hidden_name = aux(x)\n    return hidden_name", AUX, name)
     assert "hidden_name" not in found["aux_0"]

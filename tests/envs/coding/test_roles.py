@@ -222,8 +222,7 @@ def test_a_renamed_agent_plays_as_before_and_its_function_keeps_its_name():
     broken = {"helper_0": answers(env).reference("helper_0"), "solver_7": "def f(:"}
     wrong = {"aux_0": answers(plain).reference("aux_0"), "main_0": "def f(:"}
     assert list(env.step(broken)[0].values()) == list(plain.step(wrong)[0].values())
-    team = {agent: answers(env).reference(agent) for agent in env.agents}
-    assert env.step(team)[1] == {"helper_0": 4.0, "solver_7": 4.0}
+    assert env.step(answers(env).references)[1] == {"helper_0": 4.0, "solver_7": 4.0}
 
 
 def test_an_error_in_a_renamed_agents_code_is_told_with_its_line():
@@ -239,17 +238,7 @@ def test_a_renamed_team_with_templates_passes_our_strict_check(write):
     check_env(partial(make, roles, num_agents=3))
 
 
-def test_an_experts_edits_reach_renamed_agents(monkeypatch):
-    asked = []
-
-    class Expert:
-        def edits(self, task_prompt, completions):
-            asked.append(list(completions))
-            return {agent: f"Edits for {agent}." for agent in completions}
-
-    monkeypatch.setattr(
-        "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: Expert()
-    )
+def test_an_experts_edits_reach_renamed_agents(expert):
     env = llm_decpomdp.make(
         "coophumaneval-v0",
         source="bundled",
@@ -259,7 +248,7 @@ def test_an_experts_edits_reach_renamed_agents(monkeypatch):
     )
     env.reset(seed=0)
     assert "Edits for aux_0." in env.step({"helper_0": "", "main_0": ""})[0]["helper_0"]
-    assert asked == [["aux_0", "main_0"]]
+    assert [list(code) for _, code in expert.asked] == [["aux_0", "main_0"]]
 
 
 # Refused

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 import pytest
@@ -12,23 +11,15 @@ from llm_decpomdp import check_env
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.humaneval import code_task
 from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions
 from llm_decpomdp.envs.feedback.experts import expert_prompt, short_names
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.oracle import answers
+from tests.envs.own_rows import square_row, square_task, write_lines
 
-MODES = (*FEEDBACK, "expert_edits")
-TASK = code_task(
-    0,
-    {
-        "task_id": "t/0",
-        "prompt": 'def sq(x):\n    """square"""\n',
-        "entry_point": "sq",
-        "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n",
-    },
-)
+MODES = (*FEEDBACK, "passed", "plain", "expert_edits")
+TASK = square_task(2, 3)
 SANDBOX = Sandbox(Limits(load_seconds=5, test_seconds=5))
 NOTHING = "no code"
 
@@ -42,11 +33,16 @@ def main(body: str) -> str:
     return f"def sq(x):\n    {body}"
 
 
-def judge(*completions: str):
-    """The verdict on the completions of a team, main's last."""
+def played(*completions: str):
+    """The roles of a team, its turn with these completions, main's last, and the verdict."""
     roles = coding_team(len(completions))
     texts = dict(zip((role.agent for role in roles), completions, strict=True))
-    return CodeReward(roles, SANDBOX)(TASK, texts)
+    verdict = CodeReward(roles, SANDBOX)(TASK, texts)
+    return roles, Turn({}, texts, verdict), verdict
+
+
+def judge(*completions: str):
+    return played(*completions)[2]
 
 
 def points(*completions: str) -> tuple[float, ...]:
@@ -187,11 +183,8 @@ def test_a_broken_helper_breaks_the_program_and_a_missing_one_does_not():
 
 
 def told(mode: str, *completions: str) -> dict[str, str]:
-    roles = coding_team(len(completions))
-    texts = dict(zip((role.agent for role in roles), completions, strict=True))
-    verdict = CodeReward(roles, SANDBOX)(TASK, texts)
-    options = CodeOptions(external_mode=mode)
-    return CodeMode(roles, FEEDBACK, options)(TASK, Turn({}, texts, verdict))[0]
+    roles, turn, _ = played(*completions)
+    return CodeMode(roles, FEEDBACK, CodeOptions(external_mode=mode))(TASK, turn)[0]
 
 
 def test_main_is_told_of_every_helper_and_helpers_of_their_own_code_only():
@@ -230,32 +223,12 @@ def test_an_expert_is_told_of_the_whole_team():
 # Environments
 
 
-class QuietExpert:
-    """Says the same to everyone."""
-
-    def edits(self, task_prompt, completions):
-        return dict.fromkeys(completions, "Nothing.")
-
-
-@pytest.mark.parametrize(
-    ("mode", "num_agents"),
-    [
-        ("level_feedback", 3),
-        *(
-            pytest.param(mode, 3, marks=pytest.mark.slow)
-            for mode in MODES
-            if mode != "level_feedback"
-        ),
-        pytest.param("level_feedback", 5, marks=pytest.mark.slow),
-    ],
-)
-def test_larger_teams_pass_our_strict_check(mode, num_agents, monkeypatch):
-    monkeypatch.setattr(
-        "llm_decpomdp.envs.feedback.code_mode.RemoteExpert", lambda model, base_url: QuietExpert()
-    )
-    expert = {"expert_model": "an expert"} if mode == "expert_edits" else {}
-    settings = {"source": "bundled", "num_agents": num_agents, "external_mode": mode, **expert}
-    check_env(partial(llm_decpomdp.make, "coophumaneval-v0", **settings))
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("num_agents", [3, 5])
+def test_larger_teams_pass_our_strict_check(mode, num_agents, expert):
+    settings = {"num_agents": num_agents, "external_mode": mode, "expert_model": "an expert"}
+    check_env(partial(llm_decpomdp.make, "coophumaneval-v0", source="bundled", **settings))
 
 
 def test_data_divides_its_solutions_between_two_only():
@@ -275,10 +248,7 @@ def test_a_reference_that_needs_no_helper_stands_in_any_team():
 
 
 def test_a_helper_handed_lazily_to_another_helper_is_used(tmp_path):
-    row = {"task_id": "t/0", "prompt": 'def sq(x):\n    """square"""\n', "entry_point": "sq"}
-    row["test"] = "def check(candidate):\n    assert candidate(3) == 9\n"
-    path = tmp_path / "own.json"
-    path.write_text(json.dumps([row]))
+    path = write_lines(tmp_path / "own.jsonl", [square_row(3)])
     env = llm_decpomdp.make("coophumaneval-v0", source=str(path), num_agents=3)
     env.reset(seed=0)
     helpers = {

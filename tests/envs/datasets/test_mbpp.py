@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp import check_env
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, BadRow, load
 from llm_decpomdp.envs.datasets.mbpp import LAST_IDS, MBPP, SPLITS, find_entry_point, mbpp_task
 from llm_decpomdp.oracle import answers
+from tests.envs.own_rows import write_lines
 
 LOCAL = Path(os.environ.get("LLM_DECPOMDP_DATA", "")) / MBPP.filename
 SIZES = {"prompt": 7, "test": 257, "validation": 43, "train": 120, "all": 427}
@@ -142,9 +140,7 @@ def own(tmp_path) -> Path:
     ids = [1, 10, 11, 510, 511, 600, 601, 974, "own/1"]
     rows = [{**ROW, "task_id": task_id} for task_id in ids]
     rows.append({**ROW, "task_id": 12, "split": "train"})
-    path = tmp_path / MBPP.filename
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_lines(tmp_path / MBPP.filename, rows)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +162,8 @@ def test_a_row_belongs_to_the_split_of_its_id_or_to_the_one_that_it_names(own, s
 
 
 def test_a_bad_row_is_named_by_its_line_in_the_whole_file(tmp_path):
-    path = tmp_path / "own.jsonl"
     rows = [ROW, {**ROW, "task_id": 700}, {**ROW, "task_id": 701, "code": ""}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_lines(tmp_path / "own.jsonl", rows)
     with pytest.raises(ValueError, match=r"own\.jsonl, line 3: field 'code'"):
         load(MBPP, "train", path)
     assert len(load(MBPP, "test", path)) == 1
@@ -202,11 +197,6 @@ def test_a_team_plays_mbpp_and_is_told_the_real_header():
     assert env.name == "mbpp_v0" and env.task.signature in observations["main_0"]
     main = answers(env).reference("main_0")
     assert env.step({"aux_0": "def aux(x):\n    return x", "main_0": main})[1]["main_0"] == 2.5
-
-
-@pytest.mark.parametrize("num_agents", [1, 2, 3])
-def test_teams_that_play_mbpp_pass_our_strict_check(num_agents):
-    check_env(partial(llm_decpomdp.make, "mbpp-v0", source="bundled", num_agents=num_agents))
 
 
 # The real rows

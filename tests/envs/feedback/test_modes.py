@@ -12,7 +12,7 @@ import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.feedback.code_mode import (
     MAX_LINE,
     NO_CODE,
@@ -25,8 +25,11 @@ from llm_decpomdp.envs.feedback.code_mode import (
 from llm_decpomdp.envs.feedback.experts import ExpertError
 from llm_decpomdp.envs.sandbox import Limits, Outcome, Sandbox
 from llm_decpomdp.interfaces import Turn
+from tests.envs.conftest import ScriptedExpert
+from tests.envs.own_rows import square_task
 
-MODES = (*FEEDBACK, "expert_edits")
+NAMES = (*FEEDBACK, "passed", "plain")
+MODES = (*NAMES, "expert_edits")
 AUX = "def aux(x):\n    return x * x - 1"
 MAIN = "def sq(x):\n    y = aux(x)\n    return y + 1 + (x > 2)"
 ALONE = "def sq(x):\n    return x * x + (x > 2)"
@@ -34,30 +37,15 @@ GOOD = "def sq(x):\n    y = aux(x)\n    return y + 1"
 SANDBOX = Sandbox(Limits(load_seconds=5, test_seconds=5))
 
 
-class ScriptedExpert:
-    """Says a fixed text to every agent, and remembers what it was shown."""
-
-    def __init__(self, fails: bool = False) -> None:
-        self.fails = fails
-        self.asked: list[tuple[str, dict[str, str]]] = []
-
+class FailingExpert:
     def edits(self, task_prompt, completions):
-        self.asked.append((task_prompt, dict(completions)))
-        if self.fails:
-            raise ExpertError("no usable answer")
-        return {agent: f"Edits for {agent}." for agent in completions}
+        raise ExpertError("no usable answer")
 
 
-def make_task(asserts: int = 3) -> CodeTask:
-    lines = "".join(f"    assert candidate({x}) == {x * x}\n" for x in range(1, asserts + 1))
-    row = {"task_id": "t/0", "prompt": 'def sq(x):\n    """square"""\n', "entry_point": "sq"}
-    return code_task(0, {**row, "test": f"def check(candidate):\n{lines}"})
+TASK = square_task(1, 2, 3)
 
 
-TASK = make_task()
-
-
-def make_mode(name: str, num_agents: int = 2, expert: ScriptedExpert | None = None, **options):
+def make_mode(name: str, num_agents: int = 2, expert=None, **options):
     roles = coding_team(num_agents)
     if name == "expert_edits":
         expert = expert or ScriptedExpert()
@@ -166,8 +154,8 @@ def test_an_agent_alone_never_hears_of_a_helper():
     ],
 )
 def test_feedback_speaks_of_the_slice_only(value, shown):
-    task = make_task(5)
-    for name in FEEDBACK:
+    task = square_task(1, 2, 3, 4, 5)
+    for name in NAMES:
         mode = make_mode(name, sandbox_slice=value)
         found = prompts(mode, "def sq(x):\n    return -1", AUX, task)
         for text in found.values():
@@ -213,14 +201,14 @@ def judged() -> Turn:
 
 
 def test_a_failing_expert_raises():
-    mode = make_mode("expert_edits", expert=ScriptedExpert(fails=True))
+    mode = make_mode("expert_edits", expert=FailingExpert())
     with pytest.raises(ExpertError, match="no usable answer"):
         mode(TASK, judged())
 
 
 def test_a_failing_expert_is_counted_and_logged_where_that_is_wanted(caplog):
     options = {"previous_response": False, "on_expert_failure": "continue"}
-    mode = make_mode("expert_edits", expert=ScriptedExpert(fails=True), **options)
+    mode = make_mode("expert_edits", expert=FailingExpert(), **options)
     found, infos = mode(TASK, judged())
     assert mode.info_keys == ("expert_failed",) and infos == {"expert_failed": 1.0}
     assert found["main_0"] == (

@@ -13,7 +13,6 @@ from llm_decpomdp import check_env
 from llm_decpomdp.envs.gather.env import (
     KINDS,
     GatherGame,
-    GatherOptions,
     draw_map,
     search_walk,
     silent_value,
@@ -286,41 +285,6 @@ def test_letters_name_cells_in_the_bare_wording() -> None:
 # Tasks and the contract
 
 
-@pytest.mark.parametrize("options", [{}, EASY, HARD], ids=str)
-def test_there_are_400_and_100_tasks_without_a_common_map(options) -> None:
-    train, test = (make(split=split, **options).tasks.tasks for split in ("train", "test"))
-    assert (len(train), len(test)) == (400, 100)
-    assert not {task.places for task in train} & {task.places for task in test}
-    assert len({task.places for task in (*train, *test)}) == 500
-    again = make(split="train", task_seed=0, **options).tasks
-    assert again.tasks == train
-    assert make(split="train", task_seed=1, **options).tasks.tasks[0].places != train[0].places
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"num_turns": 3}, "num_turns=4 or more"),
-        ({"size": 12}, "num_turns=6 or more"),
-        ({"wording": "bare"}, "wording='sentences'"),
-        ({"num_agents": 1}, "num_agents"),
-        ({"facts": 3}, "facts"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, text) -> None:
-    with pytest.raises(ValueError, match=text):
-        make(**options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, HARD, {"facts": 0}, {"scramble": True}, TINY, {"channel": {"bandwidth": 12}}],
-    ids=str,
-)
-def test_the_contract_is_kept(options) -> None:
-    check_env(lambda: make(**options))
-
-
 def test_free_text_reaches_nobody_even_with_messages(monkeypatch) -> None:
     """The listeners are declared; without the declaration no unique word of an answer is found either."""
     monkeypatch.setattr(GatherGame, "readers", {})
@@ -343,7 +307,3 @@ def test_the_picture_shows_what_was_harvested(env) -> None:
     assert rows["resources"][y][x] == "w"
     assert rows["gatherer_0"][y][x] == "*"
     assert set("".join(rows["gatherer_1"])) <= set(" s@")
-
-
-def test_options_are_documented() -> None:
-    assert GatherOptions().num_turns == turns_needed(8, 2, 4) == 4

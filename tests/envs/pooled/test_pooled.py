@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp import check_env
 from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
 from llm_decpomdp.envs.pooled.env import (
     best_guesses,
@@ -112,15 +111,10 @@ def test_the_numbers_of_three_difficulties(options, expected) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, EASY, HARD], ids=str)
-def test_half_of_the_tasks_mislead_and_splits_share_no_profile(options) -> None:
-    train, test = (make(split=split, **options).tasks.tasks for split in ("train", "test"))
-    assert (len(train), len(test)) == (400, 100)
-    for tasks in (train, test):
+def test_half_of_the_tasks_mislead(options) -> None:
+    for tasks in (make(split=split, **options).tasks.tasks for split in ("train", "test")):
         assert sum(is_hidden(task.profile) is True for task in tasks) == len(tasks) / 2
         assert sum(is_hidden(task.profile) is False for task in tasks) == len(tasks) / 2
-    assert not {task.profile for task in train} & {task.profile for task in test}
-    assert make(**options).tasks.tasks == train
-    assert make(task_seed=1, **options).tasks.tasks != train
 
 
 def test_no_strength_is_on_two_lists_and_no_candidate_is_always_the_best() -> None:
@@ -129,19 +123,6 @@ def test_no_strength_is_on_two_lists_and_no_candidate_is_always_the_best() -> No
         assert len(set(strengths)) == len(strengths) == 12
     places = [task.names.index(task.best) for task in make().tasks.tasks]
     assert min(places.count(place) for place in range(3)) > 80
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"candidates": 2, "facts": 4}, "no task that misleads"),
-        ({"num_agents": 4, "candidates": 4, "facts": 4}, "too many profiles"),
-        ({"num_agents": 2}, "num_agents"),
-    ],
-)
-def test_options_without_tasks_are_refused(options, text) -> None:
-    with pytest.raises(ValueError, match=text):
-        make(**options)
 
 
 # Answers
@@ -192,13 +173,6 @@ def test_a_prompt_shows_the_own_facts_alone() -> None:
     bare = make(wording="bare")
     prompts, _ = bare.reset(seed=0)
     assert all(len(text) == 4 and set(text) <= set("abc") for text in prompts.values())
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"num_turns": 2}, {"wording": "bare"}, {"channel": {"bandwidth": 40}}], ids=str
-)
-def test_the_contract_is_kept(options) -> None:
-    check_env(lambda: make(**options))
 
 
 def test_messages_and_turns_let_agents_pool_their_facts() -> None:

@@ -132,8 +132,8 @@ def test_agents_that_leave_do_not_need_turns():
     game, probe = EarlyExit(), make("probe-early-exit-v0")
 
     def build():
-        parts = probe.tasks.tasks, game, LeavingMode(game)
-        return probe_env("leaving", *parts, 3, 1.0, None, stop_when_solved=False)
+        turns = {"mode": LeavingMode(game), "num_turns": 3, "stop_when_solved": False}
+        return probe_env("leaving", probe.tasks.tasks, game, **turns)
 
     check_env(build)
     env = build()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from llm_decpomdp import make
 from llm_decpomdp.envs.writing.tasks import MAX_POST_LENGTH, TOKEN
 from llm_decpomdp.envs.writing.text_measures import STOP_WORDS, words
 from llm_decpomdp.oracle import answers
+from tests.envs.own_rows import write_json, write_lines, write_parquet
 
 SPLITS = {"tldr": ("train", "test"), "arxiv": ("train", "val")}
 
@@ -34,15 +36,9 @@ def abstract(tokens=150, **fields):
 
 
 def load(tmp_path, genre, *given, name="rows.jsonl", **options):
-    path = tmp_path / name
-    if name.endswith(".json"):
-        path.write_text(json.dumps(given))
-    elif name.endswith(".parquet"):
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(given)), path)
-    else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in given))
+    others = {".json": write_json, ".parquet": write_parquet}
+    write = others.get(Path(name).suffix, partial(write_lines, ensure_ascii=True))
+    path = write(tmp_path / name, given)
     return make(f"{genre}-v1", source=str(path), **options)
 
 
@@ -205,8 +201,8 @@ def test_a_folder_in_the_format_of_the_hub_is_loaded(tmp_path, monkeypatch):
     from llm_decpomdp.envs.writing import env as writing
     from llm_decpomdp.envs.writing.tasks import POSTS, load_texts
 
-    (tmp_path / "test.jsonl").write_text(json.dumps(post()) + "\n")
-    (tmp_path / "train.jsonl").write_text(json.dumps(post(prompt="Other.")) + "\n")
+    write_lines(tmp_path / "test.jsonl", [post()])
+    write_lines(tmp_path / "train.jsonl", [post(prompt="Other.")])
     local = replace(POSTS, hub=str(tmp_path))
     assert [t.prompt for t in load_texts(local, "train", "hub").tasks] == ["Other."]
     assert len(load_texts(local, "all", "hub").tasks) == 2
