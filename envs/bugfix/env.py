@@ -9,7 +9,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX, MAX_BUGS, bug_rows, find_split
 from llm_decpomdp.envs.bugfix.reward import REPAIR_FEEDBACK, RepairMode, RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
-from llm_decpomdp.envs.bugfix.tasks import BugTask, ProgramRunner, bug_task
+from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
 from llm_decpomdp.envs.datasets.loading import (
     PACKAGE,
     Dataset,
@@ -172,8 +172,7 @@ def _load_fixes(options: FixOptions) -> TaskSet:
 
 
 def _repair_env(name: str, tasks: TaskLoader, options: CodeOptions) -> DecPOMDPEnv:
-    runner = ProgramRunner(Sandbox(isolation=options.isolation))
-    roles = repair_team(options.num_agents)
+    sandbox, roles = Sandbox(isolation=options.isolation), repair_team(options.num_agents)
     wanted = "the code of your functions"
-    mode = RepairMode(roles, REPAIR_FEEDBACK, options, wanted, runner=runner)
-    return code_env(name, tasks, RepairReward(roles, runner.sandbox), mode, options)
+    mode = RepairMode(roles, REPAIR_FEEDBACK, options, wanted, sandbox=sandbox)
+    return code_env(name, tasks, RepairReward(roles, sandbox), mode, options)

@@ -28,10 +28,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import PROGRAM, BugTask, ProgramRunner, Submission
+from llm_decpomdp.envs.bugfix.tasks import (
+    PROGRAM,
+    BugTask,
+    Submission,
+    run_submissions,
+    run_unmodified,
+)
 from llm_decpomdp.envs.feedback.code_mode import CodeMode, foreign_line
 from llm_decpomdp.envs.feedback.code_reward import ProgramReward
-from llm_decpomdp.envs.sandbox import Outcome
+from llm_decpomdp.envs.sandbox import Outcome, Sandbox
 from llm_decpomdp.envs.sandbox.program import (
     not_run,
     warn_about_endless_tests,
@@ -131,11 +137,12 @@ class RepairMode(CodeMode):
     """Tells, in the first prompts too, of the tests that the bugs fail before all others."""
 
     roles: Sequence[FixerRole]
-    runner: ProgramRunner = field(kw_only=True)
+    sandbox: Sandbox = field(kw_only=True)
 
     def first(self, task: BugTask) -> dict[str, str]:
         """Return the first prompt of each agent, with feedback about the program as they get it."""
-        tests = self.sanitize(self.visible_tests(task, self.runner.run_unmodified(task).tests))
+        execution = run_unmodified(self.sandbox, task)
+        tests = self.sanitize(self.visible_tests(task, execution.tests))
         passed = sum(test.passed for test in tests)
         count = f"Tests: {passed}/{len(tests)} passed"
         lines = {
@@ -147,7 +154,7 @@ class RepairMode(CodeMode):
 
     def visible_tests(self, task: BugTask, items: Sequence[Item]) -> tuple[Item, ...]:
         """Return the items of the tests that prompts may show, failing tests first."""
-        before = self.runner.run_unmodified(task).tests
+        before = run_unmodified(self.sandbox, task).tests
         order = sorted(range(len(before)), key=lambda number: before[number].passed)
         return self.options.visible_tests([items[number] for number in order])
 
@@ -191,9 +198,8 @@ class RepairReward(ProgramReward):
             analysis = RepairAnalysis(task, self.roles, work, tests)
             return Verdict(points, False, self.details(tests, work), analysis)
         # The sandbox remembers the verdicts of the program as it was: asking for every turn costs little.
-        runner = ProgramRunner(self.sandbox)
-        before = runner.run_unmodified(task).tests
-        execution = runner.run(task, work)
+        before = run_unmodified(self.sandbox, task).tests
+        execution = run_submissions(self.sandbox, task, work)
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
         pairs = list(zip(before, execution.tests, strict=True))
         fixed = _share([new.passed for old, new in pairs if not old.passed])

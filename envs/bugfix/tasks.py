@@ -15,7 +15,7 @@ from functools import cached_property
 
 from llm_decpomdp.envs.datasets.classeval import class_tests, import_statements
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, BadRow, Row
-from llm_decpomdp.envs.feedback.code_reward import attribute_line, require_reached
+from llm_decpomdp.envs.feedback.code_reward import attribute_lines, require_reached
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests, instrument
 from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.source_code.class_completion import ClassReading, read_class
@@ -352,32 +352,29 @@ def limit_steps(code: str, names: Collection[str]) -> str:
     return ast.unparse(ast.fix_missing_locations(module))
 
 
-@dataclass(frozen=True)
-class ProgramRunner:
-    """Runs programs. The sandbox remembers its verdicts, so asking again costs little."""
+# The sandbox remembers its verdicts, so asking again costs little.
 
-    sandbox: Sandbox
 
-    def run_unmodified(self, task: BugTask) -> Execution:
-        """Run the unchanged program, with its bugs."""
-        return self.sandbox.run(task.program, self.tests(task))
+def run_unmodified(sandbox: Sandbox, task: BugTask) -> Execution:
+    """Run the unchanged program, with its bugs."""
+    return sandbox.run(task.program, _tests(sandbox, task))
 
-    def run(self, task: BugTask, work: Mapping[str, Submission]) -> Execution:
-        """Run the program with the agents' submissions; functions that no agent submitted stay."""
-        # A function without a submission keeps its bug.
-        kept_names = set(task.functions).difference(*(part.submitted for part in work.values()))
-        if task.known_class is not None:
-            parts = [part.contribution for part in work.values() if part.submitted]
-            merged_class = task.known_class.merge_methods(kept_names, filter(None, parts))
-            program = Program(((PROGRAM, merged_class.code),), task.entry_point)
-            execution = self.sandbox.run(program, self.tests(task))
-            tests = tuple(attribute_line(t, merged_class, PROGRAM) for t in execution.tests)
-            error = execution.error and attribute_line(execution.error, merged_class, PROGRAM)
-            return replace(execution, tests=tests, error=error)
-        codes = {agent: part.code for agent, part in work.items() if part.submitted}
-        program = joint(task.buggy, task.entry_point, task.functions, kept_names, codes)
-        return self.sandbox.run(program, self.tests(task))
 
-    def tests(self, task: BugTask) -> Tests:
-        """Return the task's tests, each to be reached as often as by the program without bugs."""
-        return require_reached(self.sandbox, task.correct_program, task.tests)
+def run_submissions(sandbox: Sandbox, task: BugTask, work: Mapping[str, Submission]) -> Execution:
+    """Run the program with the agents' submissions; functions that no agent submitted stay."""
+    # A function without a submission keeps its bug.
+    kept_names = set(task.functions).difference(*(part.submitted for part in work.values()))
+    if task.known_class is not None:
+        parts = [part.contribution for part in work.values() if part.submitted]
+        merged_class = task.known_class.merge_methods(kept_names, filter(None, parts))
+        program = Program(((PROGRAM, merged_class.code),), task.entry_point)
+        execution = sandbox.run(program, _tests(sandbox, task))
+        return attribute_lines(execution, merged_class, PROGRAM)
+    codes = {agent: part.code for agent, part in work.items() if part.submitted}
+    program = joint(task.buggy, task.entry_point, task.functions, kept_names, codes)
+    return sandbox.run(program, _tests(sandbox, task))
+
+
+def _tests(sandbox: Sandbox, task: BugTask) -> Tests:
+    """Return the task's tests, each to be reached as often as by the program without bugs."""
+    return require_reached(sandbox, task.correct_program, task.tests)

@@ -32,7 +32,7 @@ from typing import ClassVar
 from llm_decpomdp.envs.classeval.roles import ClassRole, skeleton_block
 from llm_decpomdp.envs.datasets.classeval import ClassTask, case_id
 from llm_decpomdp.envs.feedback.code_mode import foreign_line
-from llm_decpomdp.envs.feedback.code_reward import ProgramReward, attribute_line
+from llm_decpomdp.envs.feedback.code_reward import ProgramReward, attribute_lines
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Tests
 from llm_decpomdp.envs.sandbox.program import (
     not_run,
@@ -229,14 +229,15 @@ class ClassReward(ProgramReward):
         # impossible.
         split = not self.allow_forgeable or self.is_split(task)
         execution = self._run(task, merged_class.code, split)
+        execution = attribute_lines(execution, merged_class, TEAM)
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
         passed = sum(test.passed for test in execution.tests)
         points["tests"] = TEST_POINTS * passed / len(execution.tests)
-        tests = tuple(attribute_line(test, merged_class, TEAM) for test in execution.tests)
-        error = execution.error and attribute_line(execution.error, merged_class, TEAM)
-        analysis = ClassAnalysis(task, team, merged_class, compiles, tests)
+        analysis = ClassAnalysis(task, team, merged_class, compiles, execution.tests)
         # Shares add up with rounding errors.
-        verdict = Verdict(points, False, self.details(tests, team, error), analysis)
+        verdict = Verdict(
+            points, False, self.details(execution.tests, team, execution.error), analysis
+        )
         return replace(verdict, solved=verdict.reward >= MAX_REWARD - 1e-9)
 
     def is_split(self, task: ClassTask) -> bool:

@@ -149,29 +149,14 @@ class Writer(Role, Protocol):
         ...
 
 
-class Analysis(Protocol):
-    """A reward's analysis of a turn: `Verdict.analysis`, a dataclass with a field `tests`."""
-
-    @property
-    def tests(self) -> tuple[Outcome, ...]:
-        """The outcomes of the tests."""
-        ...
-
-    @property
-    def all_passed(self) -> bool:
-        """True if every level is passed, as far as the tests show."""
-        ...
-
-    def code(self, agent: str) -> str:
-        """Return the code in an agent's completion; empty where it holds none of what was asked for."""
-        ...
-
-
 Feedback = Mapping[str, Callable[[Any, Any], list[str]]]
-"""For each mode the function that writes the lines for a role, given the analysis of the turn."""
+"""For each mode the function that writes the lines for a role, given the analysis of the turn.
+
+An analysis is a dataclass with the outcomes `tests`, here those that may be shown. `all_passed` is true if every
+level is passed, as far as they show. `code(agent)` is empty where a completion has none of what was asked for."""
 
 
-def pass_signal(analysis: Analysis, role: object) -> list[str]:
+def pass_signal(analysis: Any, role: object) -> list[str]:
     """Write one signal for everything."""
     return [f"Signal: {'All levels passed' if analysis.all_passed else 'Not all levels passed'}"]
 
@@ -272,9 +257,7 @@ class CodeMode:
             prompts[role.agent] = "\n\n".join(parts)
         return prompts, infos
 
-    def _edits(
-        self, expert: Expert, task: Any, analysis: Analysis
-    ) -> tuple[dict[str, list[str]], Info]:
+    def _edits(self, expert: Expert, task: Any, analysis: Any) -> tuple[dict[str, list[str]], Info]:
         """Return the expert's edits for each agent, none if it fails, and whether it does."""
         code = {role.original_agent: analysis.code(role.agent) or NO_CODE for role in self.roles}
         try:

@@ -62,8 +62,13 @@ def require_reached(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
     return tests.require_reached([times if test.passed else 0 for times, test in pairs])
 
 
-def attribute_line(test: Outcome, merged: Merged, origin: str) -> Outcome:
-    """Return an outcome of a merged class, of this origin, with the agent whose line raised."""
-    place = merged.place(test.line) if test.origin == origin else None
-    agent, line = place or ("", 0)
-    return replace(test, origin=agent, line=line)
+def attribute_lines(execution: Execution, merged: Merged, origin: str) -> Execution:
+    """Return the execution of a merged class, of this origin, with the agents whose lines raised."""
+
+    def attribute_line(test: Outcome) -> Outcome:
+        place = merged.place(test.line) if test.origin == origin else None
+        agent, line = place or ("", 0)
+        return replace(test, origin=agent, line=line)
+
+    error = execution.error and attribute_line(execution.error)
+    return replace(execution, tests=tuple(map(attribute_line, execution.tests)), error=error)

@@ -12,7 +12,7 @@ from llm_decpomdp.envs.bugfix.programs import (
     counting_faults,
     counts,
 )
-from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, limit_steps
+from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, limit_steps, run_unmodified
 from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Sandbox
 from tests.envs.bugfix_examples import BUG, ROW, answers, program_file
@@ -179,7 +179,7 @@ def test_bugs_are_made_in_programs_of_ones_own(programs):
 def test_a_mutant_that_no_test_finds_or_all_do_or_that_hangs_is_no_task(programs):
     env = llm_decpomdp.make("bugfix-v0", source=programs, num_agents=1)
     for task in env.tasks.tasks:
-        outcomes = [test.passed for test in env.mode.runner.run_unmodified(task).tests]
+        outcomes = [test.passed for test in run_unmodified(env.mode.sandbox, task).tests]
         assert any(outcomes) and not all(outcomes)
     assert not any("swapped_arguments" in task.bugs[0] for task in env.tasks.tasks)  # min(y, x)
 
