@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX, MAX_BUGS, bug_rows, find_split
@@ -158,8 +159,10 @@ def _load(
     return load(dataset, split, "bundled", exclude_known_issues)
 
 
-# Once for each kind: the package's programs do not change.
-_load_bundled = lru_cache(maxsize=32)(_load)
+@lru_cache(maxsize=32)
+def _load_bundled(*arguments: Any) -> TaskSet:
+    """Load as `_load` does, once for each kind: the package's programs do not change."""
+    return _load(*arguments)
 
 
 def _load_fixes(options: FixOptions) -> TaskSet:
