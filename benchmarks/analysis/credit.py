@@ -180,13 +180,11 @@ class _Game:
         return self.outcomes[_only(joint, coalition)].reward
 
     def _others(self, sample: int, agent: int) -> list[str]:
-        """Return the agent's other samples in the group."""
         index = self.replayed.place.group.joint[sample][agent]
         return [text for number, text in enumerate(self.said[agent]) if number != index]
 
 
 def _only(joint: Texts, coalition: Coalition) -> Texts:
-    """Return a joint completion in which only some agents are present."""
     return tuple(text if agent in coalition else NULL for agent, text in enumerate(joint))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean
@@ -18,8 +18,6 @@ from rich.table import Table
 from llm_decpomdp.benchmarks.analysis.credit import Credit, credits
 from llm_decpomdp.benchmarks.analysis.replay import (
     Replayed,
-    StoredEpisodes,
-    Unreached,
     find_differences,
     open_episodes,
     replay,
@@ -33,7 +31,7 @@ from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.validation import unknown
 
 NAMES = {"eval": "credit", "train": "credit-train"}
-"""The names of the files of each phase."""
+"""Phases of stored episodes, and the names of their files; the default is the first phase in the folder."""
 
 logger = logging.getLogger(__name__)
 
@@ -210,10 +208,6 @@ def lines(point: MeasurementPoint) -> list[tuple[str, Mapping[str, Estimate]]]:
     return rows
 
 
-PHASES = ("eval", "train")
-"""Phases of stored episodes; the default is the first one in the folder."""
-
-
 @dataclass(frozen=True)
 class FolderCredit:
     """The credit of the agents in a folder, with its files."""
@@ -230,7 +224,7 @@ def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> Fold
 
     Args:
         folder: The folder of a run or an evaluation.
-        phase: One of `PHASES`.
+        phase: `eval` or `train`.
         seed: See `llm_decpomdp.benchmarks.analysis.credit.credits`.
 
     Raises:
@@ -243,10 +237,10 @@ def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> Fold
             require_simultaneous(env, "credit")
     except ValueError as error:
         raise ConfigError(f"{folder}: {error}") from None
-    if phase not in (None, *PHASES):
-        raise ConfigError(unknown("phase", phase, PHASES))
+    if phase not in (None, *NAMES):
+        raise ConfigError(unknown("phase", phase, NAMES))
     # Runs have both phases, evaluations only one.
-    candidates = [phase] if phase else PHASES
+    candidates = [phase] if phase else [*NAMES]
     phase = next((name for name in candidates if next(episodes.rows((name,)), None)), None)
     if phase is None:
         raise ConfigError(f"{episodes.path} holds no episodes of {' or '.join(candidates)}")
@@ -260,8 +254,16 @@ def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> Fold
             console=Console(stderr=True),
             disable=not sys.stderr.isatty(),
         )
-        groups = replayed_groups(replay(episodes.envs, rows), episodes, changed_lines)
-        agents = list(credits(groups, seed))
+
+        def replayed() -> Iterator[Replayed]:
+            for group in replay(episodes.envs, rows):
+                # Counterfactuals compare with present rewards, so a changed rule is only worth a warning.
+                if find_differences(group, episodes):
+                    changed_lines.append(group.place.line)
+                if isinstance(group, Replayed):
+                    yield group
+
+        agents = list(credits(replayed(), seed))
     if not agents:
         raise ConfigError(
             f"{folder}: no episode can be played again; llm-decpomdp check rewards says why"
@@ -276,15 +278,3 @@ def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> Fold
         )
     files = folder / f"{NAMES[phase]}.json", folder / f"{NAMES[phase]}.csv"
     return FolderCredit(points, files, tuple(warnings))
-
-
-def replayed_groups(
-    groups: Iterable[Replayed | Unreached], episodes: StoredEpisodes, changed_lines: list[int]
-) -> Iterator[Replayed]:
-    """Yield the replayed groups, and note the lines of those that differ from the stored ones."""
-    for group in groups:
-        # Counterfactuals compare with present rewards, so a changed rule is only worth a warning.
-        if find_differences(group, episodes):
-            changed_lines.append(group.place.line)
-        if isinstance(group, Replayed):
-            yield group

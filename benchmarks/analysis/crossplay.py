@@ -232,7 +232,6 @@ def _check_members(
 
 
 def _pair(agents: Sequence[str], agent: str | None) -> tuple[str, str]:
-    """Return the two agents that exchange their policies."""
     if len(agents) < 2:
         raise ConfigError(f"a role swap needs two agents at least, and the team is {list(agents)}")
     _check_members(agents, {}, agent)

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from llm_decpomdp.benchmarks.analysis import credit_summary
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import find_baseline_name, single_agent_matched
+from llm_decpomdp.benchmarks.evaluation.baselines import MATCHED, find_baseline_name
 from llm_decpomdp.benchmarks.evaluation.folder import (
     EvaluationResult,
     estimate_text,
@@ -115,7 +115,7 @@ def necessity(
     agents = points[-1].agents if points else {}
     baseline = find_baseline_name(single.manifest["identity"]["about"])
     return Necessity(
-        matched=baseline == single_agent_matched.__name__,
+        matched=baseline == MATCHED,
         tokens={
             n: sum(tokens[n].values()) / len(tokens[n]) if n in tokens else None
             for n in evaluations

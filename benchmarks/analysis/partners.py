@@ -67,14 +67,13 @@ def exchange_in_turn(runs: Sequence[Path], **options: Any) -> dict[str, list[Eva
     Args:
         runs: A run, optionally with a second run or saved team that lends its partners; or at least three runs, of
             which the first lends its partners to the last.
-        options: As in `exchange_partners`.
+        options: As in `exchange_partners`, with the same errors.
 
     Returns:
         For each case an evaluation of each run.
 
     Raises:
-        ConfigError: As `exchange_partners`, or if the runs' held-out problems differ.
-        RunError: If a model cannot be loaded.
+        ConfigError: If a run is named twice, or the runs' held-out problems differ.
     """
     if len({run.resolve() for run in runs}) < len(runs):
         raise ConfigError(f"a run is named twice: {', '.join(map(str, runs))}")
@@ -161,7 +160,6 @@ def _setting(run: Path) -> EvalConfig:
 
 
 def _problems(setting: EvalConfig) -> tuple[object, ...]:
-    """Return the identity of the held-out problems and of their environment."""
     return setting.env_id, setting.env_options, setting.env.metadata["data"]
 
 

@@ -111,7 +111,6 @@ def replay(
 def _play(
     places: Sequence[StoredGroup], starts: Mapping[int, State]
 ) -> Iterator[Replayed | Unreached]:
-    """Play the groups of some rows turn by turn, from the starts of their lines."""
     # Only states in which other groups start are kept, as an environment is large.
     parents = {(place.line, place.group.parent) for place in places}
     outcomes: dict[Step, StepOutcome] = {}
@@ -140,7 +139,6 @@ def _play(
 def _state(
     place: StoredGroup, starts: Mapping[int, State], outcomes: Mapping[Step, StepOutcome]
 ) -> State:
-    """Return the state in which a group was sampled."""
     if place.group.parent is None:
         return starts[place.line]
     outcome = outcomes.get((place.line, place.group.parent))
@@ -178,8 +176,8 @@ class StoredEpisodes:
     def changes_of_data(self) -> list[str]:
         """Return sentences on changes of the data since the episodes were played."""
         changes = (
-            change_of_data(phase, before, self.envs[phase].metadata["data"])
-            for phase, before in self.data.items()
+            change_of_data(phase, self.data.get(phase, {}), env.metadata["data"])
+            for phase, env in self.envs.items()
         )
         return [change for change in changes if change is not None]
 
@@ -207,7 +205,7 @@ def open_episodes(folder: Path) -> StoredEpisodes:
     config = load_stored_config(place.config)
     train, held_out = load_envs(config, manifest.get("data"))
     envs = {"train": train, "eval": held_out}
-    return StoredEpisodes(folder, envs, _described_data(manifest, envs), known_prompts=not outside)
+    return StoredEpisodes(folder, envs, manifest.get("data", {}), known_prompts=not outside)
 
 
 def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> StoredEpisodes:
@@ -232,14 +230,7 @@ def _evaluation(folder: Path, manifest: Mapping[str, Any]) -> StoredEpisodes:
     except (KeyError, TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"{folder}: {error.args[0]}") from None
     talking = find_baseline_name(identity["about"]) in TALKING and "order" not in options
-    return StoredEpisodes(folder, envs, _described_data(manifest, envs), not outside, talking)
-
-
-def _described_data(
-    manifest: Mapping[str, Any], envs: Collection[str]
-) -> dict[str, Mapping[str, Any]]:
-    data = manifest.get("data", {})
-    return {phase: data.get(phase, {}) for phase in envs}
+    return StoredEpisodes(folder, envs, manifest.get("data", {}), not outside, talking)
 
 
 # Other machines may round the last digit differently.

@@ -119,8 +119,6 @@ def _about_function(task: CodeTask) -> Iterator[Remark]:
 
 @dataclass(frozen=True)
 class _Inside(CodeTask):
-    """Task whose tests run in the program's process."""
-
     @property
     def tests(self) -> Tests:
         return instrument(self.test, self.entry_point, split=False)

@@ -119,7 +119,6 @@ def _doctest_example(entry: doctest.Example) -> Example | None:
 
 
 def _inline(line: str, function: str) -> Iterator[Example]:
-    """Yield the examples of a line of prose."""
     for start in (match.start() for match in re.finditer(rf"(?<![\w.]){function}\(", line)):
         for end in (match.end() for match in re.finditer(r"\)", line[start:])):
             call = _expression(line[start : start + end])
@@ -216,7 +215,6 @@ def _assert_values(task: FunctionTask) -> Iterator[tuple[str | None, str, str]]:
 
 
 def _split_assert(test: ast.expr) -> tuple[ast.expr, str | None]:
-    """Return the expression of an assert, and its expected value."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         if isinstance(test.ops[0], ast.Eq | ast.Is):
             return test.left, _literal(ast.unparse(test.comparators[0]))
@@ -264,7 +262,6 @@ SESSION = """
 
 
 def _sessions(task: ClassTask) -> Iterator[str]:
-    """Yield a test method for each docstring of the class that has examples."""
     module = parse_or_none(task.prompt)
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):

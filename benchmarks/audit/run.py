@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import track
@@ -34,7 +34,6 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError
 from llm_decpomdp.envs.sandbox.sandbox import available_cores
-from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.text import plain
 
@@ -79,21 +78,14 @@ class Audit:
         )
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Arguments of an audit."""
+class Plan(NamedTuple):
+    """Arguments of an audit, and its environment."""
 
     env_id: str
     env: DecPOMDPEnv
     repeats: int
     limits: Limits
     episodes: Path | None = None
-    """`episodes.jsonl` of a run folder, whose joint completions are graded too."""
-
-    @property
-    def data(self) -> TaskSet:
-        """Tasks that are audited."""
-        return self.env.tasks
 
 
 @runtime_checkable
@@ -136,9 +128,9 @@ def audit(
     plan = Plan(env_id, env, repeats, limits or Limits(), episodes)
     try:
         if all(isinstance(task, ProgramTask) for task in data.tasks):
-            result = audit_programs(plan)
+            result = _audit_programs(plan)
         elif isinstance(env.reward, AuditedReward):
-            result = audit_rows(plan, env.reward)
+            result = _audit_rows(plan, env.reward)
         else:
             raise ConfigError(f"{env_id} has nothing to audit: its tasks have no tests")
     except SandboxError as error:
@@ -153,19 +145,15 @@ def audit(
     return replace(result, remarks=tuple(remarks))
 
 
-def audit_programs(plan: Plan) -> Audit:
-    """Audit tasks in which agents write code: texts, examples, and the rewards of programs.
-
-    References and the programs of a run are graded several times, with other hashes of strings and another
-    state of `random` each time.
-    """
-    env_id, tasks = plan.env_id, plan.data.tasks
+def _audit_programs(plan: Plan) -> Audit:
+    # Programs are graded several times, with other hashes of strings and another state of `random` each time.
+    env_id, tasks = plan.env_id, plan.env.tasks.tasks
     teams = (make(env_id).roles, make(env_id, num_agents=1).roles)
     answers = [Subject(task, reference(task, teams), REFERENCE) for task in tasks]
     answers = [subject for subject in answers if subject.completions]
     subjects = list(answers)
     if plan.episodes is not None:
-        subjects += read_programs(plan.episodes, env_id, plan.data)
+        subjects += read_programs(plan.episodes, env_id, plan.env.tasks)
     remarks = [remark for task in tasks for remark in (*about_text(task), *contradictions(task))]
     if isinstance(plan.env.reward, AuditedReward):
         remarks += plan.env.reward.audit(plan.env)
@@ -191,7 +179,7 @@ def audit_programs(plan: Plan) -> Audit:
         plan, [answer for answer in answers if answer.task.task_id not in contradicted]
     )
     count = len(answers), len(subjects)
-    return Audit(env_id, plan.data.describe(), plan.repeats, *count, tuple(remarks))
+    return Audit(env_id, plan.env.tasks.describe(), plan.repeats, *count, tuple(remarks))
 
 
 def _fails_clearly(gradings: Iterable[Grading]) -> bool:
@@ -229,19 +217,17 @@ def _about_examples(plan: Plan, answers: Iterable[Subject]) -> list[Remark]:
     return remarks
 
 
-def audit_rows(plan: Plan, reward: AuditedReward) -> Audit:
-    """Audit tasks without programs by the checks of their reward."""
+def _audit_rows(plan: Plan, reward: AuditedReward) -> Audit:
     if plan.episodes is not None:
         raise ConfigError(f"{plan.env_id} has no programs to grade: leave out the episodes")
     complete = sum(
-        set(plan.env.possible_agents) <= set(task.references) for task in plan.data.tasks
+        set(plan.env.possible_agents) <= set(task.references) for task in plan.env.tasks.tasks
     )
     remarks = tuple(reward.audit(plan.env))
-    return Audit(plan.env_id, plan.data.describe(), plan.repeats, complete, 0, remarks)
+    return Audit(plan.env_id, plan.env.tasks.describe(), plan.repeats, complete, 0, remarks)
 
 
 def _grade_all(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0) -> list[Grading]:
-    """Grade subjects in parallel, and return the results in their order."""
     work = partial(grade, plan.env_id, seed=seed, limits=plan.limits)
     console = Console(stderr=True)
     # The bar is on stderr, as stdout may be JSON.

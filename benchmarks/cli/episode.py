@@ -125,7 +125,6 @@ def _seed(team: Team, seed: int | None) -> None:
 
 
 def _reset(env: DecPOMDPEnv, task_id: str | None, seed: int | None) -> Mapping[str, str]:
-    """Return the first observations."""
     options = None if task_id is None else {"task_id": task_id}
     try:
         return env.reset(seed=seed, options=options)[0]
@@ -136,7 +135,6 @@ def _reset(env: DecPOMDPEnv, task_id: str | None, seed: int | None) -> Mapping[s
 
 
 def _ask_policy(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> Completion:
-    """Return an agent's answer, with a line on stderr while a model works on it."""
     quick, begin = isinstance(policy, Scripted), time.perf_counter()
     if not quick:
         print(f"{agent} is writing ...", end="", file=sys.stderr, flush=True)
@@ -149,7 +147,6 @@ def _ask_policy(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> Co
 
 
 def _check_references(env: DecPOMDPEnv, agents: Sequence[str]) -> None:
-    """Check that the data has answers for the agents that gold plays."""
     try:
         for agent in agents:
             answers_of(env).reference(agent)

@@ -304,7 +304,6 @@ def outcome(result: run.Result, report: Path | None) -> Iterator[str]:
 
 
 def _warm_start(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a warm start began with and changed, if there was one."""
     if "last_warm_start" not in summary:
         return
     if "first_untrained" in summary:

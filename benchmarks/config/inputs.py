@@ -147,7 +147,7 @@ def _within(values: Any, tree: Any) -> Any:
 
 
 def misleading_numbers(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the numbers that YAML 1.1 reads in another way than they seem to mean, each with its line, from 1.
+    """Yield the lines, from 1, of numbers that YAML 1.1 reads in another way than they seem to mean.
 
     These are octal, hexadecimal, binary and sexagesimal ones, and those with underscores.
     """
@@ -164,7 +164,6 @@ def misleading_numbers(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _scalars(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, yaml.ScalarNode]]:
-    """Yield the scalars of a tree by their dotted keys."""
     if isinstance(node, yaml.ScalarNode):
         yield key, node
     elif isinstance(node, yaml.SequenceNode):

@@ -72,11 +72,7 @@ def load_config(
     defaults: Mapping[str, Any] | None = None,
     folder: Path | None = None,
 ) -> Config:
-    """Read a configuration and check it, without loading data or models; arguments as of `read_config`.
-
-    Raises:
-        ConfigError: As `read_config` and `validate`.
-    """
+    """Read a configuration and check it, without loading data or models; as `read_config` and `validate`."""
     return validate(read_config(path, overrides, flags, defaults, folder))
 
 
@@ -111,7 +107,7 @@ def read_config(
     items = parse_overrides(overrides, lambda key: holds_text(_rename_key(key)))
     items = _translate(items, {**base, **file}["algorithm.name"])
     layers = [make_paths_absolute(layer, folder) for layer in (items, _rename_keys(flags or {}))]
-    merged_layers = _merge(add_env_defaults([base, older, file, *layers]))
+    merged_layers = _merge(_add_env_defaults([base, older, file, *layers]))
     try:
         return from_text(Config, resolve_references(merged_layers, by_key(Config())))
     except ValueError as error:
@@ -315,7 +311,7 @@ ARGUMENTS = {
 """Keys that are arguments of the environment, and the arguments."""
 
 
-def add_env_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _add_env_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Put layers above the defaults of their environment, which the last layer with an `env.id` names.
 
     Values for another environment or another source are dropped: sizes below that layer, where the environment

@@ -53,16 +53,61 @@ class PartnerPoolSource(TeamSource):
     """Takes the policies of some agents from a pool of trained teams."""
 
     def declare(self, team: TeamSpec) -> TeamSpec:
-        """Return the team with a pool for the agents that partners play; raises the errors of `declare_pool`."""
-        return TeamSpec(team.agents, declare_pool(self.config, team.agents, team.policies))
+        """Return the team with a pool for the agents that partners play; no folder of the pool is read."""
+        config, agents = self.config, team.agents
+        pooled = _pooled_agents(config, list(agents))
+        reasons = {
+            "inference.engine=vllm": config.sampler.engine == "vllm",
+            f"learner.fsdp_size={config.learner.shards}": config.learner.shards > 1,
+            "algorithm.preferences.source": config.algorithm.pairs_source is not None,
+        }
+        for key in (key for key, present in reasons.items() if present):
+            raise ConfigError(
+                f"partners.pool is not supported with {key}: partners are sampled with whole models in the "
+                "process of the rollouts; drop one of them"
+            )
+        names = {agents[agent] for agent in pooled}
+        for agent, name in agents.items():
+            if name in names and agent not in pooled:
+                raise ConfigError(
+                    f"partners.agents: {agent} shares the policy {name!r} with an agent that partners play; name "
+                    "all agents of a policy, or give them policies of their own"
+                )
+        for name in names:
+            if config.policies.get(name):
+                raise ConfigError(
+                    f"policies.{name} means nothing beside partners.pool, whose partners answer as they were "
+                    f"saved: drop it, or set policies.{name}=null"
+                )
+        declared = {n: PolicySpec(POOL) if n in names else s for n, s in team.policies.items()}
+        return TeamSpec(agents, declared)
 
     def check(self, team: TeamSpec) -> None:
         """Raise the errors of `read_partners`."""
         read_partners(self.config, team)
 
     def load(self, team: TeamSpec, hollow: bool = False) -> dict[str, Policy]:
-        """Load the team and its partners, as `load_pooled_team`; models in shards are refused."""
-        return load_pooled_team(self.config, team)
+        """Load the team and its partners by one call, so that adapters on one base share it."""
+        config = self.config
+        partners, pooled = read_partners(config, team), _pooled_agents(config, list(team.agents))
+        agents, policies = _join(team, partners, pooled)
+        logger.info("%s", describe_cost(config, team))
+        players = load_team(agents, policies, seed=config.seed)
+        for number, partner in enumerate(partners):
+            members: Team = {agent: players[f"{number}/{agent}"] for agent in pooled}
+            if partner.is_checkpoint:
+                _restore(members, partner)
+            for agent in pooled:
+                if policies[agents[f"{number}/{agent}"]].kind == "model":
+                    freeze(cast("CausalLM", members[agent]))
+        pools = {
+            agent: PartnerPool(
+                [players[f"{number}/{agent}"] for number in range(len(partners))],
+                config.partners.resample,
+            )
+            for agent in pooled
+        }
+        return {agent: pools.get(agent) or players[agent] for agent in team.agents}
 
     def describe_cost(self) -> list[str]:
         """Return the line of `describe_cost`."""
@@ -75,15 +120,8 @@ class PartnerPoolSource(TeamSource):
         return {"partners": [dict(identify_team(partner.path)) for partner in partners]}
 
 
-def pooled_agents(config: Config, possible_agents: Sequence[str]) -> list[str]:
-    """Return the agents that partners play; none without a pool.
-
-    Raises:
-        ConfigError: If one is unknown, or no other agent is left.
-    """
+def _pooled_agents(config: Config, possible_agents: Sequence[str]) -> list[str]:
     options = config.partners
-    if not options.pool:
-        return []
     agents = options.agents or list(possible_agents[:-1])
     for agent in agents:
         if agent not in possible_agents:
@@ -96,54 +134,8 @@ def pooled_agents(config: Config, possible_agents: Sequence[str]) -> list[str]:
     return agents
 
 
-def declare_pool(
-    config: Config, agents: Mapping[str, str], policies: Mapping[str, PolicySpec]
-) -> dict[str, PolicySpec]:
-    """Return the declarations of a team's policies, those of the agents that partners play as a pool.
-
-    Args:
-        config: The configuration; no folder of its pool is read.
-        agents: The name of each agent's policy.
-        policies: The declarations without a pool.
-
-    Raises:
-        ConfigError: If a pool does not fit the configuration.
-    """
-    pooled = pooled_agents(config, list(agents))
-    if not pooled:
-        return dict(policies)
-    reasons = {
-        "inference.engine=vllm": config.sampler.engine == "vllm",
-        f"learner.fsdp_size={config.learner.shards}": config.learner.shards > 1,
-        "algorithm.preferences.source": config.algorithm.pairs_source is not None,
-    }
-    for key in (key for key, present in reasons.items() if present):
-        raise ConfigError(
-            f"partners.pool is not supported with {key}: partners are sampled with whole models in the process of "
-            "the rollouts; drop one of them"
-        )
-    names = {agents[agent] for agent in pooled}
-    for agent, name in agents.items():
-        if name in names and agent not in pooled:
-            raise ConfigError(
-                f"partners.agents: {agent} shares the policy {name!r} with an agent that partners play; name all "
-                "agents of a policy, or give them policies of their own"
-            )
-    for name in names:
-        if config.policies.get(name):
-            raise ConfigError(
-                f"policies.{name} means nothing beside partners.pool, whose partners answer as they were saved: "
-                f"drop it, or set policies.{name}=null"
-            )
-    return {name: PolicySpec(POOL) if name in names else spec for name, spec in policies.items()}
-
-
-def locate_partner(path: Path) -> Path:
-    """Return the folder of a saved team or a checkpoint: of a run its final team, or else its newest checkpoint.
-
-    Raises:
-        ConfigError: If there is none.
-    """
+def _locate_partner(path: Path) -> Path:
+    """Return the folder of a team: of a run its final team, or else its newest checkpoint."""
     from llm_decpomdp.benchmarks.config.load import load_stored_config
 
     if (path / MANIFEST).is_file():
@@ -175,7 +167,7 @@ def read_partners(config: Config, team: TeamSpec) -> list[Partner]:
     paths = map(Path, config.partners.pool)
     partners = [_read_partner(config, path, list(team.agents), learner) for path in paths]
     for partner in partners:
-        for agent in pooled_agents(config, list(team.agents)):
+        for agent in _pooled_agents(config, list(team.agents)):
             name = partner.agents.get(agent)
             if name is None or partner.policies[name].kind == POOL:
                 raise ConfigError(
@@ -190,7 +182,7 @@ def _read_partner(
 ) -> Partner:
     from llm_decpomdp.benchmarks.config.load import load_stored_config
 
-    folder = locate_partner(path)
+    folder = _locate_partner(path)
     if (folder / MANIFEST).is_file():
         try:
             names, policies = declaration(folder, device=config.model.device)
@@ -222,34 +214,6 @@ def _compute_like(spec: PolicySpec, learner: PolicySpec) -> PolicySpec:
     )
 
 
-def load_pooled_team(config: Config, team: TeamSpec) -> dict[str, Policy]:
-    """Load a team with a pool: one call for all, so that adapters on one base share it.
-
-    Raises:
-        ConfigError, ValueError: As `read_partners`.
-        OSError, ImportError: As `load_team`.
-    """
-    partners, pooled = read_partners(config, team), pooled_agents(config, list(team.agents))
-    agents, policies = _join(team, partners, pooled)
-    logger.info("%s", describe_cost(config, team))
-    players = load_team(agents, policies, seed=config.seed)
-    for number, partner in enumerate(partners):
-        members: Team = {agent: players[f"{number}/{agent}"] for agent in pooled}
-        if partner.is_checkpoint:
-            _restore(members, partner)
-        for agent in pooled:
-            if policies[agents[f"{number}/{agent}"]].kind == "model":
-                freeze(cast("CausalLM", members[agent]))
-    pools = {
-        agent: PartnerPool(
-            [players[f"{number}/{agent}"] for number in range(len(partners))],
-            config.partners.resample,
-        )
-        for agent in pooled
-    }
-    return {agent: pools.get(agent) or players[agent] for agent in team.agents}
-
-
 def _join(
     team: TeamSpec, partners: Sequence[Partner], pooled: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, PolicySpec]]:
@@ -265,7 +229,6 @@ def _join(
 
 
 def _restore(members: Team, partner: Partner) -> None:
-    """Give partners the weights of a checkpoint."""
     _, state = checkpoints.load(partner.path)
     for agent, policy in members.items():
         sharing = [mate for mate in partner.agents if partner.agents[mate] == partner.agents[agent]]
@@ -289,7 +252,7 @@ def _plain_name(weight: str) -> str:
 
 def describe_cost(config: Config, team: TeamSpec) -> str:
     """Say how many partners a pool has, and what they take in memory beside the team."""
-    partners, pooled = read_partners(config, team), pooled_agents(config, list(team.agents))
+    partners, pooled = read_partners(config, team), _pooled_agents(config, list(team.agents))
     agents, policies = _join(team, partners, pooled)
     learners = {name for agent, name in agents.items() if agent in team.agents}
     groups = bases(policies)

@@ -206,7 +206,6 @@ def _key(name: str, spec: PolicySpec) -> str:
 
 
 def _check_servers_of_run(config: Config, policies: Mapping[str, PolicySpec]) -> None:
-    """Check the section `inference` of a run that samples at servers."""
     sampler = config.sampler
     if config.learner.deterministic:
         raise ConfigError(
@@ -278,7 +277,6 @@ def check_interpreter(config: Config) -> None:
 
 
 def _check_workers(config: Config) -> None:
-    """Check that rollout workers can ask the servers."""
     cluster, sampler = config.cluster, config.sampler
     if cluster.rollout_workers and sampler.exact:
         raise ConfigError(
@@ -298,7 +296,6 @@ def _check_workers(config: Config) -> None:
 
 
 def _check_urls(urls: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
-    """Check that there is an address of a server for each group of policies, and no other."""
     for url in itertools.filterfalse(_is_address, urls):
         raise ConfigError(
             f"inference.urls needs addresses such as http://127.0.0.1:8000, without a path, got {url!r}"

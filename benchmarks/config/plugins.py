@@ -46,7 +46,6 @@ def _origin(kind: str, name: str) -> str | None:
 
 
 def _names(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield the names in a configuration that may be of other packages, with their kinds."""
     yield "environment", config.env.id
     if config.env.reward is not None:
         yield "reward", config.env.reward

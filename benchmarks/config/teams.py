@@ -108,7 +108,6 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
 # A run reads its configuration several times.
 @cache
 def _say_undeclared(name: str, declared: tuple[str, ...]) -> None:
-    """Log once that a policy is as `model:` says."""
     listed = f" (declared are {', '.join(declared)})" if declared else ""
     logger.info(
         "team: policies declares no %r%s, so it is a new learner as model: says; to declare another policy, set "
@@ -194,7 +193,6 @@ def check_trainable(specs: Mapping[str, PolicySpec]) -> None:
 
 
 def _spec(config: Config, name: str) -> PolicySpec:
-    """Build the declaration of a policy: its own fields above those of `model`."""
     where, settings = f"policies.{name}", config.policies.get(name)
     settings = {} if settings is None else settings  # `helper:` in YAML is as `model:` says
     if not isinstance(settings, Mapping):

@@ -55,13 +55,8 @@ def check_trackers(wanted: Mapping[str, Any]) -> None:
             )
 
 
-def options_of(wanted: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the options of each tracker that is on.
-
-    Examples:
-        >>> options_of({"tensorboard": True, "wandb": False, "trackio": {"project": "mine"}})
-        {'tensorboard': {}, 'trackio': {'project': 'mine'}}
-    """
+def _options_of(wanted: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the options of each tracker that is on."""
     return {
         name: {} if options is True else dict(options)
         for name, options in wanted.items()
@@ -79,7 +74,7 @@ def tracker_class(name: str) -> Any:
 
 def require_packages(wanted: Mapping[str, Any]) -> None:
     """Raise a `ConfigError` where the package of a tracker is missing."""
-    for name in options_of(wanted):
+    for name in _options_of(wanted):
         if name not in TRACKERS:
             tracker_class(name)
             continue
@@ -111,7 +106,7 @@ class Tracker(Protocol):
         ...
 
 
-class TensorBoard:
+class _TensorBoard:
     """Writes event files into `tensorboard` in the run's folder.
 
     They are written anew from `metrics.jsonl` when a run goes on, since that has dropped some rows.
@@ -127,16 +122,14 @@ class TensorBoard:
             self.log(get_values(row), get_step(row))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add the values of an update."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Write what is left."""
         self._writer.close()
 
 
-class WeightsAndBiases:
+class _WeightsAndBiases:
     """Logs to Weights & Biases; a run that goes on goes on there too, which ignores repeated updates.
 
     `wandb_id` in the run's folder tells which run it is. W&B has one step for all values, which must not fall: the
@@ -159,7 +152,6 @@ class WeightsAndBiases:
         self._lessons = max(map(get_step, lessons), default=0)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add the values of a row."""
         if LESSON in values:
             self._lessons = step
             self._run.log(dict(values), step=step)
@@ -167,11 +159,10 @@ class WeightsAndBiases:
             self._run.log({**values, "update": step}, step=self._lessons + step)
 
     def close(self) -> None:
-        """Hand over what is left."""
         self._run.finish()
 
 
-class Trackio:
+class _Trackio:
     """Logs to trackio; where a run goes on, repeated updates stand there twice."""
 
     def __init__(self, run: RunFolder, config: Row, **options: Any) -> None:
@@ -186,16 +177,14 @@ class Trackio:
         self._run = trackio.init(config=dict(config), **{**usual, **options})
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add the values of an update."""
         self._run.log(dict(values), step=step)
 
     def close(self) -> None:
-        """Hand over what is left."""
         self._finish()
 
 
 CLASSES: Mapping[str, Callable[..., Tracker]] = dict(
-    zip(TRACKERS, (TensorBoard, WeightsAndBiases, Trackio), strict=True)
+    zip(TRACKERS, (_TensorBoard, _WeightsAndBiases, _Trackio), strict=True)
 )
 
 
@@ -204,7 +193,7 @@ def tracking(wanted: Mapping[str, Any], run: RunFolder, config: Row) -> Iterator
     """Open trackers, and close them at the end."""
     with ExitStack() as stack:
         feeds: list[Feed] = []
-        for name, options in options_of(wanted).items():
+        for name, options in _options_of(wanted).items():
             try:
                 begin = CLASSES.get(name) or tracker_class(name)
                 feed = Feed(name, begin(run, config, **options))

@@ -17,19 +17,11 @@ PATIENCE = 120.0  # seconds that a node has to answer
 
 
 def examine_cluster(address: str | None, *, trusted_network: bool = False) -> Iterator[Finding]:
-    """Ask every node that is alive.
-
-    Args:
-        address: As of `connect`.
-        trusted_network: As of `connect`.
-
-    Raises:
-        RolloutWorkerError: If there is no such cluster, or it asks for no token.
-    """
+    """Ask every node that is alive; arguments and errors as of `connect`."""
     ray = connect(address, trusted_network=trusted_network)
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    local = versions_here()
+    local = {"Python": python_version(), **versions()}
     try:
         for node in ray.nodes():
             where = f"node {node['NodeManagerAddress']} ({node['NodeID'][:8]})"
@@ -37,7 +29,7 @@ def examine_cluster(address: str | None, *, trusted_network: bool = False) -> It
                 yield Finding(False, f"{where}: is gone", "start it again", optional=True)
                 continue
             place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            call = ray.remote(examine_node).options(num_cpus=0, scheduling_strategy=place).remote()
+            call = ray.remote(_examine_node).options(num_cpus=0, scheduling_strategy=place).remote()
             try:
                 answer: dict[str, Any] = ray.get(call, timeout=PATIENCE)
             except ray.exceptions.RayError as error:
@@ -51,19 +43,13 @@ def examine_cluster(address: str | None, *, trusted_network: bool = False) -> It
         ray.shutdown()
 
 
-def examine_node() -> dict[str, Any]:
-    """Return the versions of this node, and what its sandbox lacks, by layer."""
+def _examine_node() -> dict[str, Any]:
     try:
         with closing(Sandbox(workers=1)) as sandbox:
             layers = dict(sandbox.layers())
     except (SandboxError, RuntimeError) as error:
         layers = {"sandbox": str(error)}
-    return {"versions": versions_here(), "layers": layers}
-
-
-def versions_here() -> dict[str, str | None]:
-    """Return the versions of Python and of the packages that matter, in this process."""
-    return {"Python": python_version(), **versions()}
+    return {"versions": {"Python": python_version(), **versions()}, "layers": layers}
 
 
 def _compare_node(

@@ -103,7 +103,6 @@ def plan_lines(config: Config, estimate: DeviceEstimate) -> list[str]:
 
 
 def _count_lines(plan: MemoryPlan) -> Iterable[str]:
-    """Yield the models of a run and the upper bounds of an update, as lines."""
     for model in plan.models:
         kind = "all weights trained" if model.full else "frozen"
         if model.trained and not model.full:
@@ -137,7 +136,6 @@ def _left_out(config: Config) -> Iterable[str]:
 
 
 def _read_devices(text: str) -> tuple[int, str]:
-    """Read a number and a kind of devices, such as `8xh100` or `cpu`."""
     match = re.fullmatch(r"(?:(\d+)x)?(\d*[a-z]\w*|\d+)", text.lower())
     if match is None or match[1] == "0" or (match[2] == "cpu" and match[1]):
         raise ConfigError(
@@ -169,7 +167,6 @@ def read_assumptions(items: Sequence[str]) -> dict[str, float]:
 
 
 def _device_memory(kind: str) -> float:
-    """Return the gigabytes of a device, or of this machine."""
     from llm_decpomdp.benchmarks.doctor import memory
 
     return memory.total() * memory.GIB / 1e9 if kind == "cpu" else GPUS[kind]

@@ -162,7 +162,6 @@ def _layer(name: str, reason: str, probe: ProbeResults) -> Finding:
 
 
 def _root(layers: Mapping[str, str], probe: ProbeResults) -> Finding:
-    """Judge the protection of a sandbox that is started by root."""
     user = probe.facts["user"]
     message = f"sandbox: you are root; programs run as user {user}"
     remedy = "run as an ordinary user"
@@ -178,7 +177,6 @@ def _root(layers: Mapping[str, str], probe: ProbeResults) -> Finding:
 
 
 def _host_safe(layers: Mapping[str, str], broken: bool) -> Finding:
-    """Judge whether the layers are on that `isolation="require"` insists on."""
     missing = [name for name in REQUIRED if layers[name]]
     if not missing and not broken:
         return Finding(True, f"sandbox: host-safe: yes ({', '.join(REQUIRED)})")
@@ -217,7 +215,6 @@ def memory_limit(membership: Path = Path("/proc/self/cgroup")) -> int | None:
 
 
 def _speed(sandbox: Sandbox) -> Finding:
-    """Measure the number of trivial programs that are graded in a second."""
     tests = instrument(TEST, "square")
     codes = [f"{HONEST}# {number}\n" for number in range(SPEED_PROGRAMS)]
     begin = time.monotonic()

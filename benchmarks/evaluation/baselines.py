@@ -3,7 +3,7 @@
 | name                   | what it is                                                                      |
 |------------------------|---------------------------------------------------------------------------------|
 | `single_agent`         | a single agent                                                                  |
-| `single_agent_matched` | a single agent with the token limit of the whole team                           |
+| `single_agent_matched` | a single agent with the token limit of the whole team, messages included        |
 | `self_consistency`     | the most frequent of a single agent's answers, as many as the team's tokens allow |
 | `naive_concatenation`  | the team before training: all answer at once                                    |
 | `sequential_pipeline`  | agents answer in the team's order and see earlier answers                       |
@@ -15,7 +15,8 @@
 
 The first seven use the model in the `model` section of a configuration, for each agent or shared as in
 `model.shared`; they ignore `team` and `policies`, which declare trained teams. Sampling and limits are those of
-the trained team. A baseline is an environment with other arguments, a team, and a way to act.
+the trained team. A baseline is an environment with other arguments, a team, and a way to act. Self-consistency is
+that of Wang et al. 2022 (arXiv 2203.11171).
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from llm_decpomdp.plugins import find, is_entry_point
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.registry import accepts_argument, make
 
+MATCHED = "single_agent_matched"
+
 
 @dataclass(frozen=True)
 class EvalConfig:
@@ -65,11 +68,7 @@ class EvalConfig:
         return self.make_env()
 
     def make_env(self, **changes: Any) -> DecPOMDPEnv:
-        """Build the environment with changed arguments.
-
-        Raises:
-            ConfigError: If an argument or its value is not valid.
-        """
+        """Build the environment with changed arguments; raise a `ConfigError` if one is not valid."""
         return build_env(lambda: make(self.env_id, **{**self.env_options, **changes}))
 
     def starts(self, count: int | None = None) -> list[Start]:
@@ -115,11 +114,7 @@ class Baseline:
         return list(teams.team_spec(self.config, self.env.possible_agents).policies.values())
 
     def load(self) -> TeamUnderTest:
-        """Load the team of the baseline.
-
-        Raises:
-            RunError: If the model cannot be loaded.
-        """
+        """Load the team of the baseline; raises the errors of `teams.load`."""
         about: dict[str, Any] = {"baseline": self.name}
         if self.config is None:
             return TeamUnderTest(self.env, self.team, self.act, about)
@@ -162,11 +157,7 @@ def is_baseline(name: object) -> bool:
 
 
 def _own(name: str, setting: EvalConfig) -> Baseline:
-    """Build a baseline by a function of the user or of an installed package.
-
-    Raises:
-        ConfigError: If there is no such function, or it returns no policy for each agent.
-    """
+    """Build a baseline by a function of the user or of an installed package."""
     try:
         build = find("baseline", name, BASELINES)
     except (KeyError, ImportError) as error:
@@ -180,13 +171,7 @@ def _own(name: str, setting: EvalConfig) -> Baseline:
     return Baseline(setting.env, team={agent: team[agent] for agent in agents})
 
 
-def single_agent(setting: EvalConfig) -> Baseline:
-    """Build the baseline of a single agent."""
-    return _model_baseline(setting.config, _single_agent_env(setting))
-
-
-def single_agent_matched(setting: EvalConfig) -> Baseline:
-    """Build the baseline of a single agent with the sum of the team's token limits, messages included."""
+def _single_agent_matched(setting: EvalConfig) -> Baseline:
     team = teams.team_spec(setting.config, setting.env.possible_agents)
     # With a channel each agent also writes a message in each turn.
     texts = 1 if message_turns(setting.env) is None else 2
@@ -195,11 +180,7 @@ def single_agent_matched(setting: EvalConfig) -> Baseline:
     return _model_baseline(replace(setting.config, model=model), _single_agent_env(setting))
 
 
-def self_consistency(setting: EvalConfig) -> Baseline:
-    """Build that of a single agent whose most frequent answer counts, with the tokens of the team.
-
-    Self-consistency: Wang et al., 2022, arXiv 2203.11171.
-    """
+def _self_consistency(setting: EvalConfig) -> Baseline:
     if not accepts_argument(setting.env_id, "votes"):
         raise ConfigError(
             f"self_consistency needs an environment whose answers can be compared, such as verified-v0, and "
@@ -220,29 +201,12 @@ def _single_agent_env(setting: EvalConfig) -> DecPOMDPEnv:
     return setting.make_env(num_agents=1, centralised=False, channel={}, order="simultaneous")
 
 
-def untrained_team(setting: EvalConfig, **changes: Any) -> Baseline:
-    """Build the baseline of the team before training."""
-    return _model_baseline(setting.config, setting.env, **changes)
-
-
-def sequential_pipeline(setting: EvalConfig) -> Baseline:
-    """Build that of the team before training, whose agents answer one after the other."""
-    return _ordered_team(setting, list(setting.env.possible_agents))
-
-
-def one_round_discussion(setting: EvalConfig) -> Baseline:
-    """Build that of the team before training, whose agents answer twice: a draft, and an answer to all drafts."""
-    agents = list(setting.env.possible_agents)
-    return _ordered_team(setting, [agents, agents])
-
-
 def _ordered_team(setting: EvalConfig, order: Sequence[str | Sequence[str]]) -> Baseline:
     # Team-mates read each other's answers instead of messages.
     return _model_baseline(setting.config, setting.make_env(order=order, channel={}))
 
 
-def expert_edits(setting: EvalConfig) -> Baseline:
-    """Build the baseline of an outside model which edits the agents' answers."""
+def _expert_edits(setting: EvalConfig) -> Baseline:
     # Agents see the edits of the first turn in the second one.
     turns = max(2, setting.env.num_turns)
     env = setting.make_env(external_mode="expert_edits", num_turns=turns)
@@ -256,31 +220,31 @@ def gold(setting: EvalConfig) -> Baseline:
     return Baseline(setting.env, team=dict.fromkeys(agents, Gold()))
 
 
-def random(setting: EvalConfig) -> Baseline:
-    """Build the baseline of random characters."""
-    return Baseline(setting.env, team={a: RandomText() for a in setting.env.possible_agents})
-
-
 def _model_baseline(config: Config, env: DecPOMDPEnv, **changes: Any) -> Baseline:
     # The declared team may be a trained one, so baselines use the plain model.
     return Baseline(env, replace(config, team={}, policies={}), **changes)
 
 
 BASELINES: Mapping[str, Callable[[EvalConfig], Baseline]] = {
-    "single_agent": single_agent,
-    "single_agent_matched": single_agent_matched,
-    "self_consistency": self_consistency,
-    "naive_concatenation": untrained_team,
-    "sequential_pipeline": sequential_pipeline,
-    "one_round_discussion": one_round_discussion,
-    "expert_edits": expert_edits,
+    "single_agent": lambda setting: _model_baseline(setting.config, _single_agent_env(setting)),
+    MATCHED: _single_agent_matched,
+    "self_consistency": _self_consistency,
+    "naive_concatenation": lambda setting: _model_baseline(setting.config, setting.env),
+    "sequential_pipeline": lambda setting: _ordered_team(setting, setting.env.possible_agents),
+    # A draft of each agent, and then an answer to all drafts.
+    "one_round_discussion": lambda setting: _ordered_team(
+        setting, 2 * [setting.env.possible_agents]
+    ),
+    "expert_edits": _expert_edits,
     "gold": gold,
-    "random": random,
+    "random": lambda setting: Baseline(
+        setting.env, team={agent: RandomText() for agent in setting.env.possible_agents}
+    ),
 }
 """The builder of each baseline."""
 
 TALKING = ("sequential_pipeline", "one_round_discussion")
 """Baselines that add team-mates' answers to the prompts of the environment."""
 
-OF_TEAMS = ("single_agent_matched", "self_consistency", "naive_concatenation", *TALKING)
+OF_TEAMS = (MATCHED, "self_consistency", "naive_concatenation", *TALKING)
 """Baselines that need a team of several agents."""

@@ -82,11 +82,7 @@ class EvaluationResult:
         return {task: total / len(self.passes[task]) for task, total in sums.items()}
 
     def pass_at_k(self, k: int) -> dict[str, float]:
-        """Compute the unbiased pass@k of each task that has k samples.
-
-        Raises:
-            ValueError: If there are fewer than k samples.
-        """
+        """Compute the unbiased pass@k of each task that has k samples; raise a `ValueError` if none can have."""
         if k > self.samples:
             raise ValueError(f"pass@{k} needs {k} samples, and there are {self.samples}")
         # Failed episodes leave some tasks with fewer samples than k.
@@ -261,7 +257,7 @@ def _order(measure: str) -> tuple[int, str]:
 
 
 def number(value: float) -> str:
-    """Write a number with three decimals, or with one if it is large."""
+    """Write a number with three decimals, or with one from 100 on."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
 
 

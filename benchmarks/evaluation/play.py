@@ -144,13 +144,11 @@ Batch = tuple[int, Sequence[Start]]
 
 @dataclass(frozen=True)
 class PlayedBatch:
-    """The outcome of a batch."""
+    """The rows of `episodes.jsonl` of a batch, none if a request failed, and the seconds of each agent."""
 
     batch: Batch
     rows: Sequence[dict[str, Any]]
-    """Rows of `episodes.jsonl`; none if a request failed."""
     seconds: dict[str, float]
-    """Seconds of agents and `environment`."""
     error: EndpointError | None = None
 
 

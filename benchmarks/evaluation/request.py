@@ -69,10 +69,6 @@ def evaluate_models(
 ) -> dict[str, EvaluationResult]:
     """Evaluate a team, or each of several remote models, in separate folders of `--output`.
 
-    Args:
-        request: The options of the command.
-        models: Models instead of the request's team; without any, that team is evaluated.
-
     Returns:
         The evaluations by the names of the models; that of the request's team has an empty name.
 
@@ -153,11 +149,7 @@ def _resumable(folder: Path, total: int) -> Iterator[None]:
 
 
 def resolve_request(request: EvalRequest) -> EvalConfig:
-    """Resolve the environment and the configuration.
-
-    Raises:
-        ConfigError: If an option is wrong, or two exclude each other.
-    """
+    """Resolve the environment and the configuration; raise a `ConfigError` if options are wrong."""
     if request.team is not None and request.baseline is not None:
         raise ConfigError("--team and --baseline exclude each other: each of them is a team")
     if request.checkpoint is not None and request.team is None:
@@ -185,11 +177,7 @@ def resolve_request(request: EvalRequest) -> EvalConfig:
 
 
 def env_arguments(items: Sequence[str]) -> dict[str, Any]:
-    """Read arguments of an environment, such as `num_turns=2`.
-
-    Raises:
-        ConfigError: If one has another form.
-    """
+    """Read arguments of an environment, such as `num_turns=2`; raise a `ConfigError` for another form."""
     return parse_overrides(items, wanted="an argument of the environment must look like KEY=VALUE")
 
 
@@ -199,7 +187,6 @@ def default_folder(setting: EvalConfig, name: str) -> Path:
 
 
 def _entry(request: EvalRequest, setting: EvalConfig) -> TeamUnderTest:
-    """Load the team of a request without a baseline."""
     if request.team is None:
         return eval_teams.load_configured_team(setting)
     path = kept_teams.locate(request.team, request.checkpoint, setting.config)

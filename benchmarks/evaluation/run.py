@@ -281,7 +281,6 @@ def _episode_keys(number: int, starts: Iterable[Start]) -> list[tuple[int, tuple
 
 
 def _append(place: RunFolder, outcome: PlayedBatch) -> None:
-    """Write the rows of a batch."""
     number, starts = outcome.batch
     if outcome.error is not None:
         for start in starts:

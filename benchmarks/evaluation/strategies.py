@@ -37,13 +37,7 @@ class StrategyScore:
 def check_strategies(
     env_id: str, arguments: Mapping[str, Any], tasks: int | None = None, seed: int = 0
 ) -> list[StrategyScore]:
-    """Play all strategies that an environment declares, over the same tasks.
-
-    Args:
-        env_id: A registered environment.
-        arguments: Its arguments.
-        tasks: Number of the first tasks; `None` for all.
-        seed: Seed of the random numbers of strategies.
+    """Play all strategies that an environment declares, over all tasks or the first ones.
 
     Raises:
         ConfigError: If an argument is not valid, or the environment declares no strategies.
@@ -67,9 +61,8 @@ def check_strategies(
         return None if function is None else [function(task) for task in rows]
 
     exact = {name: scores_of(strategy.exact) for name, strategy in strategies.items()}
-    limits = {name: scores_of(strategy.limit) for name, strategy in strategies.items()}
     return [
-        _compare(name, strategy, played, exact, limits[name])
+        _compare(name, strategy, played, exact, scores_of(strategy.limit))
         for name, strategy in strategies.items()
     ]
 
@@ -81,7 +74,6 @@ def _compare(
     exact: Mapping[str, Sequence[float] | None],
     limits: Sequence[float] | None,
 ) -> StrategyScore:
-    """Compare a strategy with its exact scores, its limit and its bound."""
     scores, exact_scores = played[name], exact[name]
     default = "" if name == "optimum" else "optimum" if name in NUMBERS else "alone"
     bound = strategy.bound or (default if default in played else "optimum")

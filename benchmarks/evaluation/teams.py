@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -37,18 +38,12 @@ HOW_ASKED = ("key_variable", "max_parallel", "timeout", "max_retries")
 
 
 def load_configured_team(setting: EvalConfig) -> TeamUnderTest:
-    """Load the team of a configuration, before any training.
-
-    Raises:
-        ConfigError: If the team does not fit the environment.
-        RunError: If a model cannot be loaded.
-    """
+    """Load the team of a configuration, before any training; raises the errors of `teams.load`."""
     team = teams.load(setting.config, [setting.env])
     return TeamUnderTest(setting.env, team, about=_declaration(setting.config))
 
 
 def _declaration(config: Config) -> dict[str, Any]:
-    """Return the part of a configuration that declares its team."""
     policies = {
         name: {key: value for key, value in (policy or {}).items() if key not in HOW_ASKED}
         for name, policy in config.policies.items()
@@ -57,11 +52,7 @@ def _declaration(config: Config) -> dict[str, Any]:
 
 
 def load_stored_team(folder: Path, setting: EvalConfig) -> TeamUnderTest:
-    """Load a saved team, or a checkpoint of a run with the configuration of the run.
-
-    Args:
-        folder: A folder as from `kept_teams.locate`.
-        setting: The environment; for a checkpoint, with the run's own configuration.
+    """Load a saved team, or a checkpoint, for which `setting` has the configuration of the run.
 
     Raises:
         ConfigError: If the team does not fit the environment.
@@ -94,11 +85,7 @@ def load_stored_team(folder: Path, setting: EvalConfig) -> TeamUnderTest:
 
 
 def make_greedy(team: Team) -> None:
-    """Let every model of a team take its most likely token.
-
-    Raises:
-        ConfigError: If a policy can only sample.
-    """
+    """Let every model of a team take its most likely token; raise a `ConfigError` if a policy can only sample."""
     for name, policy in distinct_policies(team).items():
         if isinstance(policy, RandomText):
             raise ConfigError(
@@ -130,11 +117,7 @@ class RemoteModel:
     """Further keys of its policy, such as `timeout=60`."""
 
     def play(self, config: Config) -> Config:
-        """Return the configuration with this model instead of its team.
-
-        Raises:
-            ConfigError: If no server is known, or the configuration has a team.
-        """
+        """Return the configuration with this model, if it has no team; raise a `ConfigError` without a server."""
         if config.team or config.policies:
             raise ConfigError("--model plays all agents: drop `team` and `policies`, or --model")
         key = self.key_variable or OPENAI_KEY
@@ -162,11 +145,7 @@ def remote_models(
     key_variables: Sequence[str],
     options: Sequence[str],
 ) -> list[RemoteModel]:
-    """Read the models of a command line; an address or a key that is given once is for all of them.
-
-    Raises:
-        ConfigError: If there are more addresses or keys than models, or equal models.
-    """
+    """Read the models of a command line; an address or a key that is given once is for all of them."""
     if not names and (base_urls or key_variables or options):
         raise ConfigError("--base-url, --key-variable and --model-option need a --model NAME")
     for flag, values in (("--base-url", base_urls), ("--key-variable", key_variables)):
@@ -182,10 +161,9 @@ def remote_models(
         RemoteModel(name, nth(base_urls, number), nth(key_variables, number), options)
         for number, name in enumerate(names)
     ]
-    slugs = [model.slug for model in models]
-    for slug in slugs:
-        # Several models are evaluated in separate folders, named by the model.
-        if slugs.count(slug) > 1:
+    # Several models are evaluated in separate folders, named by the model.
+    for slug, count in Counter(model.slug for model in models).items():
+        if count > 1:
             raise ConfigError(
                 f"two models would share the folder {slug!r}: evaluate them one by one, each with --output"
             )

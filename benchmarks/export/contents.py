@@ -170,10 +170,6 @@ def pairs(source: EpisodeSource, choice: PairChoice) -> Content:
     """Return a row for each pair and each agent whose completions differ between its two joint samples.
 
     Of pairs with equal differences the first ones are taken. Groups with equal returns have no pair.
-
-    Args:
-        source: A run or an evaluation.
-        choice: The pairs of each group.
     """
     dialogue = DIALOGUE if source.has_dialogues else {}
 

@@ -55,7 +55,6 @@ def _is_evaluation(row: Row) -> bool:
 
 
 def _log(run: Path, manifest: Mapping[str, Any], update: int) -> Any:
-    """Return the log of an evaluation."""
     from inspect_ai.log import (
         EvalConfig,
         EvalDataset,

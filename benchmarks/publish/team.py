@@ -87,8 +87,8 @@ def publish_team(
             manifest = read_manifest(target)
         except (OSError, ValueError) as error:
             raise RunError(str(error)) from error
-        replace_local_paths(target, manifest, base_model, required=repository is not None)
-        content = describe_team(manifest, run, seeds, license_name, repository)
+        _replace_local_paths(target, manifest, base_model, required=repository is not None)
+        content = _describe_team(manifest, run, seeds, license_name, repository)
         if run is not None:
             shutil.copy(run / "config.yaml", target / CONFIG)
             content["origin"]["team"] = f"`{team.name}` of the run"
@@ -105,20 +105,10 @@ def _find_run(source: Path, team: Path) -> Path | None:
     return next((p for p in places if (p / "config.yaml").is_file()), None)
 
 
-def replace_local_paths(
+def _replace_local_paths(
     folder: Path, manifest: dict[str, Any], base_model: str | None, *, required: bool
 ) -> None:
-    """Replace paths of base models on this machine, in the manifest and in the configurations of adapters.
-
-    Args:
-        folder: The folder of the team.
-        manifest: Its manifest, which is changed.
-        base_model: The name on the hub of the base model of adapters.
-        required: Whether the base models of all adapters must be on the hub.
-
-    Raises:
-        ConfigError: If one is required and missing, or there are several for one name.
-    """
+    """Replace paths of base models on this machine, in the manifest and in the configurations of adapters."""
     entries = [of for of in manifest["policies"].values() if of.get("base_model")]
     local = [of for of in entries if Path(of["base_model"]).is_absolute()]
     adapters = {of["base_model"] for of in local if of["adapter"]}
@@ -145,14 +135,13 @@ def replace_local_paths(
     (folder / MANIFEST).write_text(text, encoding="utf-8")
 
 
-def describe_team(
+def _describe_team(
     manifest: Mapping[str, Any],
     run: Path | None,
     seeds: Sequence[Path] = (),
     license_name: str | None = None,
     repository: str | None = None,
 ) -> dict[str, Any]:
-    """Return the content of the card of a team; arguments as in `publish_team`."""
     experiment = _read_experiment(run, seeds)
     record = experiment.runs[0].manifest if experiment else {}
     agents = [_describe_agent(name, manifest) for name in manifest["agents"]]
@@ -217,7 +206,6 @@ LOCAL = "a local model"
 
 
 def _describe_agent(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the policy of an agent for the table of a card."""
     entry = manifest["policies"][manifest["agents"][name]]
     adapter, base = bool(entry.get("adapter")), entry.get("base_model")
     return {
@@ -235,11 +223,7 @@ def _describe_agent(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_experiment(run: Path | None, seeds: Sequence[Path]) -> Experiment | None:
-    """Read a run and its repetitions with other seeds as one experiment.
-
-    Raises:
-        ConfigError: If the configurations differ in more than the seed, or nothing was measured.
-    """
+    """Read a run and its repetitions with other seeds as one experiment."""
     if run is None:
         if seeds:
             raise ConfigError("--seed-run needs a run: name its folder in place of the saved team")
@@ -257,7 +241,6 @@ def _read_experiment(run: Path | None, seeds: Sequence[Path]) -> Experiment | No
 
 
 def _results(experiment: Experiment | None) -> dict[str, Any]:
-    """Return rewards and solved tasks with intervals of the first and last evaluation."""
     rows: list[dict[str, str]] = []
     evaluations = experiment.runs[0].evaluations if experiment else ()
     if experiment is None or not evaluations:
@@ -293,7 +276,6 @@ def _results(experiment: Experiment | None) -> dict[str, Any]:
 
 
 def _limitations(experiment: Experiment | None, record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield sentences about what the results do not show."""
     if experiment is None:
         yield "Nothing is known of the training and of the quality of this team."
     elif not experiment.runs[0].evaluations:

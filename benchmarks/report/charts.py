@@ -145,7 +145,6 @@ def _small_multiples(
     *,
     one_scale: bool,
 ) -> Chart:
-    """Return a grid of small axes, each drawn by its number."""
 
     def shape(width: float) -> tuple[int, int]:
         columns = min(len(titles), 4 if width > 5 else 2)

@@ -197,14 +197,12 @@ def _diagnostic_rows(run: Results) -> dict[str, Values]:
 
 
 def _match(diagnostic: Diagnostic, values: Mapping[str, Values]) -> Iterator[tuple[str, Values]]:
-    """Yield the lines of a diagnostic in a run, with the names of their policies."""
     for key, of in values.items():
         if match := re.fullmatch(diagnostic.key, key):
             yield (match[1] if match.re.groups else ALL), of
 
 
 def _policies(tables: Sequence[Sequence[Mapping[str, Values]]]) -> Iterator[str]:
-    """Yield the names of all policies."""
     for diagnostic in DIAGNOSTICS:
         for values in (values for runs in tables for values in runs):
             yield from (name for name, of in _match(diagnostic, values) if name != ALL)

@@ -92,7 +92,7 @@ def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
     """Check folders, and write the page of runs and evaluations, or that of a suite.
 
     Raises:
-        ConfigError: If a folder holds nothing to report, or several are given and no output.
+        ConfigError: If a folder holds nothing to report.
         RunError: If the page cannot be written.
     """
     if len(paths) == 1 and (paths[0] / "suite.json").is_file():
@@ -148,15 +148,9 @@ def write_report(*folders: RunFolder, output: Path | None = None, files: bool = 
 
 
 def write_page(sets: Sequence[Experiment], path: Path, moment: str = "") -> None:
-    """Write the page of experiments.
+    """Write the page of experiments, or raise a `RunError`.
 
-    Args:
-        sets: The experiments.
-        path: Path of the page.
-        moment: How far a run is that goes on, such as `update 2 of 8`; the page then reloads itself.
-
-    Raises:
-        RunError: If the page cannot be written.
+    `moment` tells how far a run is that goes on, such as `update 2 of 8`; the page then reloads itself.
     """
     manifests = [run.manifest for experiment in sets for run in experiment.runs]
     # Of one's own, as in `my_package.learning:MINE`, the name alone.
@@ -225,7 +219,6 @@ def opening(experiments: Sequence[Experiment]) -> Iterator[str]:
 
 
 def _provenance(experiments: Sequence[Experiment]) -> Iterator[str]:
-    """Yield the data, the commands that reproduce the runs, and their details."""
     runs = [run for experiment in experiments for run in experiment.runs]
     yield from data_table(runs[0])
     yield tag("h3", "Commands")

@@ -42,11 +42,7 @@ OF_TRAININGS = ("learning", "components", "diagnostics", "costs")
 
 
 def write_suite_report(output: Path, path: Path | None = None) -> Path:
-    """Write the page of a suite from its folder.
-
-    Args:
-        output: The suite's folder.
-        path: Path of the page; by default `report.html` in the folder.
+    """Write the page of a suite, by default `report.html` in its folder `output`.
 
     Raises:
         ConfigError: If the folder holds no suite, or no finished job.
@@ -100,7 +96,6 @@ def _experiments(
 
 
 def _leaderboard_blocks(leaderboard: Leaderboard) -> Iterator[str]:
-    """Yield the tables with their notes, then the jobs without a result."""
     for number, entry in enumerate(leaderboard.tables, 1):
         yield from _table_blocks(entry, number)
     for text in unfinished_lines(leaderboard):

@@ -214,7 +214,6 @@ def _brackets(experiments: Sequence[Experiment]) -> str:
 
 
 def _cards(experiment: Experiment) -> str:
-    """Draw the cards of the first and last evaluation and of the gain, or of a single evaluation."""
     rows, maximum = experiment.runs[0].evaluations, maximum_reward([experiment])
 
     def card(name: str, value: Estimate, *, gain: bool = False) -> tuple[str, str, str]:
@@ -235,7 +234,6 @@ def _cards(experiment: Experiment) -> str:
 
 
 def _moment(row: Row, experiment: Experiment) -> str:
-    """Return the time of an evaluation in words."""
     update = row["update"]
     if update == 0:
         return first_moment(experiment)
@@ -317,7 +315,6 @@ def _single_run(experiment: Experiment) -> Iterator[str]:
 
 
 def _warm_start(run: Results) -> Iterator[str]:
-    """Yield the change by a warm start, apart from the updates after it."""
     if not run.lessons:
         return
     last = run.lessons[-1]
@@ -335,7 +332,6 @@ def _warm_start(run: Results) -> Iterator[str]:
 
 
 def _all_seeds(experiment: Experiment) -> Iterator[str]:
-    """Yield the result of all seeds of one configuration."""
     if not _all_have(experiment, 2):
         yield tag("p", "Not every run has two evaluations, so the gain by training is not known.")
         yield _runs_table([experiment])
@@ -465,7 +461,6 @@ def _episodes(row: Row) -> str:
 
 
 def _verdict(experiment: Experiment) -> str:
-    """Return the result of one run with its uncertainty."""
     (run,) = experiment.runs
     gain, last = mean_gain(experiment), run.evaluations[-1]
     before, after = (format_estimate(evaluation_mean(experiment, i)) for i in (0, -1))
@@ -478,7 +473,6 @@ def _verdict(experiment: Experiment) -> str:
 
 
 def _significance(gain: Estimate, runs: int) -> str:
-    """Return a sentence on whether a gain may be chance."""
     if gain.low is None:
         return "The episodes do not tell how much of the difference is chance."
     if runs == 1 and gain.units < ENOUGH_TASKS:

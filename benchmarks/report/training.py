@@ -206,7 +206,6 @@ def cooperation(experiments: Sequence[Experiment]) -> str:
 
 
 def _rates(scores: Sequence[Score]) -> dict[str, str]:
-    """Return the measures of rollouts by their names."""
     values = {}
     for name in dict.fromkeys(name for score in scores for name in score.earned):
         values[plain(name)] = f"{fmean(score.earned.get(name, 0.0) for score in scores):.0%}"

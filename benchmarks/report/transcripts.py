@@ -170,7 +170,6 @@ class Pack:
         }
 
     def _points(self, info: Mapping[str, float]) -> list[list[float]]:
-        """Return pairs of a component's number and its points."""
         return [
             [self.components.setdefault(key[7:], len(self.components)), round(value, 4)]
             for key, value in info.items()

@@ -33,10 +33,8 @@ class TrainingParts(NamedTuple):
 def load_team(run: ResolvedRun) -> tuple[ResolvedRun, Team]:
     """Load the team, and return it with the run without the problems whose first prompts are too long for it.
 
-    Raises:
-        ConfigError: As `teams.load`.
-        RunError: If the team cannot be loaded, a first prompt is too long for a policy that skips none, or no
-            problem is left.
+    Raises the errors of `teams.load`, and a `RunError` if a first prompt is too long for a policy that skips none,
+    or no problem is left.
     """
     from llm_decpomdp.agents.models.causal_lm import CausalLM
     from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
@@ -91,14 +89,13 @@ def make_training(
     folder: RunFolder,
     demonstrations: Sequence[Demonstration] | None,
 ) -> TrainingParts:
-    """Build the trainer of a run.
+    """Build the trainer of a run, and shard the weights of its team if the configuration says so.
 
     Args:
         run: The run.
-        team: A policy for each agent, whose weights are sharded here if the configuration says so.
+        team: A policy for each agent.
         folder: The run folder.
-        demonstrations: The demonstrations of the warm start, none if it is done or samples its own; `None`
-            without a warm start.
+        demonstrations: Those of the warm start, none if it is over or samples its own; `None` without one.
 
     Raises:
         RunError: If the environment, the team and the configuration do not fit together, or the run has more or

@@ -84,11 +84,7 @@ def _find_in_run(folder: Path, checkpoint: str | None, config: Config) -> Path:
 
 
 def restore(team: Team, path: Path) -> None:
-    """Give a team the weights of a checkpoint.
-
-    Raises:
-        ConfigError: If the checkpoint has other policies.
-    """
+    """Give a team the weights of a checkpoint; raise a `ConfigError` if it has other policies."""
     from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 
     try:
@@ -147,33 +143,24 @@ def settings(
 def train_initial_team(
     source: Path, config: Config, name: str, callbacks: Sequence[MakeCallback] = ()
 ) -> Result:
-    """Train the team that another run has left, in a new run folder.
+    """Train the team that another run has left, in a new run folder; raises the errors of `locate` and `train`.
 
     Args:
         source: The folder of the run, or of a saved team.
         config: The configuration, as `settings` returns it.
         name: The configuration's name.
         callbacks: As in `train`.
-
-    Raises:
-        ConfigError: If there is no team, or it does not fit the configuration.
-        RunError: As `train`.
-        Interrupted: As `train`.
     """
     file = source / "config.yaml"
     team = locate(source, None, read_config(file) if file.is_file() else config)
     if not (team / MANIFEST).is_file():
         config, team = _export_checkpoint(team, load_stored_config(file), config, name)
-    run = resolve(config, edit=lambda config, agents: use_initial_team(team, config, agents))
+    run = resolve(config, edit=lambda config, agents: _use_initial_team(team, config, agents))
     return start(run, name, identify_team(team), callbacks)
 
 
-def use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Config:
-    """Return the configuration with the models of a saved team; its other policies stay.
-
-    Raises:
-        ConfigError: If the agents are others, or some that share a policy have different ones in the saved team.
-    """
+def _use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Config:
+    """Return the configuration with the models of a saved team; its other policies stay."""
     names, specs = declaration(team.resolve())
     if set(names) != set(agents):
         raise ConfigError(
@@ -218,12 +205,7 @@ def _export_checkpoint(
 
 
 def save_checkpoint(checkpoint: Path, config: Config, folder: Path) -> None:
-    """Save the team of a checkpoint as `save_team` does.
-
-    Args:
-        checkpoint: The checkpoint's folder.
-        config: The configuration of its run.
-        folder: The folder of the team.
+    """Save the team of a checkpoint as `save_team` does, with the configuration of its run.
 
     Raises:
         ConfigError: If the checkpoint does not fit the configuration.

@@ -45,12 +45,9 @@ def pin_commit(data: Manifest | None, part: str) -> str | None:
 
 
 def change_of_data(part: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe a change of data in words; `None` where their content is the same.
+    """Describe a change of the data of `train` or `eval` in words; `None` where their content is the same.
 
-    Args:
-        part: `train` or `eval`.
-        before: Their description in a manifest.
-        now: That of `TaskSet.describe`.
+    `before` is their description in a manifest, and `now` that of `TaskSet.describe`.
     """
     if "fingerprint" not in before:  # written by an early version
         return f"whether the {part} data are the same is not known: no fingerprint"
@@ -98,13 +95,9 @@ PACKAGES = (
 
 
 def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
-    """Build the JSON-able manifest of a run.
+    """Build the JSON-able manifest of a run; `name` is that of its configuration.
 
     Equal runs on a CPU are equal to the last bit if their `threads`, `packages` and kinds of processor are.
-
-    Args:
-        run: The run.
-        name: The configuration's name.
     """
     import torch
 

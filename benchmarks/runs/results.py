@@ -192,14 +192,12 @@ def sequential_tokens(turns: Sequence[Mapping[str, int | None]]) -> float | None
 
 
 def _last_tests(row: Row) -> tuple[bool, ...]:
-    """Return which tests of the last turn pass."""
     turns = (row["final"] or {}).get("turns") or [{}]
     details = turns[-1].get("verdict", {}).get("details", {})
     return tuple(bool(test["passed"]) for test in details.get("tests", ()))
 
 
 def _completions(groups: Sequence[Row]) -> dict[str, list[str]]:
-    """Collect all completions of each agent."""
     by_agent: dict[str, list[str]] = {}
     for group in groups:
         for agent, texts in group["completions"].items():

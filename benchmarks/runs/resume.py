@@ -189,17 +189,7 @@ def _record_session(
 def _check_schedule(
     before: Config, run: ResolvedRun, left_out: Sequence[str], updates: int
 ) -> None:
-    """Check that the complete updates of a run would have been the same, and that the data last for the others.
-
-    Args:
-        before: The earlier configuration of the run.
-        run: The run as it continues.
-        left_out: Training problems that it skipped.
-        updates: Complete updates.
-
-    Raises:
-        ConfigError: If they would have been others, or the data do not have as many as are asked for.
-    """
+    """Check that the complete updates of a run would have been the same, and that the data last for the others."""
     old, new = plan_batches(before, run.train_env, run.pairs, left_out), run.batches
     if len(new) < updates:
         raise ConfigError(
@@ -242,7 +232,6 @@ def _check_schedule(
 
 
 def _explain_no_checkpoint(folder: RunFolder) -> str:
-    """Say why a run without checkpoints cannot continue, and what to do."""
     if not has_results(folder):
         return (
             f"{folder.path} holds no checkpoint, since the run ended before its first update: start it again with "
@@ -281,7 +270,6 @@ def _refuse_other_changes(before: Config, now: Config) -> None:
 
 
 def _lasting_keys(policy: Any) -> dict[str, Any]:
-    """Return the part of a policy's declaration that a resumed run keeps."""
     declared = policy or {}
     # The weights below the name of a local model are compared later; other names stand for themselves.
     keeps_name = declared.get("kind", "model") != "model"

@@ -59,7 +59,7 @@ class ResolvedRun:
     @property
     def problems(self) -> list[Start]:
         """Starts of all training problems that reinforcement learning may sample."""
-        left_out = {*self.skipped, *reserved_tasks(self.config, self.train_env)}
+        left_out = {*self.skipped, *_reserved_tasks(self.config, self.train_env)}
         tasks = [task.task_id for task in self.train_env.tasks.tasks]
         return [Start(task_id=task) for task in tasks if task not in left_out]
 
@@ -170,10 +170,6 @@ def resolve(
 def load_envs(config: Config, before: Manifest | None = None) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
     """Build the environments of training and evaluation, and load their data from the same source.
 
-    Args:
-        config: The configuration.
-        before: As for `resolve`.
-
     Raises:
         ConfigError: If an environment refuses its arguments.
         RunError: If data cannot be loaded, or one `task_id` names two problems.
@@ -183,7 +179,6 @@ def load_envs(config: Config, before: Manifest | None = None) -> tuple[DecPOMDPE
 
 
 def _build_train_env(config: Config, before: Manifest | None) -> DecPOMDPEnv:
-    """Build the environment of training, without its data."""
     return build_env(lambda: config.make_train_env(pin_commit(before, "train")))
 
 
@@ -268,7 +263,7 @@ def _read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
         raise ConfigError(f"algorithm.preferences.source: {error}") from None
 
 
-def reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:
+def _reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:
     """Return the training problems that only the warm start may use."""
     if not config.warm_start.disjoint:
         return []
@@ -279,13 +274,7 @@ def reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:
 def plan_batches(
     config: Config, env: DecPOMDPEnv, pairs: Sequence[Rollout], skipped: Collection[str] = ()
 ) -> Batches:
-    """Schedule the training problems of each update, or the stored pairs.
-
-    Args:
-        config: The configuration.
-        env: The environment of training.
-        pairs: Stored pairs, if the run samples nothing.
-        skipped: Training problems to leave out.
+    """Schedule the training problems of each update without skipped ones, or the stored pairs.
 
     Raises:
         ConfigError: If all problems are reserved for the warm start.
@@ -293,7 +282,7 @@ def plan_batches(
     if pairs:
         return [[pair.start for pair in update] for update in arrange(config, pairs)]
     tasks = [task.task_id for task in env.tasks.tasks]
-    reserved = reserved_tasks(config, env)
+    reserved = _reserved_tasks(config, env)
     if len(reserved) == len(tasks):
         raise ConfigError(
             f"warm_start.share={config.warm_start.share:g} of {len(tasks)} problems, rounded up, is all of "

@@ -87,8 +87,8 @@ def start(
             stack.enter_context(deterministic(run.config.learner.deterministic))
         # Locked before models are loaded, so that two runs of one folder do not both spend minutes.
         if first:
-            folder = stack.enter_context(open_folder(folder_path(run.config, name)))
-            refuse_results(run.config, folder.path)
+            folder = stack.enter_context(open_folder(_folder_path(run.config, name)))
+            _refuse_results(run.config, folder.path)
         # Its name may hold the time, which differs between processes.
         path = processes.broadcast(folder.path if first else Path())
         check_machine(run)
@@ -118,11 +118,7 @@ def start(
 
 
 def check_machine(run: ResolvedRun) -> None:
-    """Check that this machine has the devices and programs of a run, before models are loaded.
-
-    Raises:
-        ConfigError: If one is missing.
-    """
+    """Raise a `ConfigError` if this machine lacks a device or a program of a run, before models are loaded."""
     from llm_decpomdp.algorithms.learning.distributed import world_size
 
     teams.check_lengths(run.config, run.team.policies)
@@ -219,28 +215,19 @@ def _explain_unsaved_team(
 
 
 def new_folder(config: Config, name: str) -> Path:
-    """Choose the folder of a new run.
-
-    Raises:
-        ConfigError: If another run is there already.
-    """
-    path = folder_path(config, name)
-    refuse_results(config, path)
+    """Choose the folder of a new run; raise a `ConfigError` if another run is there already."""
+    path = _folder_path(config, name)
+    _refuse_results(config, path)
     return path
 
 
-def folder_path(config: Config, name: str) -> Path:
-    """Return the path of the folder of a new run."""
+def _folder_path(config: Config, name: str) -> Path:
     folder = config.output.name or f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     return Path(config.output.base_dir) / folder
 
 
-def refuse_results(config: Config, path: Path) -> None:
-    """Refuse to replace the results of a run; one that ended before its first update has none.
-
-    Raises:
-        ConfigError: If there are results.
-    """
+def _refuse_results(config: Config, path: Path) -> None:
+    """Refuse to replace the results of a run; one that ended before its first update has none."""
     if (path / "config.yaml").exists() and has_results(RunFolder(path)):
         raise ConfigError(
             f"{path} already holds a run: choose another output.name, or continue it with "

@@ -38,9 +38,7 @@ logger = logging.getLogger(__name__)
 def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
     """Build the rollout worker of a run; `None` if the process that learns samples everything itself.
 
-    Args:
-        run: The run.
-        team: Its team, whose policies are attached to servers if the run has some.
+    The policies of the team are attached to servers if the run has some.
 
     Raises:
         ValueError: As `attach_samplers`.
@@ -137,7 +135,6 @@ def _transfer_group(
 
 
 def _make_server(run: ResolvedRun, place: int, group: dict[str, CausalLM], folder: Path) -> Server:
-    """Build the server of a group of policies with one base model."""
     options = run.config.sampler
     if options.urls:
         return RunningServer(options.urls[place], folder, options.start_timeout)

@@ -109,7 +109,6 @@ def job_cost(job: Job) -> JobCost:
 
 
 def _episode_tokens(env: DecPOMDPEnv, limits: Limits) -> int:
-    """Return the most tokens that the agents sample in an episode."""
     answers: Mapping[str, int] = getattr(env, "answers_per_episode", {})
     return sum(limit * answers.get(agent, env.num_turns) for agent, limit in limits.items())
 

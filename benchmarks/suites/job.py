@@ -166,11 +166,7 @@ def _jobs(suite: Suite, arm: Arm, output: Path) -> Iterator[Job]:
 
 
 def refuse_others(jobs: Sequence[Job]) -> None:
-    """Check that no folder holds results of other arms, as after a change of the suite.
-
-    Raises:
-        ConfigError: If one does; names the differing keys.
-    """
+    """Raise a `ConfigError` if a folder holds results of another arm, as after a change of the suite."""
     for job in jobs:
         # A folder without results may be replaced.
         results = (job.folder / name for name in ("manifest.json", "training/config.yaml"))

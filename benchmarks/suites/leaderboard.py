@@ -110,8 +110,6 @@ class Leaderboard:
 
 @dataclass(frozen=True)
 class _MeasuredArm:
-    """An arm and its complete evaluations."""
-
     arm: Mapping[str, Any]
     seeds: tuple[int, ...]
     evaluations: tuple[EvaluationResult, ...]
@@ -140,11 +138,7 @@ class _MeasuredArm:
 
 
 def read_suite(output: Path) -> dict[str, Any]:
-    """Return the content of `suite.json`.
-
-    Raises:
-        ConfigError: If the folder holds no suite.
-    """
+    """Return the content of `suite.json`; raise a `ConfigError` if the folder holds no suite."""
     path = output / "suite.json"
     if not path.is_file():
         raise ConfigError(f"{output} holds no suite: make one with llm-decpomdp bench")
@@ -159,11 +153,7 @@ def job_folders(output: Path, arm: Mapping[str, Any]) -> Iterator[tuple[int, Pat
 
 
 def read_leaderboard(output: Path) -> Leaderboard:
-    """Read the present results of the jobs in a suite's folder.
-
-    Raises:
-        ConfigError: If the folder holds no suite.
-    """
+    """Read the present results of the jobs in a suite's folder; raise a `ConfigError` if it holds no suite."""
     suite = read_suite(output)
     command = shlex.join(suite["command"])
     failed, missing = [], []
@@ -268,7 +258,6 @@ def write_leaderboard(leaderboard: Leaderboard, output: Path) -> None:
 
 
 def _csv_lines(leaderboard: Leaderboard) -> Iterator[list[Any]]:
-    """Yield a line for each arm and measure."""
     for table in leaderboard.tables:
         data = f"{table.data['name']} {table.data['split']}"
         about = [table.environment, data, table.data["stand_in"], table.tasks]

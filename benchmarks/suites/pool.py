@@ -65,11 +65,7 @@ class JobPool:
         self._running: list[Running] = []
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run all jobs.
-
-        Raises:
-            KeyboardInterrupt: On Ctrl-C and SIGTERM, after all processes have saved their results and ended.
-        """
+        """Run all jobs; after Ctrl-C and SIGTERM all processes save their results and end first."""
         # Jobs start in the order of the suite, but a small job may overtake a large one that waits for
         # cores.
         pending = list(jobs)
@@ -88,34 +84,24 @@ class JobPool:
                     running.process.kill()
 
     def _start(self, pending: list[Job]) -> None:
-        """Start jobs, in their order, while there are free cores."""
         for job in list(pending):
             free = sorted(self.cores.difference(*(running.cores for running in self._running)))
             # An arm may ask for more cores than this machine has.
             size = min(job.arm.cores or len(self.cores), len(self.cores))
             if size <= len(free):
                 pending.remove(job)
-                self._running.append(self._start_process(job, frozenset(free[:size])))
+                self._running.append(self._start_job(job, frozenset(free[:size])))
 
-    def _start_process(self, job: Job, cores: frozenset[int]) -> Running:
+    def _start_job(self, job: Job, cores: frozenset[int]) -> Running:
         # The job file exists before its process, which reads it first.
         job.write()
         # Later sessions of the suite append to the log.
         log = (job.folder / "log.txt").open("ab")
         with _pin_cores(cores):
-            process = subprocess.Popen(
-                command(job.folder),
-                stdin=subprocess.PIPE,  # ends when this process does
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=variables(len(cores)),
-                start_new_session=True,  # Ctrl-C comes from here alone, once
-                pass_fds=[self._lock.fileno()],
-            )
+            process = _start_process(job.folder, len(cores), log, pass_fds=[self._lock.fileno()])
         return Running(job, process, cores, log)
 
     def _collect(self) -> None:
-        """Report jobs that have ended, and the progress of the others."""
         for running in list(self._running):
             if running.process.poll() is None:
                 continue
@@ -139,7 +125,6 @@ class JobPool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end until it does."""
     while process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -161,14 +146,10 @@ def _pin_cores(cores: frozenset[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def command(folder: Path) -> list[str]:
-    """Return the command line for the job of a folder."""
-    return [sys.executable, "-m", "llm_decpomdp.benchmarks.cli.suite_job", str(folder)]
-
-
-def variables(cores: int) -> dict[str, str]:
-    """Return the environment variables of a job's process."""
-    return {
+def _start_process(
+    folder: Path, cores: int, log: IO[bytes], pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    variables = {
         **SETTINGS,
         **os.environ,
         "OMP_NUM_THREADS": str(cores),
@@ -176,6 +157,15 @@ def variables(cores: int) -> dict[str, str]:
         # A killed process does not flush its output.
         "PYTHONUNBUFFERED": "1",
     }
+    return subprocess.Popen(
+        [sys.executable, "-m", "llm_decpomdp.benchmarks.cli.suite_job", str(folder)],
+        stdin=subprocess.PIPE,  # ends when this process does
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=variables,
+        start_new_session=True,  # Ctrl-C comes from here alone, once
+        pass_fds=pass_fds,
+    )
 
 
 def _crash_report(running: Running) -> str:
@@ -207,11 +197,7 @@ class RayPool:
         self._changed = update
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run all jobs.
-
-        Raises:
-            KeyboardInterrupt: On Ctrl-C and SIGTERM, after all jobs have saved their results and ended.
-        """
+        """Run all jobs; after Ctrl-C and SIGTERM they save their results and end first."""
         calls: dict[Any, Job] = {}
         with terminable():
             try:
@@ -238,11 +224,6 @@ class RayPool:
                 self._ray.shutdown()
 
     def _largest_node(self, jobs: Sequence[Job]) -> int:
-        """Return the number of CPUs of the largest node.
-
-        Raises:
-            RolloutWorkerError: If no node has enough resources for a job.
-        """
         # Ray waits forever for resources that no node has.
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         largest = int(max(node.get("CPU", 0) for node in nodes))
@@ -256,7 +237,6 @@ class RayPool:
         return largest
 
     def _collect(self, calls: dict[Any, Job]) -> None:
-        """Report jobs that have ended, and the progress of the others."""
         ready, _ = self._ray.wait(list(calls), timeout=POLL_SECONDS)
         for call in [*ready, None]:
             job = calls.pop(call) if call is not None else None
@@ -274,14 +254,7 @@ class RayPool:
 def run_job(folder: Path, cores: int) -> int:
     """Run the job of a folder in a process that ends with this one, and return its exit code."""
     with (folder / "log.txt").open("ab") as log:
-        process = subprocess.Popen(
-            command(folder),
-            stdin=subprocess.PIPE,  # ends when this process does
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=variables(cores),
-            start_new_session=True,
-        )
+        process = _start_process(folder, cores, log)
         try:
             # Short waits, so that Ray can cancel the task.
             while process.poll() is None:

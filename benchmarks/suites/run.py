@@ -62,7 +62,9 @@ def run_suite(
     """
     # Checked before anything is written: results of a changed suite must not be mixed.
     refuse_others(jobs)
-    write_suite(suite, command, folder)
+    content = {"name": suite.name, "description": suite.description, "command": command}
+    content["cells"] = [asdict(arm) for arm in suite.arms]
+    write_atomically(folder / "suite.json", json.dumps(content, indent=2) + "\n")
     missing = [job for job in jobs if not job.done]
     logger.info("%d of %d jobs are already done", len(jobs) - len(missing), len(jobs))
     if missing:
@@ -79,34 +81,15 @@ def run_suite(
 
 
 def refuse_runs(folder: Path) -> None:
-    """Check that a folder holds no run or evaluation, whose report the suite would overwrite.
-
-    Raises:
-        ConfigError: If it does.
-    """
+    """Raise a `ConfigError` if a folder holds a run or an evaluation, whose report the suite would overwrite."""
     files = (folder / name for name in ("config.yaml", "manifest.json"))
     if not (folder / "suite.json").exists() and any(path.exists() for path in files):
         raise ConfigError(f"{folder} already holds a run or an evaluation: choose another --output")
 
 
-def write_suite(suite: Suite, command: Sequence[str], folder: Path) -> None:
-    """Write `suite.json`, which the leaderboard reads."""
-    content = {
-        "name": suite.name,
-        "description": suite.description,
-        "command": command,
-        "cells": [asdict(arm) for arm in suite.arms],
-    }
-    write_atomically(folder / "suite.json", json.dumps(content, indent=2) + "\n")
-
-
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[IO[str]]:
-    """Make a suite's folder, and lock it against other benches and their remaining jobs.
-
-    Raises:
-        RunError: If it cannot be made.
-    """
+    """Make a suite's folder (or raise a `RunError`), and lock it against other benches and their last jobs."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -174,14 +157,14 @@ class BenchProgress:
             seconds = (time.monotonic() - self._begin) * (1 - share) / share
             text += f", about {duration(seconds)} left"
         if ended is not None:
-            status, name = ended.status(), job_name(ended)
+            status, name = ended.status(), _job_name(ended)
             if status["state"] == DONE:
                 ending = f"done: {name}, in {duration(status['seconds'])}"
             else:
                 ending = f"FAILED: {name}: {status['error'].strip().splitlines()[-1]}"
             self._console.print(f"{ending} ({text})", markup=False)
         self.bars.update(self._all, completed=share, note=text)
-        names = {job_name(job): shares[job.folder] for job in running}
+        names = {_job_name(job): shares[job.folder] for job in running}
         for name in [name for name in self._tasks if name not in names]:
             self.bars.remove_task(self._tasks.pop(name))
         for name, fraction in names.items():
@@ -201,7 +184,6 @@ class BenchProgress:
         return usual if cost is None else cost.work
 
     def _share(self, job: Job) -> float:
-        """Return the finished share of a job's work, from its files."""
         cost = self._costs.get(job.arm.name)
         if cost is None:
             return 0.0
@@ -215,6 +197,5 @@ class BenchProgress:
         return min(1.0, work / cost.work)
 
 
-def job_name(job: Job) -> str:
-    """Return the name of a job, such as "magrpo, seed 0"."""
+def _job_name(job: Job) -> str:
     return f"{job.arm.name}, seed {job.seed}"

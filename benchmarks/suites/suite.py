@@ -18,6 +18,7 @@ makes an arm for each combination.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
@@ -122,11 +123,7 @@ def shipped_suites() -> dict[str, Path]:
 
 
 def find_suite(name: str) -> Path:
-    """Return the file of a name or a path.
-
-    Raises:
-        ConfigError: If there is none.
-    """
+    """Return the file of a name or a path; raise a `ConfigError` if there is none."""
     path = Path(name)
     if path.is_file():
         return path
@@ -156,8 +153,8 @@ def load_suite(path: Path) -> Suite:
         arm for i, entry in enumerate(entries) for arm in _arms(common, entry, f"{path}: arm {i}")
     ]
     names = [arm.name for arm in arms]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise ConfigError(
                 f"{path}: two arms are called {name!r}; give one of them another `name`"
             )
@@ -166,11 +163,7 @@ def load_suite(path: Path) -> Suite:
 
 
 def _against(arm: Arm, arms: Sequence[Arm], where: str) -> str | None:
-    """Return the full name of the arm to compare with, which may be given by a part of its name or its method.
-
-    Raises:
-        ConfigError: If no other arm or several arms fit.
-    """
+    """Return the full name of the arm to compare with, which may be given by a part of its name or its method."""
     name = arm.against
     rest = [peer for peer in arms if peer is not arm]
     names = [peer.name for peer in rest]
@@ -185,7 +178,6 @@ def _against(arm: Arm, arms: Sequence[Arm], where: str) -> str | None:
 
 
 def _arms(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Arm]:
-    """Yield the arms of one entry of the list."""
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} must be a mapping such as {{method: train}}, got {entry!r}")
     keys = dict(entry)
