@@ -58,7 +58,6 @@ class Credit:
     difference: float
     """r(a) - r(null_i, a_-i): the loss without the agent."""
     shapley: float
-    """The agent's share of r(a) - r(null)."""
     gold: float | None
     """r(gold_i, a_-i) - r(a): the gain (or loss) by the data's own answer; `None` without one."""
     own: float | None
@@ -66,7 +65,6 @@ class Credit:
     passed: bool
     """True if the joint sample passes, as in pass@k."""
     passed_without: bool
-    """True if it passes without the agent."""
 
     @property
     def lazy(self) -> float | None:
@@ -201,7 +199,6 @@ DRAWN = 200
 
 Order = tuple[int, ...]
 Coalition = frozenset[int]
-"""Players, counted from 0."""
 
 
 def orders(players: int, rng: np.random.Generator) -> list[Order]:

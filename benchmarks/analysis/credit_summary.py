@@ -59,7 +59,6 @@ TITLES = {
     "lazy": "lazy",
     "dispensable": "dispensable",
 }
-"""The heads of the columns."""
 
 SHARES = ("lazy", "dispensable")
 
@@ -67,7 +66,6 @@ OF_TEAM: Mapping[str, Measure] = {
     "reward": lambda credit: credit.reward,
     "silent": lambda credit: credit.silent,
 }
-"""Measures of the whole team."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,6 @@ class MeasurementPoint:
     update: int
     tasks: int
     samples: int
-    """Joint samples."""
     team: Mapping[str, Estimate]
     """`reward` and `silent`."""
     agents: Mapping[str, Mapping[str, Estimate]]

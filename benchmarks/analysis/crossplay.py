@@ -68,7 +68,6 @@ class Matrix:
     self_play: Estimate
     """Mean over the diagonal."""
     cross_play: Estimate
-    """Mean over all other cells."""
     difference: Estimate
     """Cross-play minus self-play, paired by run and task."""
 
@@ -81,7 +80,6 @@ class CrossPlay:
     agent: str
     """Id of the agent that comes from the column's team."""
     matrices: Mapping[str, Matrix]
-    """Matrices by measure."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,6 @@ class RoleSwap:
     agents: tuple[str, str]
     """The agents that exchange their policies."""
     effects: Mapping[str, SwapEffect]
-    """Effects by measure."""
 
 
 def cross_play(

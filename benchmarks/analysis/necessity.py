@@ -32,7 +32,6 @@ from llm_decpomdp.utils.storage import write_atomically, write_csv
 from llm_decpomdp.utils.text import plain
 
 SHOWN = 30
-"""Number of tasks that the terminal shows."""
 
 MEASURES = ("pass@1", "tests_passed")
 """Measures to compare a team with a single agent, whose rewards have different maxima."""
@@ -51,7 +50,6 @@ class Gain:
     single: Estimate
     team: Estimate
     comparison: MethodComparison
-    """Comparison of the team with the single agent, over the same tasks."""
     of_task: Mapping[str, Estimate]
     """Differences by task, with intervals over samples."""
 
@@ -67,7 +65,6 @@ class Necessity:
     gains: Mapping[str, Gain]
     """Gains by measure; `tests_passed` only for tasks with tests."""
     margin: float
-    """Largest loss at which the team counts as no worse."""
     no_worse: bool
     """True if the interval of the team's gain lies above the negative margin."""
     speedup: Estimate | None
@@ -78,7 +75,6 @@ class Necessity:
     needs_team: tuple[str, ...]
     """Tasks that the team passes more often than the single agent."""
     unsolved: tuple[str, ...]
-    """Tasks that neither ever passes."""
     dispensable: Mapping[str, Estimate]
     """For each agent the share of the team's passing episodes that pass without it; empty without results of
     `llm-decpomdp analyze credit`."""

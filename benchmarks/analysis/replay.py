@@ -41,7 +41,6 @@ class StoredGroup:
     """Line of `episodes.jsonl`, counted from 1."""
     row: Row
     index: int
-    """Position of the group in its row, counted from 0."""
     group: Group
 
     def position(self) -> dict[str, Any]:
@@ -56,11 +55,9 @@ class Replayed:
 
     place: StoredGroup
     env: TextEnv
-    """The environment in the state of the group."""
     prompts: Mapping[str, str]
     """The present observations of the agents in that state."""
     outcomes: tuple[StepOutcome, ...]
-    """Outcomes of the joint samples."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,6 @@ class StoredEpisodes:
 
     path: Path
     envs: Mapping[str, DecPOMDPEnv]
-    """Environments by phase."""
     data: Mapping[str, Mapping[str, Any]]
     """Descriptions of the data by phase, from the manifest."""
     known_prompts: bool = True
@@ -240,7 +236,6 @@ SHOWN = 20
 """Number of differences that are printed; a file has all."""
 
 WIDTH = 120
-"""Characters of a value that are printed."""
 
 BEFORE = 20
 """Characters that are printed before the first difference of two texts."""
@@ -255,7 +250,6 @@ class Difference:
     task: str
     turn: int
     group: int
-    """Position in the row."""
     sample: int | None
     """Joint sample; `None` for the whole group."""
     what: str

@@ -15,7 +15,6 @@ from llm_decpomdp.envs.source_code.parsing import find_function
 from llm_decpomdp.interfaces import Role, Task
 
 SHOWN = 3
-"""Number of tests that a remark names."""
 
 
 @runtime_checkable
@@ -91,7 +90,6 @@ APART = (
     "classes and the attributes and methods of other objects, but cannot compare these objects; see "
     "docs/security.md"
 )
-"""Reason for the failure of a correct reference."""
 
 
 def about_text(task: Task) -> Iterator[Remark]:

@@ -68,7 +68,6 @@ class Example:
 
     expression: str
     value: str
-    """A literal."""
 
     def __str__(self) -> str:
         return f"{self.expression} -> {self.value}"

@@ -12,6 +12,8 @@ from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.runs.results import task_name
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import Remark
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.interfaces import Reward, Role, Task, TaskSet, Verdict
 from llm_decpomdp.registry import make
@@ -24,6 +26,15 @@ class SandboxReward(Protocol):
 
     def copy_with_sandbox(self, sandbox: Sandbox) -> Reward:
         """Return the reward with another sandbox."""
+        ...
+
+
+@runtime_checkable
+class AuditedReward(Protocol):
+    """Reward with its own audit of rows."""
+
+    def audit(self, env: DecPOMDPEnv) -> Iterator[Remark]:
+        """Yield remarks on the rows of an environment's data."""
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.benchmarks.audit.checks import (
     APART,
@@ -27,7 +26,14 @@ from llm_decpomdp.benchmarks.audit.checks import (
     why,
 )
 from llm_decpomdp.benchmarks.audit.examples import contradictions, examples_as_tests
-from llm_decpomdp.benchmarks.audit.grading import Grading, Subject, grade, read_programs, reference
+from llm_decpomdp.benchmarks.audit.grading import (
+    AuditedReward,
+    Grading,
+    Subject,
+    grade,
+    read_programs,
+    reference,
+)
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.load import load_env
 from llm_decpomdp.env import DecPOMDPEnv
@@ -47,7 +53,6 @@ class Audit:
     """Identity of the data, see `TaskSet.describe`."""
     repeats: int
     references: int
-    """Tasks whose reference was graded."""
     programs: int
     """Joint completions that were graded, references among them."""
     remarks: tuple[Remark, ...]
@@ -86,15 +91,6 @@ class Plan(NamedTuple):
     repeats: int
     limits: Limits
     episodes: Path | None = None
-
-
-@runtime_checkable
-class AuditedReward(Protocol):
-    """Reward with its own audit of rows."""
-
-    def audit(self, env: DecPOMDPEnv) -> Iterator[Remark]:
-        """Yield remarks on the rows of an environment's data."""
-        ...
 
 
 def audit(

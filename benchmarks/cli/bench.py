@@ -16,7 +16,6 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 Engine = Literal["local", "ray"]
 
 FILE_WIDTH = 120
-"""Columns of tables that go to no terminal."""
 
 
 def bench(

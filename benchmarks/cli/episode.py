@@ -32,10 +32,8 @@ from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.validation import unknown
 
 SCRIPTED = ("gold", "random")
-"""Policies that are no models."""
 
 END = "."
-"""The line that ends a typed answer."""
 
 
 def load_run_team(

@@ -46,7 +46,6 @@ COMMANDS: Mapping[str, Functions] = {
         "--config demo --output runs/judge",
     },
 }
-"""The panels of the help, and the commands in each."""
 
 GROUPS: Mapping[str, tuple[str, Functions]] = {
     "analyze": (
@@ -67,7 +66,6 @@ GROUPS: Mapping[str, tuple[str, Functions]] = {
         },
     ),
 }
-"""Commands of two words."""
 
 # Scripts of users call them, so they stay.
 OLD_NAMES: Mapping[str, Callable[..., None]] = {
@@ -93,7 +91,6 @@ WITH_RESULTS = (
     *(results.credit, results.crossplay, results.partners, results.necessity),
     *(results.report, publish.export, publish.demonstrations, publish.publish),
 )
-"""Functions of commands that print a result for scripts with `--json`."""
 
 
 class WithoutTypes:

@@ -25,7 +25,6 @@ FLAGS = {
     "num_turns": "env.num_turns",
     "turn_gradient_weights": "algorithm.turn_gradient_weights",
 }
-"""Keys that the direct flags set."""
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "grpo": {"algorithm.name": "grpo", "env.num_agents": 1},

@@ -29,12 +29,10 @@ NEXT = {
     "analyze credit {run}": "what each agent added to the reward",
     "export {run} --pairs": "its answers as preference pairs, a data set",
 }
-"""Commands that take a run with a team, and their purposes."""
 
 
 # Not `demo.yaml`, which trains on coding problems that small models hardly solve: this pair learns to cooperate.
 DEMO = "cooperation_demo"
-"""Configuration of the demo."""
 
 
 def demo(override: Overrides = None) -> None:
@@ -203,12 +201,13 @@ def reward_model(
 def describe_cost(config: Config, name: str) -> Iterator[str]:
     """Check a configuration, its folder and this machine, and yield lines about the cost of its run."""
     from llm_decpomdp.benchmarks.config.load import start_cost
+    from llm_decpomdp.benchmarks.config.teams import check_machine
     from llm_decpomdp.benchmarks.runs import train as folders
     from llm_decpomdp.benchmarks.runs.setup import resolve
 
     run = resolve(config)
     config = run.config
-    folders.check_machine(run)
+    check_machine(config, run.team.policies)
     folder = folders.new_folder(config, name)
     updates, demonstrations = len(run.batches), run.demonstrations()
     starts = (1 + config.algorithm.rollout.refill) * sum(map(len, run.batches))

@@ -127,7 +127,6 @@ def _remove_if_empty(path: Path) -> None:
 
 # A changed environment differs in dozens of keys; three show which it is.
 MOST = 3
-"""Largest number of differences in a message."""
 
 
 def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:

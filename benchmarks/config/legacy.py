@@ -34,7 +34,6 @@ ALGORITHM_SECTIONS = {
     "maremax": "maremax",
     "mareinforce": "mareinforce",
 }
-"""Sections that are named after an algorithm, and the algorithm."""
 
 SECTION_KEYS = {
     "num_turns": "env.num_turns",
@@ -83,13 +82,11 @@ VALUES = {
     ("algorithm.rollout.joint_mode", "align"): "aligned",
     ("algorithm.rollout.joint_mode", "crossed"): "cross",
 }
-"""Older values of a key, and their names here."""
 
 DATASET_KEYS = ("dataset.type", "dataset.name")
 """Keys that name the data; the first that is set counts."""
 
 LISTING = "docs/configuration.md lists all"
-"""Where all keys are listed, for errors."""
 
 logger = logging.getLogger(__name__)
 
@@ -332,4 +329,3 @@ _NAMES = {
 }
 
 KEY_OF = {name: key for key, names in _NAMES.items() for name in names.split()}
-"""Keys by names without their sections."""

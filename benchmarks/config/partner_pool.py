@@ -38,9 +38,7 @@ class Partner:
     """A team of the pool before it is loaded."""
 
     path: Path
-    """The folder of a saved team, or of a checkpoint."""
     agents: Mapping[str, str]
-    """The name of each agent's policy."""
     policies: Mapping[str, PolicySpec]
 
     @property

@@ -34,10 +34,8 @@ SHARE = "gpu_memory_utilization"
 """Flag of vLLM: the share of a GPU's memory that a server takes."""
 
 DEFAULT_SHARE = 0.92
-"""Its default, in vLLM 0.32."""
 
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
-"""Addresses that each machine takes for itself."""
 
 
 def check_placement(config: Config, policies: Mapping[str, PolicySpec]) -> None:

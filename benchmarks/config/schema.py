@@ -297,7 +297,7 @@ class Config(Options):
         return str(yaml.safe_dump(by_key(self), sort_keys=False, allow_unicode=True))
 
     def flat(self) -> dict[str, Any]:
-        """Return the configuration as earlier versions stored it, without sections in sections; suites compare it."""
+        """Return the configuration as earlier versions stored it: without sections in sections."""
         # Earlier versions had no `options`; an empty one must not look like a change.
         algorithm = {k: v for k, v in self.algorithm.flat().items() if v or k != "options"}
         return {**asdict(self), "algorithm": algorithm}

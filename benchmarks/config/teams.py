@@ -123,7 +123,6 @@ class TeamSpec:
     agents: Mapping[str, str]
     """The name of each agent's policy, in the order of the agents."""
     policies: Mapping[str, PolicySpec]
-    """By name."""
 
     @property
     def models(self) -> str:
@@ -181,6 +180,19 @@ def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> boo
     return (
         ray or config.sampler.engine == "vllm" or any(spec.sample_on for spec in policies.values())
     )
+
+
+def check_machine(config: Config, policies: Mapping[str, PolicySpec]) -> None:
+    """Raise a `ConfigError` if this machine lacks a device or a program of a run, before models are loaded."""
+    from llm_decpomdp.algorithms.learning.distributed import world_size
+
+    check_lengths(config, policies)
+    check_devices(config, policies, world_size())
+    if samples_elsewhere(config, policies):
+        from llm_decpomdp.benchmarks.config.placement import check_interpreter, check_room
+
+        check_room(config, policies)
+        check_interpreter(config)
 
 
 def check_trainable(specs: Mapping[str, PolicySpec]) -> None:

@@ -84,10 +84,8 @@ def require_packages(wanted: Mapping[str, Any]) -> None:
 
 
 LESSON = f"{WARM_START}/step"
-"""Name of the step of a warm start among its values."""
 
 PROJECT = "llm_decpomdp"
-"""The project of a run that names none."""
 
 logger = logging.getLogger(__name__)
 

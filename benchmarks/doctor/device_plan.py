@@ -31,7 +31,6 @@ class DeviceEstimate:
     parts: Mapping[str, float]
     """Bytes of a device by their use."""
     usable: float
-    """Gigabytes that may be used."""
     assumed: Mapping[str, float]
     dtype: str
 

@@ -17,7 +17,6 @@ LESS = (
     "learn from fewer samples at a time, which learns less: llm-decpomdp demo --override "
     "algorithm.train_batch_size=1 algorithm.group_size=4 warm_start.batch_size=4"
 )
-"""The way out where that is too much."""
 
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")

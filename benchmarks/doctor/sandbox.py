@@ -37,7 +37,6 @@ class Finding:
     core: bool = False
     """True if nothing works without it."""
     demo: bool = False
-    """True if the command `demo` needs it."""
     optional: bool = False
     """True if most users do well without it."""
     need: str = ""
@@ -61,13 +60,11 @@ class Layer:
     """The purpose of a layer of protection."""
 
     loss: str
-    """The consequence of its absence."""
     remedy: str = ""
     """The remedy for its absence; empty where the reason says it."""
     stops: tuple[str, ...] = ()
     """Attempts that must fail while it is on."""
     shows: tuple[str, ...] = ()
-    """Further attempts whose results are shown."""
 
 
 LAYERS = {

@@ -95,7 +95,6 @@ class Baseline:
     config: Config | None = None
     """The configuration whose `model` all agents use; `None` without a model."""
     team: Team = field(default_factory=dict)
-    """The policies without a model."""
     act: Act = act_simultaneously
     name: str = ""
 
@@ -241,10 +240,8 @@ BASELINES: Mapping[str, Callable[[EvalConfig], Baseline]] = {
         setting.env, team={agent: RandomText() for agent in setting.env.possible_agents}
     ),
 }
-"""The builder of each baseline."""
 
 TALKING = ("sequential_pipeline", "one_round_discussion")
 """Baselines that add team-mates' answers to the prompts of the environment."""
 
 OF_TEAMS = (MATCHED, "self_consistency", "naive_concatenation", *TALKING)
-"""Baselines that need a team of several agents."""

@@ -30,7 +30,6 @@ OF_A_RUN = ("seed", "output")
 """Keys in which the configurations of one experiment may differ."""
 
 NAMED_KEYS = 3
-"""Maximum number of keys in the name of an experiment."""
 
 LONGEST = 20
 """Maximum characters of a line in the head of a column; longer ones are cut in their middle."""
@@ -52,7 +51,6 @@ class TaskColumn:
     experiment: str
     """Its name; empty if there is only one."""
     lines: tuple[str, ...]
-    """The name as in `headings`."""
     title: str
     update: int
     rewards: dict[str, float]

@@ -50,7 +50,6 @@ class EvaluationResult:
     seconds: Mapping[str, float]
     """Spent by agents and `environment`."""
     failures: tuple[str, ...] = ()
-    """The error of each missing episode."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -142,7 +141,6 @@ COMPARED = (
     *(REWARD, "last/solved", "pass@1", "tests_passed"),
     *("prompt_tokens", "tokens", "sequential_tokens", "answer_seconds"),
 )
-"""The measures in the table of several models."""
 
 
 def overall(evaluation: EvaluationResult) -> dict[str, Estimate]:

@@ -36,17 +36,13 @@ class EvalRequest:
     """The options of an evaluation."""
 
     config: str | None = None
-    """Name or path of a configuration."""
     overrides: Sequence[str] = ()
     team: Path | None = None
-    """The folder of a team or of a run."""
     checkpoint: str | None = None
     """The team of a run: `final`, `best` or `last`."""
     baseline: str | None = None
     model: RemoteModel | None = None
-    """A remote model instead of the configuration's team."""
     env: str | None = None
-    """An environment instead of the configuration's."""
     env_options: Sequence[str] = ()
     """Arguments of the environment, such as `num_turns=2`."""
     split: str | None = None
@@ -59,9 +55,7 @@ class EvalRequest:
     at_a_time: int = 64
     on_error: str = "raise"
     output: Path | None = None
-    """The evaluation's folder."""
     allow_endpoints: Sequence[str] = ()
-    """Servers that a saved team may use, as in `load_saved_team`."""
 
 
 def evaluate_models(

@@ -46,10 +46,8 @@ from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_li
 from llm_decpomdp.validation import unknown
 
 AT_A_TIME = 64
-"""Number of episodes in a batch."""
 
 USUAL_K = (1, 5, 10)
-"""The default k of pass@k, up to the number of samples."""
 
 MADE_WITH = ("packages", "plugins", "python", "platform", "git")
 """Keys of a manifest that may change between sessions of an evaluation; `earlier` lists their earlier values."""

@@ -244,7 +244,6 @@ class MethodComparison:
     difference: Estimate
     """The mean of the second minus that of the first."""
     improvement: Estimate
-    """See `probability_of_improvement`."""
     seeds_needed: int | None
     """Seeds of each method with which the interval of such a difference would exclude 0 in half of all cases.
     `None` if it excludes 0 already, if no method has several seeds, if the difference is 0, or with

@@ -15,7 +15,6 @@ from llm_decpomdp.registry import make
 from llm_decpomdp.utils.text import plain
 
 TOLERANCE = 1e-6
-"""Difference of two scores that rounding explains."""
 
 
 @dataclass(frozen=True)

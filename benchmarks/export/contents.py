@@ -159,11 +159,9 @@ class PairChoice:
     """Pairs to export of each group: those with the largest difference of returns."""
 
     kind: str = "joint"
-    """`joint` or `single`, as of the option `pair_kind`."""
     per_group: int = 1
     """Most pairs of a group. No two of them differ in the same completion."""
     min_margin: float = 0.0
-    """The least difference of the returns."""
 
 
 def pairs(source: EpisodeSource, choice: PairChoice) -> Content:

@@ -31,7 +31,6 @@ class WrittenDemonstrations:
     left_out: int
     """Problems that are evaluated, by `without`."""
     origins: Counter[str]
-    """Number of demonstrations of each origin."""
 
     def lines(self) -> Iterator[str]:
         """Yield the result in words."""

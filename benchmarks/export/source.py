@@ -21,7 +21,6 @@ from llm_decpomdp.policy import to_messages
 from llm_decpomdp.utils.storage import RunFolder
 
 PHASES = ("train", "eval")
-"""The splits of an export."""
 
 
 class ExportColumn(NamedTuple):
@@ -59,7 +58,6 @@ DIALOGUE = {
         "JSON: the messages before the prompt, where the agent reads its history (`model.history: chat`)",
     )
 }
-"""A column of exports with dialogues."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,6 @@ class Content:
     """The content of an export."""
 
     name: str
-    """`trajectories` or `pairs`."""
     columns: Mapping[str, ExportColumn]
     rows: Callable[[str], Iterator[Row]]
     """Rows of a phase, each with all columns."""
@@ -78,13 +75,10 @@ class Decision:
     """A group of joint samples as stored, with returns and advantages."""
 
     place: Row
-    """The values of `PLACE`."""
     group: Row
     """The group as in `episodes.jsonl`."""
     samples: Group
-    """The same as an object."""
     returns: Sequence[float]
-    """Returns of the joint samples."""
     advantages: Mapping[str, Sequence[float]]
     """Advantages of completions, by agent that learned from the group."""
 

@@ -21,7 +21,6 @@ NO_PAIRS = (
 )
 
 INSPECT = "inspect"
-"""Format of evaluations as logs of Inspect."""
 
 FORMATS = ("parquet", "jsonl", "hub-folder", INSPECT)
 
@@ -32,7 +31,6 @@ class Export:
 
     folder: Path
     rows: Mapping[str, int]
-    """Number of rows by split."""
 
 
 def export(

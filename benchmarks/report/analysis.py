@@ -48,10 +48,8 @@ from llm_decpomdp.benchmarks.report.page import (
 from llm_decpomdp.benchmarks.runs.results import Results, Row, Score, stored_rows, task_name
 
 EXCHANGED = ("untrained", "another")
-"""Cases with exchanged partners."""
 
 WARM_STARTS = {GOLD: "references", PASSES: "passing samples"}
-"""Names of the sources of a warm start."""
 
 MEANINGS: Mapping[str, str] = {
     "shapley": "the agent's share of the reward above that of a silent team; the shares add up",

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 COLORS = 6
-"""Colors of series; more experiments share them."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ class Chart:
     """Description for screen readers."""
     draw: Draw
     height: Callable[[float], float]
-    """Inches, by the width."""
 
     def figure(self, width: float, palette: Palette) -> Figure:
         """Draw it."""

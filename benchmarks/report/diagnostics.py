@@ -18,7 +18,6 @@ from llm_decpomdp.benchmarks.runs.results import Results, Row
 from llm_decpomdp.envs.feedback.code_mode import parse_slice
 
 Values = dict[int, float]
-"""A number by update."""
 
 ALL = ""
 """Name of the line of a number that is of the whole team."""
@@ -32,7 +31,6 @@ class Diagnostic:
     key: str
     """Regular expression of its keys in `metrics.jsonl`; a group of it names the policy."""
     healthy: str
-    """What is healthy, in one sentence."""
 
 
 DIAGNOSTICS = (
@@ -157,7 +155,6 @@ SLICED = ("humaneval", "coophumaneval", "mbpp", "classeval")
 """Families whose feedback shows the tests of `sandbox_slice`, counted from the first."""
 
 SHOWING = ("level_feedback",)
-"""External modes that show tests."""
 
 
 def shown_tests(config_text: str) -> int:

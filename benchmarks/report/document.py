@@ -55,7 +55,6 @@ MANY = 4
 """Number of experiments that fit side by side in the width of the text."""
 
 SHOWN_ELSEWHERE = ("data", "description", "first_prompts")
-"""Keys of a manifest that have their own place on the page."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,6 @@ class Panel:
     anchor: str
     title: str
     short: str
-    """Its name in the navigation."""
     draw: Callable[[Sequence[Experiment]], str]
     """Returns its markup; a panel without any is left out."""
     place: str = ""

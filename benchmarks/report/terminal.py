@@ -23,7 +23,6 @@ from llm_decpomdp.utils.storage import LOCK, RunFolder
 from llm_decpomdp.utils.text import duration, plain, shorten
 
 HEIGHT = 6
-"""Lines of the curve."""
 
 WIDE = 60
 """Columns that a short curve is stretched to."""
@@ -32,7 +31,6 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 """Columns of an eighth of a line to a whole one."""
 
 ANSWER = 700
-"""Most characters of an answer that are shown."""
 
 NARROW = 24
 """Columns of a terminal below which an answer has a whole line to itself."""

@@ -37,11 +37,9 @@ class Score:
     earned: Mapping[str, float]
     """Share of joint samples in which a component is not zero."""
     turns: tuple[float, ...]
-    """Mean reward of each turn."""
     characters: Mapping[str, float]
     """Mean length of each agent's completions."""
     line: int
-    """Its line in the file, counted from 1."""
     outcomes: tuple[bool, ...] = ()
     """The tests of the last turn, True for passed; empty where the environment has none."""
     sequential_tokens: float | None = None
@@ -65,7 +63,6 @@ class Results:
     evaluations: tuple[Row, ...]
     """The rows of `metrics.jsonl` of the evaluations."""
     scores: tuple[Score, ...]
-    """The rows of `episodes.jsonl`."""
     lessons: tuple[Row, ...] = ()
     """The rows of `metrics.jsonl` of the steps of a warm start."""
     untrained: tuple[Row, ...] = ()

@@ -18,6 +18,7 @@ from llm_decpomdp.benchmarks.config.errors import (
 )
 from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
+from llm_decpomdp.benchmarks.config.teams import check_machine
 from llm_decpomdp.benchmarks.runs.build import load_team, make_training
 from llm_decpomdp.benchmarks.runs.manifest import (
     change_of_data,
@@ -34,7 +35,6 @@ from llm_decpomdp.benchmarks.runs.setup import (
 from llm_decpomdp.benchmarks.runs.train import (
     MakeCallback,
     Result,
-    check_machine,
     complete_run,
     has_results,
 )
@@ -127,7 +127,7 @@ def resume(
                         f"{path} cannot go on: the {name} of its configuration have changed. Restore their files, "
                         "or begin a new run with the team: --from FOLDER"
                     )
-        check_machine(run)
+        check_machine(run.config, run.team.policies)
         run, team = load_team(run)
         updates = checkpoint.read_counters(newest)["update"]
         _check_schedule(before, run, record.get("left_out", run.skipped), updates)

@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Batches = list[list[Start]]
-"""The starts of each update."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,6 @@ class ResolvedRun:
     batches: Batches
     """Starts of each update, or the starts of the stored pairs."""
     eval_starts: list[Start]
-    """Starts of the held-out problems that evaluations play."""
     skipped: Sequence[str] = ()
     """Training problems that are in no batch because a first prompt is too long."""
     pairs: Sequence[Rollout] = ()

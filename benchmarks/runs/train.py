@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from llm_decpomdp.agents.saved_team import check_target, save_team
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import (
     ConfigError,
     RunError,
@@ -20,8 +19,8 @@ from llm_decpomdp.benchmarks.config.errors import (
     open_folder,
     raise_run_errors,
 )
-from llm_decpomdp.benchmarks.config.placement import check_interpreter, check_room
 from llm_decpomdp.benchmarks.config.schema import Config, by_key
+from llm_decpomdp.benchmarks.config.teams import check_machine
 from llm_decpomdp.benchmarks.runs.build import TrainingParts, load_team, make_training
 from llm_decpomdp.benchmarks.runs.manifest import first_prompts, manifest
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, resolve
@@ -91,7 +90,7 @@ def start(
             _refuse_results(run.config, folder.path)
         # Its name may hold the time, which differs between processes.
         path = processes.broadcast(folder.path if first else Path())
-        check_machine(run)
+        check_machine(run.config, run.team.policies)
         demonstrations = run.demonstrations()
         run, team = load_team(run)
         folder = folder if first else RunFolder(path)
@@ -115,17 +114,6 @@ def start(
                 }
             )
         return complete_run(run, training, folder, callbacks)
-
-
-def check_machine(run: ResolvedRun) -> None:
-    """Raise a `ConfigError` if this machine lacks a device or a program of a run, before models are loaded."""
-    from llm_decpomdp.algorithms.learning.distributed import world_size
-
-    teams.check_lengths(run.config, run.team.policies)
-    teams.check_devices(run.config, run.team.policies, world_size())
-    if teams.samples_elsewhere(run.config, run.team.policies):
-        check_room(run.config, run.team.policies)
-        check_interpreter(run.config)
 
 
 def complete_run(

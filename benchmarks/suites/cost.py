@@ -35,7 +35,6 @@ SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?![a-z\d])", re.IGNORECASE)
 """The number of parameters in a model's name, as in `Qwen2.5-Coder-3B` or `smollm2-135m-instruct`."""
 
 Limits = Mapping[str, int]
-"""Token limits of a completion, by agent that has a model."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,7 @@ class JobCost:
     training_tokens: int
     """Tokens sampled in training, including its evaluations."""
     episodes: int
-    """Episodes of the evaluation after training."""
     evaluation_tokens: int
-    """Tokens sampled in that evaluation."""
     gigabytes: float | None = 0.0
     """Memory of weights, gradients and optimizer states, without activations; `None` if a name has no size."""
 
@@ -179,7 +176,6 @@ def _check_packages(models: bool) -> None:
 
 
 FILE_WIDTH = 140
-"""Width of the table in a file."""
 
 COLUMNS = (
     *("arm", "seeds", "model", "updates", "joint samples", "tokens of training", "episodes"),

@@ -35,7 +35,6 @@ class Job:
     arm: Arm
     seed: int
     config: Config
-    """The arm's configuration, resolved, with the seed."""
     folder: Path
 
     @property

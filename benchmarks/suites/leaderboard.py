@@ -38,7 +38,6 @@ MEASURES = {
     "sequential_tokens": "sequential tokens",
     "answer_seconds": "seconds to answer",
 }
-"""Measures of a table, and their headings."""
 
 Scores = npt.NDArray[np.float64]
 """(seeds, tasks), each the mean over the samples of a task."""
@@ -53,13 +52,10 @@ class LeaderboardRow:
     command: str
     """Command line that measures this arm again."""
     seeds: tuple[int, ...]
-    """Measured seeds."""
     planned: int
     """Number of seeds of the arm, measured or not."""
     samples: int
-    """Number of episodes of each task and seed."""
     estimates: Mapping[str, Estimate]
-    """Estimates by measure."""
     comparisons: Mapping[str, MethodComparison]
     """Comparisons with the reference by measure, if the measure is comparable."""
     against: str | None
@@ -77,7 +73,6 @@ class LeaderboardTable:
 
     environment: str
     data: Mapping[str, Any]
-    """Description of the data by the environment."""
     tasks: int
     against: str
     """Name of the reference for arms without their own."""
@@ -93,7 +88,6 @@ class Unfinished:
     name: str
     folder: str
     error: str = ""
-    """Traceback of a failed job."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ LOG_CHARACTERS = 4000
 MAX_RETRIES = 2
 
 Changed = Callable[[Sequence[Job], Job | None], None]
-"""Receives the running jobs, and one that has just ended."""
 
 
 @dataclass
@@ -43,7 +42,6 @@ class Running:
     job: Job
     process: subprocess.Popen[bytes]
     cores: frozenset[int]
-    """Numbers of the cores that it may use."""
     log: IO[bytes] = field(repr=False)
 
 

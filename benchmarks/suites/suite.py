@@ -46,7 +46,6 @@ ARM_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 """Names of arms, which are also names of folders."""
 
 LISTS = ("config", "method", "override", "seeds")
-"""Keys with a list, or a single value of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,13 +58,6 @@ def test_trees_and_evaluations_of_a_run_agree(tree: Path) -> None:
     assert len({reward for row in rows for g in row["groups"] for reward in g["rewards"]}) > 2
 
 
-@pytest.mark.parametrize("plan", ["chain", "tree"])
-def test_aligned_plans_agree(plan: str, tmp_path: Path) -> None:
-    found = regrade(run_of(tmp_path, plan, group_size=3).path)
-    assert found.differences == ()
-    assert found.samples >= 2 * 3 + 2
-
-
 def test_an_evaluation_agrees_from_tasks_and_from_seeds(tmp_path: Path) -> None:
     env = make("coophumaneval-v0", split="test[:2]", source="bundled", num_turns=2)
     team = {"aux_0": Mixed(None, ""), "main_0": Mixed(None)}

@@ -67,10 +67,6 @@ def test_later_layers_win(write: Callable[[str], Path]) -> None:
     assert config.model.name == "flag"
 
 
-def test_a_number_without_a_point_is_a_number_in_a_file(write: Callable[[str], Path]) -> None:
-    assert load_config(write("algorithm: {learning_rate: 1e-5}")).algorithm.learning_rate == 1e-5
-
-
 def test_text_stays_as_it_is_written() -> None:
     items = ["output.name=007", "output.save_path=1e5", "model_name=2.50", "model.device=true"]
     config = load_config(None, items)
@@ -90,11 +86,6 @@ def test_further_arguments_of_an_environment_are_given_and_merged(
     assert config.env.options == {"bugs": 2, "spread": "across"}
     arguments = config.make_env("train", "bundled").spec_kwargs
     assert (arguments["bugs"], arguments["spread"]) == (2, "across")
-
-
-def test_a_boolean_override_is_a_boolean(write: Callable[[str], Path]) -> None:
-    path = write("output: {save_final_model: true}")
-    assert load_config(path, ["output.save_final_model=false"]).output.save_final_model is False
 
 
 def test_a_mapping_of_an_item_replaces_that_of_the_file(write: Callable[[str], Path]) -> None:

@@ -124,7 +124,9 @@ def promised(name: str) -> str:
         several = "env.num_turns=2 algorithm.turn_gradient_weights=[1.2,0.8]"
         one = "env.num_turns=1 algorithm.turn_gradient_weights=null"
         more.append(several if name.startswith("mt_") else one)
-    elif name in AUGUST and name.startswith("mt_"):
+    elif name in AUGUST:
+        more.append("env.id=coophumaneval-v0" if "_che_" in name else "env.id=humaneval-v0")
+    if name in AUGUST and name.startswith("mt_"):
         more.append("external.mode=expert_edits external.expert_model=claude-3-5-sonnet-20241022")
         more.append("algorithm.handoff=best algorithm.turn_gradient_weights=[1.2,0.8]")
         more.append("algorithm.early_termination_weight=2.0 algorithm.weight_decay=0.01")
@@ -191,29 +193,21 @@ def test_a_flat_spelling_means_what_the_nested_one_does(name: str, tmp_path: Pat
     assert read_config(path) == read_config(find_config(name))
 
 
-# Path as the READMEs spell it, the file that is meant, its environment, agents, turns, epochs, learning rate
+# Paths as the READMEs spell them, and the files that are meant
 SEPTEMBER = "LLM_Collaboration_with_MARL/configs"
 AUGUST_FOLDER = "experiments/configs"
-NAMED = [
-    (f"{SEPTEMBER}/grpo_he_config", "grpo_he_config", "humaneval-v0", 1, 1, 8, 1e-5),
-    (f"{SEPTEMBER}/grpo_che_config", "grpo_che_config", "coophumaneval-v0", 1, 1, 16, 1e-5),
-    (f"{SEPTEMBER}/magrpo_he_config", "magrpo_he_config", "humaneval-v0", 2, 1, 8, 2e-5),
-    (f"{SEPTEMBER}/magrpo_che_config", "magrpo_che_config", "coophumaneval-v0", 2, 1, 16, 2e-5),
-    (f"{SEPTEMBER}/mt_magrpo_he_config", "mt_magrpo_he_config", "humaneval-v0", 2, 2, 6, 2e-5),
-    (f"{SEPTEMBER}/mt_magrpo_che_config", "mt_magrpo_che_config", "coophumaneval-v0", 2, 2, 8, 2e-5),
-    (f"{AUGUST_FOLDER}/grpo_he_config", "grpo_he_config.2025-08", "humaneval-v0", 1, 1, 10, 1e-5),
-    (f"{AUGUST_FOLDER}/grpo_che_config", "grpo_che_config.2025-08", "coophumaneval-v0", 1, 1, 20, 1e-5),
-    (f"{AUGUST_FOLDER}/grpo_arxiv_config", "grpo_arxiv_config", "arxiv-v0", 1, 1, 1, 5e-6),
-    (f"{AUGUST_FOLDER}/grpo_tldr_config", "grpo_tldr_config", "tldr-v0", 1, 1, 1, 5e-6),
-    (f"{AUGUST_FOLDER}/magrpo_he_config", "magrpo_he_config.2025-08", "humaneval-v0", 2, 1, 10, 1e-5),
-    (f"{AUGUST_FOLDER}/magrpo_che_config", "magrpo_che_config.2025-08", "coophumaneval-v0", 2, 1, 20, 1e-5),
-    (f"{AUGUST_FOLDER}/magrpo_arxiv_config", "magrpo_arxiv_config", "arxiv-v0", 2, 1, 1, 5e-6),
-    (f"{AUGUST_FOLDER}/magrpo_tldr_config", "magrpo_tldr_config", "tldr-v0", 2, 1, 1, 5e-6),
-    (f"{AUGUST_FOLDER}/magrpo_mt_he_config", "mt_magrpo_he_config.2025-08", "humaneval-v0", 2, 2, 7, 1e-5),
-    (f"{AUGUST_FOLDER}/magrpo_mt_che_config", "mt_magrpo_che_config.2025-08", "coophumaneval-v0", 2, 2, 10, 1e-5),
-    (f"{AUGUST_FOLDER}/mt_magrpo_he_config", "mt_magrpo_he_config.2025-08", "humaneval-v0", 2, 2, 7, 1e-5),
-    (f"{AUGUST_FOLDER}/mt_magrpo_che_config", "mt_magrpo_che_config.2025-08", "coophumaneval-v0", 2, 2, 10, 1e-5),
-]  # fmt: skip
+WRITING = tuple(
+    f"{team}_{data}_config" for team in ("grpo", "magrpo") for data in ("arxiv", "tldr")
+)
+NAMED = {
+    **{f"{SEPTEMBER}/{name}": name for name in SEEDS if not name.startswith("mt_grpo")},
+    **{f"{AUGUST_FOLDER}/{name.removesuffix('.2025-08')}": name for name in AUGUST},
+    **{
+        f"{AUGUST_FOLDER}/magrpo_mt_{data}_config": f"mt_magrpo_{data}_config.2025-08"
+        for data in ("he", "che")
+    },
+    **{f"{AUGUST_FOLDER}/{name}": name for name in WRITING},
+}
 GRID = [
     f"{family}_{data}_config"
     for name in ("grpo", "magrpo")
@@ -228,21 +222,17 @@ def a_key_for_the_expert(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
 
 
-@pytest.mark.parametrize(
-    ("spelled", "name", "env_id", "agents", "turns", "epochs", "rate"),
-    NAMED,
-    ids=[n[0] for n in NAMED],
-)
-def test_a_file_that_a_readme_names_is_found_and_loads(
-    spelled: str, name: str, env_id: str, agents: int, turns: int, epochs: int, rate: float
-) -> None:
-    for path in (f"{spelled}.yaml", f"/anywhere/{spelled}.yaml"):
+@pytest.mark.parametrize(("spelled", "name"), NAMED.items())
+def test_a_file_that_a_readme_names_is_found(spelled: str, name: str) -> None:
+    for path in (spelled, f"{spelled}.yaml", f"/anywhere/{spelled}.yaml"):
         assert find_config(path) == shipped()[name]
-    config = load_config(find_config(spelled))
-    assert (config.env.id, config.env.num_agents, config.env.num_turns) == (env_id, agents, turns)
-    algorithm = config.algorithm
-    assert algorithm.name == ("grpo" if agents == 1 else "magrpo")
-    assert (algorithm.num_train_epochs, algorithm.learning_rate) == (epochs, rate)
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_a_configuration_of_writing_has_the_hyperparameters_of_its_authors(name: str) -> None:
+    agents = 1 if name.startswith("grpo") else 2
+    promise = f"env.num_agents={agents} env.num_turns=1 algorithm.num_train_epochs=1"
+    require(load_config(find_config(name)), f"{promise} algorithm.learning_rate=5e-6")
 
 
 @pytest.mark.parametrize("name", GRID)

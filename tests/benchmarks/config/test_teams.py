@@ -184,20 +184,17 @@ def test_gold_is_refused_where_the_data_has_no_answers(quick: list[str]) -> None
         loaded(load_config(None, [*gold, "env.id=humaneval-v0"]))
 
 
-def test_an_unknown_key_of_the_adapter_is_refused_with_the_nearest() -> None:
+def test_an_unknown_key_of_the_adapter_is_refused_with_the_nearest_or_with_peft_s_name() -> None:
     with pytest.raises(ConfigError, match="did you mean 'lora_alpha'"):
         check_lora({"r": 8, "lora_alfa": 16})
+    with pytest.raises(ConfigError, match="unknown key of lora 'rank'; peft calls it 'r'"):
+        check_lora({"rank": 8})
 
 
 def test_the_manifest_names_the_models_of_the_team() -> None:
     config = load_config(None, [*TWO, "model.name=a", "policies.partner.kind=gold"])
     assert team_spec(config, AGENTS).models == "a, gold"
     assert team_spec(load_config(None, ["model.name=a"]), AGENTS).models == "a"
-
-
-def test_the_usual_names_of_adapters_arguments_are_told_in_peft_s_words() -> None:
-    with pytest.raises(ConfigError, match="unknown key of lora 'rank'; peft calls it 'r'"):
-        check_lora({"rank": 8})
 
 
 def room(gpus: int | None, quick: list[str], *overrides: str) -> None:

@@ -332,10 +332,3 @@ def test_the_page_names_every_column() -> None:
         told.pop("<number>", None)
         new = [name for name in columns if columns is TRAJECTORIES or name not in SHARED]
         assert told == {name: tuple(columns[name]) for name in new}
-
-
-def test_json_lines_are_plain_json(tmp_path: Path) -> None:
-    made = export(folder(tmp_path / "run", CHAIN), "jsonl")
-    lines = (made.folder / "train.jsonl").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 12
-    assert json.loads(lines[0])["reward/tests"] == 1.0

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.benchmarks.evaluation.experiments import experiments, mean_gain
-from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
+from llm_decpomdp.benchmarks.evaluation.experiments import experiments
 from llm_decpomdp.benchmarks.report.page import prose
-from llm_decpomdp.benchmarks.report.summary import is_significant
 from llm_decpomdp.benchmarks.report.training import answer_times
 from llm_decpomdp.benchmarks.runs.results import pairs, read_results
 from llm_decpomdp.envs.coding.reward import COMPONENTS
@@ -41,12 +39,6 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     return finished(RunFolder(tmp_path / "run"))
-
-
-def gain_of(folder: RunFolder) -> tuple[Estimate, int]:
-    """The gain of a run, and the number of its runs."""
-    (experiment,) = experiments([read_results(folder)])
-    return mean_gain(experiment), len(experiment.runs)
 
 
 class Tags(HTMLParser):
@@ -134,27 +126,6 @@ def test_the_result_is_said_with_intervals(folder: RunFolder) -> None:
     )
     assert re.search(pattern, text), text[:2000]
     assert "95 % intervals over tasks. " in text
-    assert is_significant(*gain_of(folder))
-
-
-def test_a_change_within_its_interval_is_called_possible_chance(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
-    evaluate(run, 0, [1.0, 2.0, 1.0, 2.0, 1.0, 2.0])
-    train(run, 2)
-    evaluate(run, 2, [2.0, 1.0, 2.0, 1.0, 2.0, 1.5])
-    gain, runs = gain_of(run)
-    assert not gain.excludes(0.0) and not is_significant(gain, runs)
-    assert "may be chance" in words(run)
-
-
-def test_a_gain_on_few_tasks_is_called_possible_chance(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
-    evaluate(run, 0, [1.0, 1.0])
-    train(run, 2)
-    evaluate(run, 2, [2.0, 2.5])
-    gain, runs = gain_of(run)
-    assert gain.excludes(0.0) and not is_significant(gain, runs)
-    assert "may be chance: 2 tasks" in words(run)
 
 
 def test_tasks_that_were_trained_on_are_not_called_held_out(folder: RunFolder) -> None:
@@ -290,10 +261,9 @@ def test_the_page_says_what_the_agents_do_and_how_they_learn(tmp_path: Path) -> 
     text, page = words(run), html(run)
     assert "Two agents write one program: aux_0 a helper. Nobody sees &lt;the other&gt;." in text
     assert "what earned more becomes likelier." in text
-    assert (
-        '<a href="https://arxiv.org/abs/2508.04652" rel="noreferrer">arXiv 2508.04652</a>' in page
-    )
     assert "docs/evaluation.md" in text and "docs/metrics.md" in text
+    assert set(re.findall(r"https?://[^\"<]*", page)) == {"https://arxiv.org/abs/2508.04652"}
+    assert "default-src 'none'" in page
 
 
 def test_each_component_is_explained_in_the_words_of_its_environment(tmp_path: Path) -> None:
@@ -356,11 +326,14 @@ def test_a_gain_beyond_form_is_told_apart(tmp_path: Path) -> None:
     )
 
 
+UNCHANGED = "Training did not change the reward significantly."
+
+
 @pytest.mark.parametrize(
     ("before", "after", "headline"),
     [
-        ([1.0, 2.0] * 4, [2.0, 1.0] * 4, "Training did not change the reward significantly."),
-        ([1.0, 1.0], [2.0, 2.5], "Training did not change the reward significantly."),
+        ([1.0, 2.0] * 4, [2.0, 1.0] * 4, f"{UNCHANGED} .* contains 0, so .* may be chance"),
+        ([1.0, 1.0], [2.0, 2.5], f"{UNCHANGED} .* may be chance: 2 tasks"),
         ([2.0] * 8, [1.0] * 8, "The reward is lower than before training."),
         ([1.0] * 8, [4.0] * 8, "tasks solved: 0 of 8 before training, 8 of 8 after training."),
     ],
@@ -368,7 +341,7 @@ def test_a_gain_beyond_form_is_told_apart(tmp_path: Path) -> None:
 def test_the_headline_claims_what_was_measured(
     before: list[float], after: list[float], headline: str, tmp_path: Path
 ) -> None:
-    assert headline in words(run_of(tmp_path, before, after, WHOLE))
+    assert re.search(headline, words(run_of(tmp_path, before, after, WHOLE)))
 
 
 def test_seeds_are_counted_by_episodes(tmp_path: Path) -> None:
@@ -405,12 +378,6 @@ def test_teams_stand_by_tests_passed_and_sequential_tokens(tmp_path: Path) -> No
     assert 'id="time"' in page and ">team</text>" in page and ">sequential tokens</text>" in page
 
 
-def test_a_manifest_without_descriptions_has_a_report(tmp_path: Path) -> None:
-    text = words(finished(RunFolder(tmp_path / "old")))
-    assert "before training 0.75 " in text and " of 4.0" not in text
-    assert "of the change" not in text
-
-
 def test_empty_lists_of_the_data_are_called_none(tmp_path: Path) -> None:
     issues = {"known_issues": {"HumanEval/47": "the <example> is wrong"}, "excluded": {}}
     run = run_of(tmp_path, [1.0], [1.0], FORM, {**ABOUT, "data": {"eval": {**DATA, **issues}}})
@@ -425,10 +392,3 @@ def test_prose_is_escaped_before_it_is_marked() -> None:
         '<p><code>&lt;b&gt;</code> &amp; <a href="https://arxiv.org/abs/1234.56789" '
         'rel="noreferrer">arXiv 1234.56789</a></p>'
     )
-
-
-def test_a_page_with_descriptions_links_to_papers_alone(tmp_path: Path) -> None:
-    page = html(run_of(tmp_path, [1.0] * 8, [2.0] * 8, FORM))
-    addresses = set(re.findall(r"https?://[^\"<]*", page))
-    assert addresses == {"https://arxiv.org/abs/2508.04652"}
-    assert "default-src 'none'" in page

@@ -17,7 +17,6 @@ from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
 from llm_decpomdp.benchmarks.analysis.replay import open_episodes, regrade
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
@@ -31,18 +30,12 @@ from llm_decpomdp.envs.datasets import loading as sources
 from llm_decpomdp.utils.storage import RunFolder
 from tests.algorithms.runs import rows
 from tests.benchmarks.runs.conftest import Runs
+from tests.support.commands import call
 from tests.support.locks import holder
 
 LOUD = ["algorithm.name=mareinforce", "algorithm.truncated=penalise"]
 LOUD += ["algorithm.truncation_penalty=1", "algorithm.normalize_advantages=false"]
 KEPT = ["output.checkpoint_every=1", "output.report=false", "evaluation.num_tasks=1"]
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
 
 
 def begin(runs: Runs, *more: str) -> None:
@@ -261,9 +254,6 @@ def test_a_folder_or_a_device_that_cannot_be_used_is_told_before_models_are_load
     assert "loading" not in caplog.text
     begin(runs, "output.name=other")
     assert f"loading {quick[0].partition('=')[2]}" in caplog.text
-
-
-KEPT = ["output.checkpoint_every=1", "output.report=false", "evaluation.num_tasks=1"]
 
 
 def test_the_models_below_are_in_the_manifest_and_may_move_but_not_change(

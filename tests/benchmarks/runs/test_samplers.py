@@ -22,9 +22,10 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
-from llm_decpomdp.benchmarks.runs.workers import attach_samplers, make_worker_state
+from llm_decpomdp.benchmarks.runs.workers import make_worker_state
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.runs.conftest import Runs
 from tests.support.fake_vllm import FakeVllm

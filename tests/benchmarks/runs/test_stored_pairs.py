@@ -279,7 +279,6 @@ def test_missing_and_empty_files_and_two_answers_of_an_agent_are_refused(tmp_pat
         stored_pairs(written(tmp_path / "empty.jsonl"), {})
 
 
-PROBE = ["env.id=probe-noisy-partners-v0", "env.num_agents=2", "dataset.source=auto"]
 SHORT = ["output.report=false", "evaluation.num_tasks=0", "algorithm.normalize_advantages=false"]
 PAIRS = ["algorithm.name=madpo", "algorithm.pair_min_gap=0", "algorithm.max_updates=2"]
 PAIRS += ["algorithm.num_train_epochs=2", "algorithm.num_generations=6"]
