@@ -69,6 +69,10 @@ class Experiment:
         """True if a run has updates, unlike the folder of an evaluation."""
         return any(run.train for run in self.runs)
 
+    def has_evaluations(self, count: int) -> bool:
+        """Check that every run has a number of evaluations."""
+        return all(len(run.evaluations) >= count for run in self.runs)
+
     def rows(self, kind: str) -> list[Row]:
         """Return the metrics of all runs, of a kind: `train` or `eval`."""
         return [row for run in self.runs for row in run.rows(kind)]
@@ -238,6 +242,17 @@ def compare_experiments(first: Experiment, second: Experiment) -> MethodComparis
     """Compare the last evaluations of two experiments; `None` unless all their runs played the same tasks."""
     pair = _paired_tables(_scores(first, -1), _scores(second, -1))
     return None if pair is None else compare(*pair)
+
+
+def solved_counts(experiment: Experiment) -> list[tuple[int, int]]:
+    """Return solved and all episodes of the first and last evaluation over all runs; empty if unknown."""
+    counts = []
+    for position in (0, -1):
+        solved = [score.solved for of in _scores(experiment, position) for score in of]
+        if not solved or None in solved:
+            return []
+        counts.append((sum(map(bool, solved)), len(solved)))
+    return counts
 
 
 def _scores(experiment: Experiment, position: int) -> list[list[Score]]:

@@ -21,6 +21,7 @@ from llm_decpomdp.benchmarks.report.charts import (
     save,
     task_map,
 )
+from llm_decpomdp.benchmarks.report.descriptions import introduction
 from llm_decpomdp.benchmarks.report.diagnostics import diagnostics, warnings_by_kind
 from llm_decpomdp.benchmarks.report.page import (
     definitions,
@@ -32,7 +33,7 @@ from llm_decpomdp.benchmarks.report.page import (
     table,
     tag,
 )
-from llm_decpomdp.benchmarks.report.summary import introduction, summary
+from llm_decpomdp.benchmarks.report.summary import summary
 from llm_decpomdp.benchmarks.report.training import (
     answer_time,
     answer_time_chart,

@@ -1,37 +1,32 @@
-"""Panel of the summary, which claims no more than the data supports, and the introduction above it.
-
-Environments, rewards and algorithms describe themselves in the manifest: `describe_reward` has the fields.
-"""
+"""Panel of the summary, which claims no more than the data supports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import Any
 
 from markupsafe import Markup
 
 from llm_decpomdp.benchmarks.evaluation.experiments import (
-    SEEDS_NEEDED_NOTE,
     Experiment,
-    compare_experiments,
     component_gain,
-    config_differences,
     evaluation_mean,
     evaluation_return,
     first_moment,
     format_estimate,
     format_interval,
-    headings,
-    interval_units,
     mean_gain,
-    seeds_needed,
+    solved_counts,
 )
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, value_of_communication
 from llm_decpomdp.benchmarks.report.charts import moving_window
+from llm_decpomdp.benchmarks.report.comparison import brackets, comparison, runs_table
+from llm_decpomdp.benchmarks.report.descriptions import (
+    declared_components,
+    maximum_reward,
+    read_description,
+)
 from llm_decpomdp.benchmarks.report.page import (
-    Heading,
-    definitions,
     details_block,
     link,
     plain,
@@ -43,98 +38,11 @@ from llm_decpomdp.benchmarks.report.page import (
 from llm_decpomdp.benchmarks.runs.results import Results, Row, component_names, is_cumulative, pairs
 from llm_decpomdp.utils.text import number
 
-DOCS = (
-    "Documentation: `docs/evaluation.md` explains this page, `docs/metrics.md` every metric, `docs/learners.md` "
-    "the algorithms."
-)
-
 ENOUGH_TASKS = 6
 """Minimum number of tasks: with fewer, even a gain on every task has p > 0.05 (two-sided sign test)."""
 
-LONGEST_VALUE = 60
-"""Maximum characters of a value of a configuration in a table; longer ones are cut."""
-
 ENOUGH_RUNS = 6
 """Minimum number of runs that need no remark on the assumption behind the interval."""
-
-
-def introduction(experiments: Sequence[Experiment]) -> Iterator[str]:
-    """Yield descriptions of tasks, algorithms and maximum rewards, and pointers into the documentation."""
-    environments = {
-        (str(run.manifest.get("environment")), _description(run.manifest).get("environment")): None
-        for experiment in experiments
-        for run in experiment.runs
-    }
-    several = len({name for name, _ in environments}) > 1
-    for name, text in environments:
-        if text:
-            yield prose(f"`{name}`: {text}" if several else text)
-    algorithms = (text.get("algorithm") for text in _descriptions(experiments))
-    yield from map(prose, filter(None, dict.fromkeys(algorithms)))
-    names: dict[str, list[str]] = {}
-    for experiment in experiments:
-        if maximum := maximum_reward([experiment]):
-            names.setdefault(maximum, []).append(experiment.name)
-    if names:
-        usual = max(names, key=lambda maximum: len(names[maximum]))
-        groups = [f"{value} for {', '.join(names[value])}" for value in names if value != usual]
-        exceptions = f" ({'; '.join(groups)})" if groups else ""
-        text = f"Each turn has one reward for the whole team, of at most {usual}{exceptions}."
-        if any(is_cumulative(run.manifest) for e in experiments for run in e.runs):
-            text += " The rewards of an episode sum to its score: reward means this sum."
-        yield prose(text)
-    yield prose(DOCS, "small")
-
-
-def maximum_reward(experiments: Sequence[Experiment]) -> str:
-    """Return the maximum reward of a turn, such as "4.0"; empty if it is unknown or differs."""
-    values = {d.get("reward", {}).get("maximum") for d in _descriptions(experiments)}
-    (value,) = values if len(values) == 1 else (None,)
-    return "" if value is None else str(round(float(value), 2))
-
-
-def component_texts(experiments: Sequence[Experiment], names: Sequence[str]) -> str:
-    """Return the descriptions of components as markup; empty if the environments have none."""
-    texts: dict[str, dict[str, None]] = {name: {} for name in names}
-    for experiment in experiments:
-        for name, component in _declared_components(experiment).items():
-            if name in texts:
-                texts[name][component["text"]] = None
-    meanings = {plain(name): " Or: ".join(of) for name, of in texts.items() if of}
-    return definitions(meanings) if meanings else ""
-
-
-def _declared_components(experiment: Experiment) -> dict[str, Mapping[str, Any]]:
-    return {
-        name: component
-        for description in _descriptions([experiment])
-        for name, component in description.get("reward", {}).get("components", {}).items()
-        if component["text"]
-    }
-
-
-def _descriptions(experiments: Sequence[Experiment]) -> list[Mapping[str, Any]]:
-    return [_description(run.manifest) for e in experiments for run in e.runs]
-
-
-def _description(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    description: Mapping[str, Any] = manifest.get("description", {})  # older manifests have none
-    return description
-
-
-def _solved_counts(experiment: Experiment) -> list[tuple[int, int]]:
-    """Return solved and all episodes of the first and last evaluation over all runs; empty if unknown."""
-    counts = []
-    for position in (0, -1):
-        scores = [
-            score.solved
-            for run in experiment.runs
-            for score in run.select_scores("eval", run.evaluations[position]["update"])
-        ]
-        if not scores or None in scores:
-            return []
-        counts.append((sum(map(bool, scores)), len(scores)))
-    return counts
 
 
 def _unit(experiment: Experiment) -> str:
@@ -151,7 +59,7 @@ def is_significant(gain: Estimate, runs: int) -> bool:
 
 
 def _headline(experiment: Experiment) -> str:
-    gain, counts = mean_gain(experiment), _solved_counts(experiment)
+    gain, counts = mean_gain(experiment), solved_counts(experiment)
     if not is_significant(gain, len(experiment.runs)):
         return "Training did not change the reward significantly."
     if gain.value < 0 or not counts:
@@ -176,7 +84,7 @@ def _solved_change(experiment: Experiment, counts: Sequence[tuple[int, int]]) ->
 
 def _split_components(experiment: Experiment) -> tuple[list[str], list[str]]:
     """Return the components that are declared to be form, and all others."""
-    declared = _declared_components(experiment)
+    declared = declared_components(experiment)
     names = list(dict.fromkeys(n for run in experiment.runs for s in run.scores for n in s.points))
     forms = [name for name in names if name in declared and declared[name]["form"]]
     return forms, [name for name in names if name not in forms]
@@ -184,7 +92,7 @@ def _split_components(experiment: Experiment) -> tuple[list[str], list[str]]:
 
 def _claims(experiment: Experiment, *notes: str) -> Iterator[str]:
     """Yield solved tasks, the part of the gain that is form, and the meaning of the intervals."""
-    sentences, counts = [], _solved_counts(experiment)
+    sentences, counts = [], solved_counts(experiment)
     if counts:
         unit, episodes = _unit(experiment), counts[-1][1]
         start = first_moment(experiment).removesuffix(" training")
@@ -206,11 +114,7 @@ def _claims(experiment: Experiment, *notes: str) -> Iterator[str]:
     if sentences:
         yield tag("p", " ".join(sentences))
     if mean_gain(experiment).low is not None:
-        yield tag("p", " ".join([_brackets([experiment]), *notes]), "small")
-
-
-def _brackets(experiments: Sequence[Experiment]) -> str:
-    return f"In brackets: 95 % intervals {interval_units(experiments)}."
+        yield tag("p", " ".join([brackets([experiment]), *notes]), "small")
 
 
 def _cards(experiment: Experiment) -> str:
@@ -227,7 +131,7 @@ def _cards(experiment: Experiment) -> str:
             card(_moment(rows[i], experiment), evaluation_mean(experiment, i)) for i in (0, -1)
         ]
         cards.append(card("gain", mean_gain(experiment), gain=True))
-    if counts := _solved_counts(experiment):
+    if counts := solved_counts(experiment):
         shares = [f"{solved} of {episodes}" for solved, episodes in counts[: len(rows)]]
         cards.append((f"{_unit(experiment)} solved", " → ".join(shares), ""))
     return render("cards", cards)
@@ -243,7 +147,7 @@ def _moment(row: Row, experiment: Experiment) -> str:
 def summary(experiments: Sequence[Experiment]) -> str:
     """Draw rewards and gains, as far as the runs have them."""
     if len(experiments) > 1:
-        parts = _comparison(experiments)
+        parts = comparison(experiments)
     else:
         (experiment,) = experiments
         parts = (_all_seeds if len(experiment.runs) > 1 else _single_run)(experiment)
@@ -254,7 +158,7 @@ def _communication(experiments: Sequence[Experiment]) -> Iterator[str]:
     """Yield the value of communication, where the best scores with and without messages are known."""
     rows = []
     for experiment in experiments:
-        known = _description(experiment.runs[0].manifest).get("numbers", {})
+        known = read_description(experiment.runs[0].manifest).get("numbers", {})
         count = min(len(run.evaluations) for run in experiment.runs)
         for position in (0, -1)[-count:] if count else ():
             score = evaluation_return(experiment, position)
@@ -278,7 +182,7 @@ def _communication(experiments: Sequence[Experiment]) -> Iterator[str]:
         yield prose(
             "The value of communication is (score - best without messages) / (optimum - best without messages). "
             "It is 1 at the optimum, and at most 0 for a team that makes no use of messages. "
-            f"{_brackets(experiments)}",
+            f"{brackets(experiments)}",
             "small",
         )
 
@@ -303,7 +207,7 @@ def _single_run(experiment: Experiment) -> Iterator[str]:
     else:
         row = run.evaluations[0]
         mean = format_estimate(evaluation_mean(experiment, 0))
-        text = f"mean team reward {mean} over {_episodes(row)}. {_brackets([experiment])}"
+        text = f"mean team reward {mean} over {_episodes(row)}. {brackets([experiment])}"
         if not experiment.has_training:
             yield _cards(experiment)
             # Of a run that goes on; the manifest of an evaluation has no updates.
@@ -332,9 +236,9 @@ def _warm_start(run: Results) -> Iterator[str]:
 
 
 def _all_seeds(experiment: Experiment) -> Iterator[str]:
-    if not _all_have(experiment, 2):
+    if not experiment.has_evaluations(2):
         yield tag("p", "Not every run has two evaluations, so the gain by training is not known.")
-        yield _runs_table([experiment])
+        yield runs_table([experiment])
         return
     runs, gain = len(experiment.runs), mean_gain(experiment)
     rose = sum(mean_gain(Experiment("", (run,))).value > 0 for run in experiment.runs)
@@ -346,95 +250,8 @@ def _all_seeds(experiment: Experiment) -> Iterator[str]:
         f"It increased with {rose} of {runs} seeds. {_significance(gain, runs)}",
     )
     yield from _claims(experiment)
-    yield _runs_table([experiment])
+    yield runs_table([experiment])
     yield from _examples(experiment.runs[0])
-
-
-def _comparison(experiments: Sequence[Experiment]) -> Iterator[str]:
-    """Yield a table of configurations, the best first, each compared with the first of the command line."""
-    environments = list(dict.fromkeys(map(_environment, experiments)))
-    ranked, order = list(experiments), "the best first"
-    # Rewards of different environments have no common order.
-    if len(environments) == 1:
-        ranked.sort(
-            key=lambda e: evaluation_mean(e, -1).value if _all_have(e, 1) else float("-inf"),
-            reverse=True,
-        )
-    else:
-        order = (
-            f"not ranked, as rewards of different environments ({', '.join(environments)}) do not compare; in the "
-            "order of the command line"
-        )
-    maximum = maximum_reward(experiments)
-    yield tag(
-        "p",
-        f"{len(experiments)} configurations, {order}."
-        + f" The maximum reward is {maximum}." * bool(maximum)
-        + f" {_brackets(experiments)}",
-    )
-    first = experiments[0]
-    against = Heading(("against", *headings(experiments)[first.name]), f"against {first.name}")
-    rows = [_cells(experiment, first, against) for experiment in ranked]
-    head: list[str | Heading] = ["configuration", "seeds", "before", "last evaluation", "gain"]
-    optional = (against, "seeds needed", "solved")
-    head += [name for name in optional if any(row.get(name, "—") != "—" for row in rows)]
-    yield table("summary", head, [[row.get(name, "—") for name in head] for row in rows])
-    if "seeds needed" in head:
-        yield tag("p", SEEDS_NEEDED_NOTE, "small")
-    yield from _differences(experiments)
-    yield details_block("All runs", _runs_table(experiments))
-
-
-def _differences(experiments: Sequence[Experiment]) -> Iterator[str]:
-    """Yield a table of the keys in which configurations differ; the longer one of both lists goes down."""
-    names = [e.name for e in experiments if e.runs[0].config_text]
-    values = {
-        key: list(map(_short_value, of)) for key, of in config_differences(experiments).items()
-    }
-    if not values:
-        return
-    yield tag("h3", "Differences of the configurations")
-    if len(names) > len(values):
-        rows = [(name, *cells) for name, *cells in zip(names, *values.values(), strict=True)]
-        yield table("differences", ("configuration", *values), rows)
-    else:
-        yield table("differences", ("key", *names), [(key, *of) for key, of in values.items()])
-
-
-def _short_value(value: object) -> str:
-    text = "none" if value is None else str(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
-
-
-def _cells(experiment: Experiment, first: Experiment, against: Heading) -> dict[str | Heading, str]:
-    """Return the known numbers of a configuration by the heads of their columns."""
-    cells: dict[str | Heading, str] = {
-        "configuration": experiment.name,
-        "seeds": str(len(experiment.runs)),
-    }
-    if _all_have(experiment, 1):
-        cells["last evaluation"] = format_estimate(evaluation_mean(experiment, -1))
-        if counts := _solved_counts(experiment):
-            cells["solved"] = "{} of {}".format(*counts[-1])
-        comparable = experiment is not first and _environment(experiment) == _environment(first)
-        comparison = (
-            compare_experiments(first, experiment) if comparable and _all_have(first, 1) else None
-        )
-        if comparison:
-            cells[against] = format_estimate(comparison.difference, sign=True)
-            cells["seeds needed"] = seeds_needed(comparison)
-    if _all_have(experiment, 2):
-        cells["before"] = format_estimate(evaluation_mean(experiment, 0))
-        cells["gain"] = format_estimate(mean_gain(experiment), sign=True)
-    return cells
-
-
-def _environment(experiment: Experiment) -> str:
-    return str(experiment.runs[0].manifest.get("environment", "unnamed"))
-
-
-def _all_have(experiment: Experiment, evaluations: int) -> bool:
-    return all(len(run.evaluations) >= evaluations for run in experiment.runs)
 
 
 def _training_course(train: Sequence[Row]) -> Iterator[str]:
@@ -529,18 +346,3 @@ def _reward_table(first: Row, last: Row, over_turns: str) -> str:
     ]
     head = ("mean over the evaluation tasks", "before", "after", "change")
     return details_block("Reward by component", table("parts", head, rows))
-
-
-def _runs_table(experiments: Sequence[Experiment]) -> str:
-    rows = []
-    for run in (run for experiment in experiments for run in experiment.runs):
-        single = Experiment("", (run,))
-        cells = [run.path.name, str(run.manifest.get("seed", "—")), str(len(run.train))]
-        before = after = gain = "—"
-        if run.evaluations:
-            after = format_estimate(evaluation_mean(single, -1))
-        if len(run.evaluations) > 1:
-            before = format_estimate(evaluation_mean(single, 0))
-            gain = format_estimate(mean_gain(single), sign=True)
-        rows.append((*cells, before, after, gain))
-    return table("runs", ("run", "seed", "updates", "before", "after", "gain"), rows)

@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.report.charts import (
     moving_window,
     plane,
 )
+from llm_decpomdp.benchmarks.report.descriptions import component_texts
 from llm_decpomdp.benchmarks.report.page import (
     Cell,
     Heading,
@@ -38,7 +39,6 @@ from llm_decpomdp.benchmarks.report.page import (
     table_of_columns,
     tag,
 )
-from llm_decpomdp.benchmarks.report.summary import component_texts
 from llm_decpomdp.benchmarks.runs.results import Row, Score, compute_task_means, pairs
 from llm_decpomdp.utils.text import duration, number
 

@@ -62,8 +62,13 @@ def run_suite(
     """
     # Checked before anything is written: results of a changed suite must not be mixed.
     refuse_others(jobs)
-    content = {"name": suite.name, "description": suite.description, "command": command}
-    content["cells"] = [asdict(arm) for arm in suite.arms]
+    cells = [asdict(arm) for arm in suite.arms]
+    content = {
+        "name": suite.name,
+        "description": suite.description,
+        "command": command,
+        "cells": cells,
+    }
     write_atomically(folder / "suite.json", json.dumps(content, indent=2) + "\n")
     missing = [job for job in jobs if not job.done]
     logger.info("%d of %d jobs are already done", len(jobs) - len(missing), len(jobs))

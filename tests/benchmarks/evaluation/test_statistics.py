@@ -78,12 +78,6 @@ def test_tasks_are_drawn_once_for_all_seeds() -> None:
     assert (one.units, many.units) == (30, 10)
 
 
-def test_equal_tasks_tell_as_little_of_other_seeds_as_one_of_them_does() -> None:
-    seeds = np.random.default_rng(2).normal(size=(8, 1))
-    one, many = bootstrap(seeds, replicates=5000), bootstrap(np.tile(seeds, 50), replicates=5000)
-    assert half_width(many) == pytest.approx(half_width(one), rel=0.1)
-
-
 def test_blocks_change_only_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.random.default_rng(3).normal(size=(3, 40))
     whole = bootstrap(scores)
@@ -91,16 +85,6 @@ def test_blocks_change_only_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bootstrap(scores).low == pytest.approx(whole.low, abs=0.03)
     monkeypatch.setattr(statistics, "MAX_ELEMENTS", 1)
     assert bootstrap(scores, replicates=20).low is not None
-
-
-def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
-    """Ten seeds and thirty tasks, with chance in seeds, tasks and what is left."""
-    rng, hits, trials = np.random.default_rng(4), 0, 300
-    for trial in range(trials):
-        seeds, tasks = rng.normal(size=(10, 1)), rng.normal(size=(1, 30))
-        scores = 2.0 + 0.3 * seeds + tasks + rng.normal(size=(10, 30))
-        hits += not bootstrap(scores, replicates=400, seed=trial).excludes(2.0)
-    assert 0.90 <= hits / trials <= 0.99
 
 
 def test_episodes_counted_as_units_would_miss_the_truth_often() -> None:
