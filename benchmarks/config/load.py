@@ -97,8 +97,8 @@ def read_config(
         ConfigError: If a key is unknown, a value has the wrong type or range, or the configuration is of a run
             with names of a package that is missing.
     """
-    if path:
-        require_origins(path.with_name("manifest.json"))
+    if path and (manifest := path.with_name("manifest.json")).is_file():  # the file is of a run
+        require_origins(manifest)
     base = {"algorithm.name": ScheduleConfig.name, **_rename_keys(defaults or {})}
     folder = folder or Path.cwd()
     tree = _read_tree(path) if path else {}

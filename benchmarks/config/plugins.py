@@ -58,8 +58,6 @@ def _names(config: Config) -> Iterator[tuple[str, str]]:
 
 def require_origins(manifest: Path) -> None:
     """Check that the packages are installed whose names a stored run uses; warn of other versions."""
-    if not manifest.is_file():
-        return
     try:
         before = RunFolder(manifest.parent).read_manifest().get("plugins", {})
     except DamagedFile:  # which those name that need it
