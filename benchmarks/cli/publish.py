@@ -87,6 +87,9 @@ def demonstrations(
     in_order: Annotated[
         bool, Option("--in-order", help="main_0 reads aux_0's answer, as with env.order.")
     ] = False,
+    same_parameters: Annotated[
+        bool, Option("--same-parameters", help="Helpers with the parameters of the entry function.")
+    ] = False,
 ) -> None:
     """Divide references between two agents, check by running that both parts matter, and write a warm start."""
     from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
@@ -97,6 +100,7 @@ def demonstrations(
         without=without or (),
         min_shared=min_shared,
         in_order=in_order,
+        same_parameters=same_parameters,
     )
     print("\n".join(result.lines()))
     give_result(vars(result))

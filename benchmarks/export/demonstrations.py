@@ -51,6 +51,7 @@ def write_demonstrations(
     without: Sequence[str] = (),
     min_shared: float = 0.5,
     in_order: bool = False,
+    same_parameters: bool = False,
 ) -> WrittenDemonstrations:
     """Write the prompts of two agents with the parts of divided references, as JSON Lines for a warm start.
 
@@ -65,6 +66,7 @@ def write_demonstrations(
             problems are left out, by text and by the name of the entry function.
         min_shared: Least share of the tests that are shared work.
         in_order: The entry function's author reads the helper first, as with `env.order: [aux_0, main_0]`.
+        same_parameters: See `divide_reference`.
 
     Raises:
         ConfigError: If an argument is wrong.
@@ -86,9 +88,10 @@ def write_demonstrations(
     rows: list[dict[str, Any]] = []
     console = Console(stderr=True)
     hidden = not console.is_terminal
+    sandbox = env.reward.sandbox  # type: ignore[attr-defined]
     for task in track(kept, "divisions", console=console, transient=True, disable=hidden):
         try:
-            found = divide_reference(task, env.reward.sandbox)  # type: ignore[attr-defined]
+            found = divide_reference(task, sandbox, same_parameters=same_parameters)
         except SandboxError as error:
             raise RunError(str(error)) from error
         if found is not None and found.division.shared() >= min_shared:

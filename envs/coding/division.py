@@ -51,6 +51,7 @@ from llm_decpomdp.envs.datasets.loading import REFERENCE, Dataset, Remark, Row, 
 from llm_decpomdp.envs.feedback.code_reward import NOT_CALLED
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox
 from llm_decpomdp.envs.source_code.function_extraction import divide_function
+from llm_decpomdp.envs.source_code.parsing import find_function
 from llm_decpomdp.interfaces import Component, TaskSet
 
 POINTS = {
@@ -219,13 +220,21 @@ class DividedReference:
     division: Division
 
 
-def divide_reference(task: CodeTask, sandbox: Sandbox) -> DividedReference | None:
+def divide_reference(
+    task: CodeTask, sandbox: Sandbox, *, same_parameters: bool = False
+) -> DividedReference | None:
     """Return the division of a task's reference with most shared tests, of equal ones the most balanced.
 
     `None` if the task has no reference, or no division passes all tests.
+
+    Args:
+        task: The task.
+        sandbox: Where the divisions run.
+        same_parameters: Only helpers with the parameters of the entry function. Both agents can know such a call
+            without reading each other's code.
     """
     best: DividedReference | None = None
-    candidates = [*_candidates(task)]
+    candidates = [*_candidates(task, same_parameters)]
     for first in range(0, len(candidates), AT_ONCE):
         if best is not None and best.division.shared() == 1.0:
             break  # those that follow are less balanced, or only count
@@ -236,13 +245,28 @@ def divide_reference(task: CodeTask, sandbox: Sandbox) -> DividedReference | Non
     return best
 
 
-def _candidates(task: CodeTask) -> Iterator[tuple[dict[str, str], str, float]]:
+def _candidates(
+    task: CodeTask, same_parameters: bool
+) -> Iterator[tuple[dict[str, str], str, float]]:
     if "aux_0" in task.references:
-        yield dict(task.references), REFERENCE, 1.0
-    elif "main_0" in task.references:
-        code = task.references["main_0"]
-        for part in divide_function(code, task.entry_point, preamble=task.preamble)[:MAX_TRIED]:
-            yield {"aux_0": part.helper, "main_0": part.main}, part.kind, part.balance
+        found = [(dict(task.references), REFERENCE, 1.0)]
+    else:
+        code = task.references.get("main_0", "")
+        parts = divide_function(code, task.entry_point, preamble=task.preamble)
+        found = [({"aux_0": p.helper, "main_0": p.main}, p.kind, p.balance) for p in parts]
+    if same_parameters:
+        entry = task.entry_point
+        found = [
+            each
+            for each in found
+            if _parameters(each[0]["aux_0"], HELPER) == _parameters(each[0]["main_0"], entry)
+        ]
+    yield from found[:MAX_TRIED]
+
+
+def _parameters(code: str, name: str) -> list[str]:
+    function = find_function(code, name)
+    return [] if function is None else [argument.arg for argument in function.args.args]
 
 
 def _measure(

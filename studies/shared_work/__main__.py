@@ -42,6 +42,8 @@ COMPARED = (
     ("S6", SHARED, "levels", "magrpo", -1),
     ("S7", TESTS, "common", "magrpo", 1),
     ("S8", SHARED, "own_parts", "magrpo", 1),
+    ("S10", SHARED, "known_call_demonstrations", "demonstrations", 1),
+    ("S11", SHARED, "known_call_magrpo", "known_call_demonstrations", 1),
 )
 """Hypotheses with a paired difference: measure, two arms, and the predicted sign of the first minus the second."""
 
@@ -93,7 +95,7 @@ def table(arms: Arms) -> Iterator[str]:
 
 def verdicts(arms: Arms) -> Iterator[str]:
     """Yield a line for each hypothesis whose arms are measured."""
-    for name in ("magrpo", "order_magrpo"):
+    for name in ("magrpo", "order_magrpo", "known_call_magrpo"):
         if name in arms:
             found = share(arms[name][SHARED])
             reached = "reached" if found.value >= GOAL else "missed"

@@ -74,6 +74,20 @@ def test_in_order_the_second_agent_reads_the_answer_of_the_first(
     assert "def aux(" in aux["completion"] and aux["prompt"]
 
 
+def test_helpers_may_have_the_parameters_of_the_entry_function(source: str, tmp_path: Path) -> None:
+    output = tmp_path / "lessons.jsonl"
+    write_demonstrations("humaneval-v0", "test[:1]", output, source=source)
+    assert not json.loads(output.read_text().splitlines()[0])["completion"].startswith(
+        "def aux(xs)"
+    )
+    rows = str(tmp_path / "filtered.jsonl")
+    body = "    kept = [x * x for x in xs if x % 2 == 0]\n    return sum(kept) + len(kept)\n"
+    Path(rows).write_text(json.dumps(row("own/5", "squares", body, SUM)) + "\n")
+    write_demonstrations("humaneval-v0", "test", output, source=rows, same_parameters=True)
+    aux, main = map(json.loads, output.read_text(encoding="utf-8").splitlines())
+    assert aux["completion"].startswith("def aux(xs):") and "aux(xs)" in main["completion"]
+
+
 @pytest.mark.parametrize(
     ("env_id", "split", "said"),
     [
