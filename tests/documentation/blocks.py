@@ -40,6 +40,7 @@ NOT_RUN = {
     'llm-decpomdp play "openspiel': "needs OpenSpiel: `make openspiel`",
     "head=": "needs a cluster",
     "export RAY_AUTH_MODE": "needs a cluster",
+    "ray get-auth-token": "needs a cluster",
     "srun": "needs a cluster",
     "inspect": "needs Inspect, and a server of models: `make inspect`",
     "llm-decpomdp check data classeval-v0": MINUTES,
@@ -60,6 +61,7 @@ NOT_RUN = {
     "llm-decpomdp play coophumaneval-v0 --policy my-model": SERVER,
     "llm-decpomdp serve": "needs OpenEnv, and runs until it is ended: `make openenv`",
     "llm-decpomdp train --config demo --override inference.engine=vllm": GPUS,
+    "llm-decpomdp train --config mine --override model.history": "needs a model with a chat template",
     "llm-decpomdp train --config demo_tldr --override algorithm.train_batch_size=8 "
     "algorithm.rollout.rollout_batch_size=2 cluster.engine=ray": "needs Ray",
     "llm-decpomdp train --config demo --override algorithm.reward_model": "needs the reward model's own model",

@@ -142,6 +142,7 @@ def shell(folder: Path, command: str) -> str:
     """Output of a command line in a folder whose `bin` goes first."""
     path = os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), "/usr/bin:/bin"])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": f"{ROOT}:site", "HF_HUB_OFFLINE": "1"}
+    environment.pop("LLM_DECPOMDP_VLLM_PYTHON", None)  # `doctor` would look for vLLM there
     run = subprocess.run(
         ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True
     )
