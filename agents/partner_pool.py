@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, cast
 
 from llm_decpomdp.options import Options, option
 from llm_decpomdp.policy import (
@@ -27,15 +27,12 @@ class PartnerOptions(Options):
 
     The partners never learn. An evaluation plays each problem with a partner of its own, always the same. The
     final team is saved with the first partner of the pool.
-
-    Raises:
-        ValueError: If an option means nothing without a pool, or names something twice.
     """
 
     pool: list[str] = field(default_factory=list)
     """Folders of runs, of saved teams, or of checkpoints (`RUN/checkpoints/...`), whose agents are the partners.
     Empty: no pool."""
-    agents: list[str] = field(default_factory=list)
+    agents: list[str] = field(default_factory=list, metadata={"unless": (("pool", []),)})
     """The agents that partners play, in place of policies of their own. Empty: all but the last agent."""
     resample: str = option("start", choices=("start", "update"), unless=("pool", []))
     """When a partner is drawn: for each problem of an update (`start`), or for the whole update (`update`). All
@@ -43,15 +40,6 @@ class PartnerOptions(Options):
     other_play: bool = False
     """Rename interchangeable words at random in the prompts and answers of each agent while it trains, where the
     family declares some: `compose-v0` with `convention: name` does. It needs no pool."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for key in ("pool", "agents"):
-            values = getattr(self, key)
-            if len(set(values)) < len(values):
-                raise ValueError(f"{key} names one of these twice: {', '.join(values)}")
-        if self.agents and not self.pool:
-            raise ValueError("agents means nothing without a pool: set pool, or drop it")
 
 
 class PartnerPool:
@@ -67,12 +55,10 @@ class PartnerPool:
         self._draw: tuple[int, tuple[str | int, ...]] = (0, ())
 
     def begin_batch(self, seed: int, *names: str | int) -> None:
-        """Draw new partners for a batch of starts.
+        """Draw new partners for a batch of starts with a purpose, such as `("update", 3)`.
 
-        Args:
-            seed: The run's seed. Pools of several agents with equal seeds and names draw the same partner.
-            *names: Purpose of the batch, such as `("update", 3)`. Its index is not among them, so that equal
-                starts have equal partners however an update is split.
+        Pools of several agents with equal seeds and names draw the same partner. The index of the batch is not
+        among the names, so that equal starts have equal partners however an update is split.
         """
         self._draw = (seed, names)
 
@@ -117,8 +103,7 @@ class PartnerPool:
     @property
     def on_long_prompt(self) -> str | None:
         """Treatment of long prompts by the first partner."""
-        treatment: str | None = policy_attribute(self.members[0], "on_long_prompt")
-        return treatment
+        return cast("str | None", policy_attribute(self.members[0], "on_long_prompt"))
 
     def overflow(self, prompt: str) -> tuple[int, int] | None:
         """Return the tokens of a prompt that is too long for one of the partners, and those that fit it."""

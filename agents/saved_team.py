@@ -15,12 +15,12 @@ import json
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import llm_decpomdp
+from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.loading import (
     CLASSES,
     KINDS,
@@ -30,24 +30,17 @@ from llm_decpomdp.agents.loading import (
     load_team,
 )
 from llm_decpomdp.agents.scripted import Replay
+from llm_decpomdp.options import names
 from llm_decpomdp.plugins import plugin_origin
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.utils.extras import MODEL_PACKAGES, installed
 
-FORMAT = 1
-"""Version of the folder's format."""
-
+FORMAT = 1  # version of the folder's format
 MANIFEST = "team.json"
 
 _MACHINE = (
-    "device",
-    "attn_implementation",
-    "gradient_checkpointing",
-    "prefix_cache",
-    "static_cache",
-    "continuous_batching",
-    "lora",
-    "name",
+    *("device", "attn_implementation", "gradient_checkpointing", *names(Caching)),
+    *("lora", "name"),
 )
 """Options of a model that are not read from a team's folder: they belong to the machine, or to the checkpoint."""
 # An `attn_implementation` could also name code on the hub, which would be run.
@@ -143,8 +136,7 @@ def load_saved_team(
 
     Raises:
         FileNotFoundError: If there is no team, or a part of it is missing.
-        ValueError: If the manifest cannot be read, has a newer format, or names a class or a server that is not
-            allowed, or a folder outside of the team's.
+        ValueError: If the manifest cannot be read, or names something not allowed or outside of the folder.
     """
     agents, policies = declaration(folder, device=device)
     check_trust(folder, policies, allow_code, allow_endpoints)
@@ -181,10 +173,9 @@ def declaration(
     """Return the arguments of `load_team` for a saved team; arguments and errors as in `load_saved_team`."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    names = {field.name for field in fields(PolicySpec)}
     policies: dict[str, PolicySpec] = {}
     for name, entry in manifest["policies"].items():
-        options = {key: value for key, value in entry.items() if key in names}
+        options = {key: value for key, value in entry.items() if key in names(PolicySpec)}
         if entry["kind"] == "model":
             checkpoint = _checkpoint(folder, name, entry["folder"])
             options = {key: value for key, value in options.items() if key not in _MACHINE}

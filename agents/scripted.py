@@ -45,11 +45,7 @@ class Replay(Scripted):
         """Number of texts so far."""
 
     def act(self, prompt: str) -> str:
-        """Return the next text.
-
-        Raises:
-            IndexError: If there is none.
-        """
+        """Return the next text; raise an `IndexError` if there is none."""
         if self.played == len(self.texts):
             raise IndexError(
                 f"all {len(self.texts)} texts of the replay were given; it needs one for each completion"
@@ -99,8 +95,7 @@ class Gold(Scripted):
     """
 
     def __init__(self, env: Any = None, agent: str | None = None) -> None:
-        self.env = env
-        self.agent = agent
+        self.env, self.agent = env, agent
 
     def act(self, prompt: str) -> str:
         """Return the reference for the agent in the environment's current task.

@@ -18,17 +18,15 @@ from itertools import takewhile
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from llm_decpomdp.agents.inference.decoding import (
-    cache_argument,
+    GrowingSteps,
+    Prefilled,
+    forward_with,
     growing_cache,
-    limit_threads,
-    product_size,
     takes_prepared_masks,
     whole_head,
 )
-from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.sampler import (
     Decode,
     Prompt,
@@ -96,12 +94,9 @@ class _Batch:
     ) -> None:
         self._model, self._prompts, self._samples = model, prompts, num_samples
         self._rows, self._set_adapters = rows, set_adapters
-        self._argument, self._product = cache_argument(model), product_size(unwrap_peft(model))
-        self._cache: Any = growing_cache(model)
+        self._steps: GrowingSteps | None = None  # of all rows
         self._columns: list[int] = []  # of each line: its tokens, and the gap
-        self._mask = torch.zeros(0, 1, 1, 0, dtype=torch.bool, device=model.device)
-        self._positions = torch.zeros(0, 1, dtype=torch.long, device=model.device)
-        self._logits: Tensor | None = None
+        self._logits: Any = None
         self._prefix: Any = None
         self._shared = 0  # tokens of the prefix
         self._compute_prefix()
@@ -117,16 +112,7 @@ class _Batch:
             self._prefix = growing_cache(self._model)
             self._set_adapters([first.adapter])
             ids = torch.tensor([first.ids[: self._shared]], device=self._model.device)
-            self._forward(self._prefix, ids, None, None)
-
-    def _forward(
-        self, cache: Any, ids: Tensor, mask: Tensor | None, positions: Tensor | None
-    ) -> Tensor:
-        """Return the logits of the last column, (N, V)."""
-        options = {self._argument: cache, "attention_mask": mask, "position_ids": positions}
-        out = self._model(input_ids=ids, use_cache=True, logits_to_keep=1, **options)
-        logits: Tensor = out.logits[:, -1]
-        return logits
+            forward_with(self._model, self._prefix)(input_ids=ids)
 
     def similar(self, waiting: Sequence[int], most: int) -> list[int]:
         """Return the first waiting prompts whose lengths are similar, at most `most`; the first is the longest."""
@@ -158,23 +144,27 @@ class _Batch:
                 cache.update(*states, index)
         self._set_adapters([prompt.adapter for prompt in prompts])
         with whole_head(self._model):
-            logits = self._forward(
-                cache, torch.tensor(ids, device=device), mask.long(), positions[:, shared:]
-            )
+            logits = forward_with(self._model, cache)(
+                input_ids=torch.tensor(ids, device=device),
+                attention_mask=mask.long(),
+                position_ids=positions[:, shared:],
+            ).logits[:, -1]
         cache.batch_repeat_interleave(samples)
         logits, mask, positions = (
             tensor.repeat_interleave(samples, 0) for tensor in (logits, mask, positions[:, -1:])
         )
-        for layer, added in zip(self._cache.layers, cache.layers, strict=False):
-            layer.append(added)
-        if not self._cache.layers:
-            self._cache = cache
-        mask = mask[:, None, None]  # (N, 1, 1, W)
-        wide = max(width, self._mask.shape[-1])
-        masks = [_pad_left(part, wide) for part in (self._mask, mask)]
-        self._mask = torch.cat(masks)
-        self._positions = torch.cat([self._positions, positions])
-        self._logits = logits if self._logits is None else torch.cat([self._logits, logits])
+        steps = GrowingSteps(
+            Prefilled(
+                *(self._model, cache, mask, positions, self._rows.limit),
+                set_adapters=lambda: self._set_adapters(self._rows.adapters()),
+                padded=True,
+            )
+        )
+        if self._steps is None:
+            self._steps, self._logits = steps, logits
+        else:
+            self._steps.append(steps)
+            self._logits = torch.cat([self._logits, logits])
         self._columns += [width] * len(positions)
         self._rows.keep(
             [*self._rows.lines, *(index * samples + k for index in group for k in range(samples))]
@@ -182,30 +172,15 @@ class _Batch:
 
     def step(self) -> None:
         """Draw a token of each row, drop the rows that ended, and compute the next logits."""
-        assert self._logits is not None
+        assert self._steps is not None
         tokens = self._rows.draw(self._logits)
         going = self._rows.drop_ended()
         if not going:
-            self._cache, self._logits, self._columns = growing_cache(self._model), None, []
-            self._mask, self._positions = self._mask[:0, ..., :0], self._positions[:0]
+            self._steps, self._columns = None, []
             return
         if len(going) < len(tokens):
-            self._cache.batch_select_indices(going)
-            tokens, self._positions = tokens[going], self._positions[going]
+            tokens = tokens[going]
             self._columns = [self._columns[line] for line in going]
-            self._mask = self._mask[going][..., -max(self._columns) :]
-            for layer in self._cache.layers:
-                layer.keep_last(max(self._columns))
-        one = torch.ones_like(self._mask[..., :1])
-        self._mask = torch.cat([self._mask, one], -1)
-        self._positions = self._positions + 1
+            self._steps.select(going, max(self._columns))
         self._columns = [columns + 1 for columns in self._columns]
-        self._set_adapters(self._rows.adapters())
-        with limit_threads(len(tokens) * self._product, self._model.device):
-            self._logits = self._forward(
-                self._cache, tokens.unsqueeze(1), self._mask, self._positions
-            )
-
-
-def _pad_left(mask: Tensor, width: int) -> Tensor:
-    return torch.nn.functional.pad(mask, (width - mask.shape[-1], 0))
+        self._logits = self._steps(tokens)

@@ -22,16 +22,12 @@ WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 WORKSPACE_SIZES = (":4096:8", ":16:8")
 """Its values with which products are deterministic (`torch.use_deterministic_algorithms`); the first is faster."""
 
-BLOCK = 512
-"""Values of a cumulative sum that one matrix product adds up."""
+BLOCK = 512  # values of a cumulative sum that one matrix product adds up
 
 
 @contextmanager
-def deterministic(enabled: bool) -> Iterator[None]:
-    """Call `use_deterministic_kernels` for a block of code; with `False` change nothing."""
-    if not enabled:
-        yield
-        return
+def deterministic() -> Iterator[None]:
+    """Call `use_deterministic_kernels` for a block of code."""
     before = torch.are_deterministic_algorithms_enabled()
     kernels: Any = torch.backends.cuda  # its functions have no types
     efficient, cudnn = kernels.mem_efficient_sdp_enabled(), kernels.cudnn_sdp_enabled()
@@ -62,17 +58,6 @@ def use_deterministic_kernels() -> None:
     torch.use_deterministic_algorithms(True)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
-
-
-def cumulative_sum(values: Tensor) -> Tensor:
-    """Return the sums of the values (..., N) up to each place of the last dimension.
-
-    With deterministic kernels on CUDA the sum is one of matrix products, because `torch.cumsum` has no
-    deterministic kernel for floating-point numbers there.
-    """
-    if values.is_cuda and torch.are_deterministic_algorithms_enabled():
-        return sum_in_blocks(values)
-    return values.cumsum(-1)
 
 
 def sum_in_blocks(values: Tensor) -> Tensor:

@@ -28,12 +28,12 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 ROW_TOKENS = 4096
 """Longest row, unless one completion alone is longer: attention costs the square of it."""
 
-LOGITS_AT_ONCE = 2**24
-"""Most logits in memory at a time."""
+LOGITS_AT_ONCE = 2**24  # most logits in memory at a time
 
 Rows = Sequence[Sequence[int]]
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
+"""Around the first computation of the logits, and around the second."""
 
 
 def packed_log_probs(
@@ -43,15 +43,7 @@ def packed_log_probs(
     divisor: float,
     contexts: Contexts = noop_context_fn,
 ) -> Tensor:
-    """Return log-probabilities of all tokens of `rows`, one row after the other, (K,), float32.
-
-    Args:
-        model: A transformers model with a head for the next token, or a peft model around one.
-        prompt: Token ids, at least one.
-        rows: Token ids of the completions, each at least one.
-        divisor: Divides the logits.
-        contexts: Around the first computation of the logits, and around the second.
-    """
+    """Return log-probabilities of all tokens of `rows`, one row after the other, (K,), float32."""
     base, device = unwrap_peft(model), model.device
     config = base.config.get_text_config()
     # Gemma 2 bounds its logits behind its head.
@@ -193,15 +185,20 @@ class _TokenLogProbs(torch.autograd.Function):
         return gradient.to(logits.dtype), None, None
 
 
+def cumulative_sum(values: Tensor) -> Tensor:
+    """Return the sums of the values (..., N) up to each place of the last dimension."""
+    if values.is_cuda and torch.are_deterministic_algorithms_enabled():
+        # `torch.cumsum` has no deterministic kernel for floating-point numbers on CUDA.
+        from llm_decpomdp.agents.inference.determinism import sum_in_blocks
+
+        return sum_in_blocks(values)
+    return values.cumsum(-1)
+
+
 def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> Tensor:
     """Return log-probabilities of `tokens` under the softmax of the tempered logits, in nats and float32.
 
     The softmax is over the whole vocabulary, also with `top_p` and `top_k`, so that sampler and learner agree.
-
-    Args:
-        logits: (..., V).
-        tokens: (...).
-        divisor: The temperature, or 1 for greedy decoding; a number, or (..., 1).
     """
     tempered = logits.float() / divisor
     selected = tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)

@@ -64,7 +64,6 @@ class _ColumnMasks:
         self._masks: dict[tuple[Any, ...], Tensor] = {}
 
     def __call__(self, names: Sequence[str | None]) -> None:
-        """Set the adapter of each row of the next pass."""
         if names != self._names:
             self._names, self._masks = list(names), {}
 

@@ -9,11 +9,7 @@ from llm_decpomdp.policy import CHAT
 
 
 class Sampling(Options):
-    """Distribution and length of completions; temperature 0 always takes the most likely token.
-
-    Raises:
-        ValueError: If a value is out of its range.
-    """
+    """Distribution and length of completions; temperature 0 always takes the most likely token."""
 
     temperature: float = option(1.0, ge=0)
     """Divisor of the logits: a higher temperature gives more varied completions."""
@@ -46,25 +42,13 @@ class Sampling(Options):
         return self.top_p < 1 or bool(self.top_k) or self.temperature == 0
 
 
-ON_LONG_PROMPT = ("raise", "skip", "truncate_left")
-"""Names of the treatments of a prompt that is too long."""
-
-
-HISTORIES = ("none", CHAT)
-"""What a model reads of the episode before a prompt."""
-
-
 class Prompting(Options):
-    """Chat template variables, and the handling of long prompts.
-
-    Raises:
-        ValueError: If a value is out of its range.
-    """
+    """Chat template variables, and the handling of long prompts."""
 
     system_prompt: str | None = None
     """System message of the chat template, which may be empty; `None` sends none, and the template may have its
     own. The agent's prompt is the user message."""
-    history: str = option("none", choices=HISTORIES)
+    history: str = option("none", choices=("none", CHAT))
     """What an agent reads of its episode before a prompt: `none`, or `chat`, its earlier prompts and answers as
     turns of a dialogue of the chat template. The tokens of earlier answers are kept."""
     chat_template_kwargs: dict[str, Any] | None = None
@@ -72,7 +56,7 @@ class Prompting(Options):
     max_prompt_tokens: int | None = option(None, ge=1)
     """Maximum number of tokens of a prompt, including the chat template; never more than the model's context less
     `max_new_tokens`."""
-    on_long_prompt: str = option("raise", choices=ON_LONG_PROMPT)
+    on_long_prompt: str = option("raise", choices=("raise", "skip", "truncate_left"))
     """Treatment of longer prompts: `raise` ends the run, before the first update if it is a first prompt. `skip`
     gives an empty completion, and leaves out problems whose first prompt is too long. `truncate_left` removes the
     oldest turns of a dialogue and then the beginning of the prompt, and keeps the template."""
@@ -85,11 +69,7 @@ class Prompting(Options):
 
 
 class Caching(Options):
-    """Keys and values of a local model while it samples.
-
-    Raises:
-        ValueError: If a value is out of its range, or has no effect beside another one.
-    """
+    """Keys and values of a local model while it samples."""
 
     prefix_cache: float | None = option(None, ge=0)
     """Memory in gigabytes (2^30 bytes) for the keys and values of earlier turns. Prompts with the same beginning
@@ -125,11 +105,7 @@ QUANTIZATIONS = ("none", "8bit", "4bit")
 
 
 class ModelOptions(Caching, Prompting, Sampling):
-    """Sampling, prompts, numbers and adapter of a local model.
-
-    Raises:
-        ValueError: If a value is out of its range.
-    """
+    """Sampling, prompts, numbers and adapter of a local model."""
 
     compute_dtype: str = option("auto", choices=COMPUTE_DTYPES)
     """Number format of the computation; `auto` is bfloat16 where the device is fast with it. Trained weights are

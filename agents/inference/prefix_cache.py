@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -68,8 +68,7 @@ class Entry:
         return sum(segment.size for segment in (self.prompt, *self.answers))
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """The longest known beginning of a prompt."""
 
     length: int = 0
@@ -128,7 +127,6 @@ class PrefixCache:
         return columns
 
     def _find(self, prompt: Prompt) -> Match:
-        """Return the longest known beginning of a prompt."""
         ids, best, source = np.array(prompt.ids, np.int64), Match(), None
         for entry in self._entries:
             if entry.adapter != prompt.adapter:

@@ -26,15 +26,20 @@ from transformers import (
 from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.decoding import (
-    cache_argument,
+    GrowingSteps,
+    Prefilled,
+    forward_with,
     growing_cache,
     whole_head,
 )
-from llm_decpomdp.agents.inference.determinism import cumulative_sum
-from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
+from llm_decpomdp.agents.inference.log_probs import (
+    cumulative_sum,
+    token_log_probs,
+    unwrap_peft,
+)
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
-from llm_decpomdp.agents.inference.steps import GrowingSteps, Prefilled, StaticSteps
+from llm_decpomdp.agents.inference.steps import StaticSteps
 
 Decode = Callable[[Sequence[int]], str]
 """Turns token ids into text."""
@@ -107,8 +112,8 @@ def sample(
 ) -> list[SampledRow]:
     """Draw completions of all prompts in one batch.
 
-    Each prompt goes through the model once; its keys and values are repeated for its samples. Rows leave
-    the batch when they end. The tokens of a row depend on its prompt and generator, not on other rows.
+    Each prompt goes through the model once; its keys and values are repeated for its samples. The tokens of a row
+    depend on its prompt and generator, not on other rows.
 
     Args:
         model: A transformers model with a head for the next token, or a peft model around one.
@@ -134,13 +139,11 @@ def sample(
         return _sample_by_generate(model, ids, mask, num_samples, rows)
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
     set_adapters([prompt.adapter for prompt in prompts])
-    forward = partial(model, **{cache_argument(model): cache}, use_cache=True, logits_to_keep=1)
     start = 0 if prefixes is None else prefixes.fill(cache, prompts)
     with whole_head(model):
-        out = forward(
+        logits = forward_with(model, cache)(
             input_ids=ids[:, start:], attention_mask=mask, position_ids=positions[:, start:]
-        )
-    logits = out.logits[:, -1]
+        ).logits[:, -1]
     entries = [] if prefixes is None else prefixes.add_prompts(cache, prompts)
     padded = len({len(prompt.ids) for prompt in prompts}) > 1
     # The samples of a prompt share its pass, which would otherwise be computed S times.
@@ -172,16 +175,8 @@ def sample(
         logits = step(tokens)
 
 
-def sample_static(
-    model: Any,
-    prompts: Sequence[Prompt],
-    num_samples: int,
-    end_ids: Sequence[int],
-    set_adapters: SetAdapters = ignore_adapters,
-    decode: Decode | None = None,
-) -> list[SampledRow]:
-    """Draw the rows of `sample` with keys and values in memory of fixed size, see `StaticSteps`."""
-    return sample(model, prompts, num_samples, end_ids, set_adapters, decode, steps=StaticSteps)
+sample_static = partial(sample, steps=StaticSteps)
+"""`sample` with keys and values in memory of fixed size."""
 
 
 def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -247,8 +242,7 @@ class SampledRows:
 
     def ids(self, row: int) -> list[int]:
         """Return the tokens of a row, up to its end."""
-        ids: list[int] = self._tokens[row, : self._lengths[row]].tolist()
-        return ids
+        return list(self._tokens[row, : self._lengths[row]].tolist())
 
     def adapters(self) -> list[str | None]:
         """Return the adapter of each live row."""
@@ -300,8 +294,7 @@ class SampledRows:
         lengths = self._lengths[alive]
         goes_on = ~self._stopped[alive] & (self._limits[alive] > lengths)
         if self._search is None:
-            result: list[bool] = goes_on.tolist()
-            return result
+            return list(goes_on.tolist())
         known = [len(self._texts[row]) for row in self.lines]
         first, end = min(known), max(known) + self._block
         # One copy from the device holds all that is read.
@@ -318,11 +311,7 @@ class SampledRows:
         return [bool(line[0]) for line in block]
 
     def finish(self) -> list[SampledRow]:
-        """Return all rows, each up to its end.
-
-        Raises:
-            FloatingPointError: If the model gave a token no finite log-probability.
-        """
+        """Return all rows, each up to its end."""
         if not self._log_probs.isfinite().all():
             raise FloatingPointError(
                 "the model's logits are not finite: its weights may have diverged (lower learning_rate, "
@@ -346,39 +335,32 @@ class RowOptions:
     greedy: Tensor  # (N, 1)
     top_p: Tensor  # (N, 1), infinite where nothing is cut
     top_k: Tensor  # (N, 1), V or more where nothing is cut
-    most: int
-    """The largest `top_k`; 0 if a row has none."""
-    cuts: bool
-    """True if any row has a `top_p` or `top_k`."""
-    takes_most_likely: bool
-    """True if any row is greedy."""
+    most: int  # the largest `top_k`; 0 if a row has none
+    cuts: bool  # whether any row has a `top_p` or `top_k`
+    takes_most_likely: bool  # whether any row is greedy
 
     @classmethod
     def from_samplings(cls, samplings: Sequence[Sampling], device: torch.device) -> RowOptions:
         """Return the options of one `Sampling` for each row."""
+        greedy = [s.temperature == 0 for s in samplings]
         top_k = [s.top_k or math.inf for s in samplings]
-        columns = (
-            [s.divisor for s in samplings],
-            [s.top_p if s.top_p < 1 else math.inf for s in samplings],
-            top_k,
-        )
-        divisor, top_p, largest = (torch.tensor(c, device=device).unsqueeze(1) for c in columns)
+        columns: dict[str, Any] = {
+            "divisor": [s.divisor for s in samplings],
+            "greedy": greedy,
+            "top_p": [s.top_p if s.top_p < 1 else math.inf for s in samplings],
+            "top_k": top_k,
+        }
         return cls(
-            divisor=divisor,
-            greedy=torch.tensor([[s.temperature == 0] for s in samplings], device=device),
-            top_p=top_p,
-            top_k=largest,
+            **{k: torch.tensor(c, device=device).unsqueeze(1) for k, c in columns.items()},
             most=int(max(top_k)) if math.isfinite(max(top_k)) else 0,
             cuts=any(s.top_p < 1 or s.top_k for s in samplings),
-            takes_most_likely=any(s.temperature == 0 for s in samplings),
+            takes_most_likely=any(greedy),
         )
 
     def select(self, rows: Sequence[int] | Tensor) -> RowOptions:
         """Return the options of the rows with these indices."""
-        columns = {
-            name: getattr(self, name)[rows] for name in ("divisor", "greedy", "top_p", "top_k")
-        }
-        return replace(self, **columns)
+        tensors: Any = {k: v[rows] for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, **tensors)
 
 
 def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,16 +1,13 @@
-"""Passes of one new token for each row, with two kinds of memory for keys and values.
+"""Passes of one new token for each row, in memory of fixed size for keys and values.
 
-- `GrowingSteps`: memory that grows, and rows that leave the batch as soon as they end.
-- `StaticSteps`: memory of fixed size. A pass launches some hundred kernels, and a GPU computes most of them faster
-  than Python launches them. With fixed shapes and addresses all launches are recorded once, and repeated as one:
-  <https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs>.
+A pass launches some hundred kernels, and a GPU computes most of them faster than Python launches them. With fixed
+shapes and addresses all launches are recorded once, and repeated as one:
+<https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs>.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,63 +15,11 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from llm_decpomdp.agents.inference.decoding import (
-    cache_argument,
-    limit_threads,
-    product_size,
+    Prefilled,
+    forward_with,
     takes_prepared_masks,
 )
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
-
-
-@dataclass(frozen=True)
-class Prefilled:
-    """A batch whose prompts have passed through the model; P tokens of the longest prompt."""
-
-    model: Any
-    cache: Any
-    """Keys and values of the prompts, a row for each line of the batch."""
-    mask: Tensor
-    """1 for tokens of prompts that count, (N, P)."""
-    positions: Tensor
-    """Positions of the last tokens of the prompts, (N, 1)."""
-    limit: int
-    """Maximum number of passes."""
-    set_adapters: Callable[[], None]
-    """Sets the adapters of the lines for the next pass."""
-    padded: bool
-    """Whether any prompt is shorter than P."""
-
-
-class GrowingSteps:
-    """Passes with a cache that grows by a token in each."""
-
-    def __init__(self, begin: Prefilled) -> None:
-        model, cache, mask = begin.model, begin.cache, begin.mask
-        self._forward = partial(model, **{cache_argument(model): cache}, use_cache=True)
-        self._cache, self._positions, self._padded = cache, begin.positions, begin.padded
-        self._mask = mask.bool()[:, None, None] if takes_prepared_masks(model) else mask
-        self._set_adapters = begin.set_adapters
-        self._weights, self._device = product_size(unwrap_peft(model)), model.device
-
-    def select(self, lines: Sequence[int]) -> None:
-        """Keep these lines of the batch, in this order."""
-        self._cache.batch_select_indices(lines)
-        self._mask, self._positions = self._mask[lines], self._positions[lines]
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """Return the logits (N, V) behind one more token of each line (N,)."""
-        self._mask = torch.cat([self._mask, torch.ones_like(self._mask[..., :1])], -1)
-        self._positions = self._positions + 1
-        self._set_adapters()
-        with limit_threads(len(tokens) * self._weights, self._device):
-            # transformers looks for padding in masks that it prepares, which waits for a GPU.
-            out = self._forward(
-                input_ids=tokens.unsqueeze(1),
-                attention_mask=self._mask if self._padded else None,
-                position_ids=self._positions,
-            )
-        logits: Tensor = out.logits[:, -1]
-        return logits
 
 
 class StaticSteps:
@@ -99,9 +44,7 @@ class StaticSteps:
         room = prompt + begin.limit
         self._place = torch.tensor([prompt], device=mask.device)
         self._layers = [StaticLayer(layer, prompt, room, self._place) for layer in cache.layers]
-        self._forward = partial(
-            model, **{cache_argument(model): Cache(layers=[*self._layers])}, use_cache=True
-        )
+        self._forward = forward_with(model, Cache(layers=[*self._layers]))
         self._mask = torch.zeros(rows, 1, 1, room, dtype=torch.bool, device=mask.device)
         self._mask[:, 0, 0, :prompt] = mask.bool()
         self._positions = begin.positions + 1

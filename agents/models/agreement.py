@@ -83,21 +83,14 @@ def choose_sampling(
 
     The samples of the check have a separate random stream and are dropped.
 
-    Args:
-        engine: The engine that samples.
-        prompts: Prompts of policies that were not checked.
-        start: The method so far; faster ones are not tried.
-
     Raises:
         MismatchError: If no method agrees.
     """
-    firsts = {prompt.adapter: prompt for prompt in reversed(prompts)}
-    probes = [probe for prompt in firsts.values() for probe in _probes(prompt)]
+    probes = _probes(prompts)
     first: float | None = None
     for method in METHODS[METHODS.index(start) :]:
-        difference = disagreement(
-            engine.compute_dtype, partial(_sampling_difference, engine, method, probes)
-        )
+        measure = partial(_sampling_difference, engine, method, probes)
+        difference = disagreement(engine.compute_dtype, measure)
         first = first or difference
         if difference is None:
             if first is not None:
@@ -111,17 +104,9 @@ def choose_sampling(
 
 
 def continues_prefixes(engine: ModelEngine, prompts: Sequence[Prompt]) -> bool:
-    """Check whether a prompt whose first half is in a cache is continued as a plain pass would.
-
-    Args:
-        engine: The engine that samples.
-        prompts: Prompts of policies that were not checked.
-    """
-    firsts = {prompt.adapter: prompt for prompt in reversed(prompts)}
-    probes = [probe for prompt in firsts.values() for probe in _probes(prompt)]
-    difference = disagreement(
-        engine.compute_dtype, partial(_sampling_difference, engine, _sample_halves, probes)
-    )
+    """Check whether a prompt whose first half is in a cache is continued as a plain pass would."""
+    measure = partial(_sampling_difference, engine, _sample_halves, _probes(prompts))
+    difference = disagreement(engine.compute_dtype, measure)
     if difference is not None:
         logger.warning(
             "the model %s computes the whole prompt in every turn: samples from the keys and values of an earlier "
@@ -133,18 +118,13 @@ def continues_prefixes(engine: ModelEngine, prompts: Sequence[Prompt]) -> bool:
 
 
 def _sample_halves(
-    model: Any,
-    prompts: Sequence[Prompt],
-    num_samples: int,
-    end_ids: Sequence[int],
-    set_adapters: SetAdapters,
-    decode: Decode,
+    model: Any, prompts: Sequence[Prompt], num_samples: int, *rest: Any
 ) -> list[SampledRow]:
     """Draw the rows of `sample` from the keys and values of each prompt's first half."""
-    arguments = (end_ids, set_adapters, decode, PrefixCache(math.inf))
+    continued: SamplingMethod = partial(sample, prefixes=PrefixCache(math.inf))
     halves = [replace(prompt, ids=prompt.ids[: len(prompt.ids) // 2 or 1]) for prompt in prompts]
-    sample(model, halves, 1, *arguments)
-    return sample(model, prompts, num_samples, *arguments)
+    continued(model, halves, 1, *rest)
+    return continued(model, prompts, num_samples, *rest)
 
 
 def _warn_of_sampling(model: Any, method: SamplingMethod, difference: float) -> None:
@@ -167,15 +147,17 @@ def _warn_of_sampling(model: Any, method: SamplingMethod, difference: float) -> 
     )
 
 
-def _probes(prompt: Prompt) -> list[Prompt]:
-    """Return the prompt and its second half, which the batch pads."""
-    ids = list(prompt.ids) * (1 if len(prompt.ids) > 1 else 2)
-    tokens = min(TOKENS, prompt.sampling.max_new_tokens)
-    sampling = replace(prompt.sampling, max_new_tokens=tokens, stop=None)
-    generator = torch.Generator().manual_seed(0)
-    return [
-        Prompt(part, sampling, generator, prompt.adapter) for part in (ids, ids[len(ids) // 2 :])
-    ]
+def _probes(prompts: Sequence[Prompt]) -> list[Prompt]:
+    """Return the first prompt of each adapter, and its second half, which the batch pads."""
+    probes = []
+    for prompt in {prompt.adapter: prompt for prompt in reversed(prompts)}.values():
+        ids = list(prompt.ids) * (1 if len(prompt.ids) > 1 else 2)
+        tokens = min(TOKENS, prompt.sampling.max_new_tokens)
+        sampling = replace(prompt.sampling, max_new_tokens=tokens, stop=None)
+        generator = torch.Generator().manual_seed(0)
+        for part in (ids, ids[len(ids) // 2 :]):
+            probes.append(Prompt(part, sampling, generator, prompt.adapter))
+    return probes
 
 
 @torch.no_grad()
@@ -199,11 +181,7 @@ def _sampling_difference(
 def choose_scoring(
     model: Any, dtype: torch.dtype, tokens: Sequence[int]
 ) -> tuple[bool, ScoringMethod]:
-    """Compare packed and padded rows of a few tokens with plain ones.
-
-    Returns:
-        Whether rows can be packed, and the method for those that are not.
-    """
+    """Return whether rows of tokens can be packed, and the method for those that are not."""
     probe = [*tokens, *tokens, *tokens][:24]
     prompt, rows = probe[::3], [probe[1::3], probe[2::3][:5]]
     reason = _packing_failure(model, dtype, prompt, rows)
@@ -287,10 +265,6 @@ def disagreement(dtype: torch.dtype, measure: Callable[[torch.dtype], float]) ->
 
     In half precision, rounding alone can reach the limit. A difference above it is measured again in float32,
     where rounding is far below the limit.
-
-    Args:
-        dtype: The format of computing.
-        measure: Returns the mean difference when computed in a format.
     """
     difference = measure(dtype)
     if difference <= mismatch_limit(dtype):
@@ -326,19 +300,14 @@ def _likely_cause(model: Any) -> str:
 
 
 def sample_by_length(
-    model: Any,
-    prompts: Sequence[Prompt],
-    num_samples: int,
-    end_ids: Sequence[int],
-    set_adapters: SetAdapters = ignore_adapters,
-    decode: Decode | None = None,
+    model: Any, prompts: Sequence[Prompt], num_samples: int, *arguments: Any
 ) -> list[SampledRow]:
     """Draw the rows of `sample` in a batch for each length of prompts: nothing is padded."""
     groups: dict[int, list[Prompt]] = {}
     for prompt in prompts:
         groups.setdefault(len(prompt.ids), []).append(prompt)
     rows = {
-        length: iter(sample(model, group, num_samples, end_ids, set_adapters, decode))
+        length: iter(sample(model, group, num_samples, *arguments))
         for length, group in sorted(groups.items())
     }
     return [next(rows[len(prompt.ids)]) for prompt in prompts for _ in range(num_samples)]
@@ -368,7 +337,6 @@ def sample_without_cache(
 
 
 METHODS: tuple[SamplingMethod, ...] = (
-    *(sample_static, sample),
-    *(sample_by_length, sample_without_cache),
+    *(sample_static, sample, sample_by_length, sample_without_cache),
 )
 """Sampling methods; those that are tried behind another one take a model that does not agree with it."""

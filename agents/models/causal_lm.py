@@ -76,10 +76,7 @@ class CausalLM:
 
     @property
     def base_model(self) -> Mapping[str, str]:
-        """The frozen weights below its adapter or of its reference; see `describe_weights`.
-
-        Empty if all weights are trained and there is no reference, or the model was made in memory.
-        """
+        """The frozen weights below its adapter or of its reference, see `describe_weights`; empty without."""
         trained = self.adapter is None and any(True for _ in self._trainable())
         return {} if trained and self._reference is None else describe_weights(self.name)
 
@@ -145,7 +142,7 @@ class CausalLM:
         return Prompt(ids, self.sampling, self._generator, self.adapter, long, prefill)
 
     def overflow(self, prompt: str) -> tuple[int, int] | None:
-        """Return the number of tokens of a prompt that is too long, and of those that fit; `None` if it fits."""
+        """Return the tokens of a prompt that is too long, and those that fit; `None` if it fits."""
         return self.encoder.overflow(prompt, self.sampling.max_new_tokens)
 
     def encode(self, prompt: str) -> list[int]:
@@ -186,10 +183,6 @@ class CausalLM:
     def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
         """Return differentiable log-probabilities of the sampled tokens, at the sampling temperature.
 
-        Args:
-            prompt: The prompt, as it was given to `generate`.
-            completions: G completions of it.
-
         Returns:
             `(log_probs, mask)`, both (G, T), float32: log-probabilities in nats (0 on padding), and 1 where
             a token was sampled.
@@ -218,11 +211,7 @@ class CausalLM:
     def reference_log_probs(
         self, prompt: str, completions: Sequence[Completion]
     ) -> tuple[Tensor, Tensor]:
-        """Return `log_probs` under the reference, without a gradient.
-
-        Raises:
-            RuntimeError: If there is no reference.
-        """
+        """Return `log_probs` under the reference, without a gradient; raise a `RuntimeError` if there is none."""
         with self._compute_reference():
             return self.log_probs(prompt, completions)
 
@@ -230,10 +219,7 @@ class CausalLM:
     def features(self, texts: Sequence[str]) -> Tensor:
         """Return the mean of the last hidden states of each text under the reference, (B, d), float32.
 
-        Texts have no chat template; an empty text has features of 0.
-
-        Raises:
-            RuntimeError: If there is no reference.
+        Texts have no chat template; an empty text has features of 0. Without a reference it is a `RuntimeError`.
         """
         rows = [self.encoder.plain(text) for text in texts]
         with self._compute_reference():
@@ -252,11 +238,7 @@ class CausalLM:
                 yield
 
     def new_trunk(self, seed: int) -> LoraTrunk | None:
-        """Return a trainable trunk for a critic, a LoRA adapter; `None` if the policy has no adapter.
-
-        Raises:
-            ValueError: If the policy's adapter is no LoRA.
-        """
+        """Return a trainable trunk for a critic, a LoRA adapter; `None` if the policy has no adapter."""
         if self.adapter is None:
             return None
         return LoraTrunk(self.engine, self.encoder, self.adapter, seed)
@@ -300,10 +282,7 @@ class CausalLM:
         self.tokenizer.save_pretrained(folder)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the trainable weights, on the CPU, and the sampler's random state.
-
-        Sharded weights are gathered: all processes call this, and each gets whole weights.
-        """
+        """Return a copy of the trainable weights, whole and on the CPU, and the sampler's random state."""
         weights = {name: whole(p.detach()).to("cpu", copy=True) for name, p in self._trainable()}
         return {"weights": weights, "generator": self._generator.get_state()}
 

@@ -19,12 +19,7 @@ BREAK = "\ufdd0"
 
 
 def control_pattern(tokenizer: Any, template: str | None) -> re.Pattern[str]:
-    """Return a pattern that matches the text of any control token.
-
-    Args:
-        tokenizer: A tokenizer of transformers.
-        template: The chat template, whose added tokens count too; `None` counts special tokens alone.
-    """
+    """Return a pattern that matches the text of any control token."""
     tokens = [
         token.content
         for token in tokenizer.added_tokens_decoder.values()
@@ -41,11 +36,7 @@ def is_text(token: str) -> bool:
 
 
 def break_control_tokens(text: str, pattern: re.Pattern[str]) -> str:
-    """Put `BREAK` between the letters of each control token in a text.
-
-    Raises:
-        ValueError: If the text holds half of a surrogate pair, which is no character.
-    """
+    """Put `BREAK` between the letters of each control token in a text; half a surrogate pair is a `ValueError`."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -33,11 +33,6 @@ def text_between(render: Render, prompt: str) -> str:
 def check_dialogues(render: Render, system: Sequence[Message], name: str) -> None:
     """Check that each turn of a dialogue only adds to the text of the turns before it, up to blanks.
 
-    Args:
-        render: Writes messages by the chat template.
-        system: The system message, if there is one.
-        name: Name of the model.
-
     Raises:
         ValueError: If the chat template changes what came before a new turn, or takes no dialogues.
     """

@@ -68,9 +68,8 @@ class ModelEngine:
         gradient_checkpointing: bool = False,
         caching: Caching | None = None,
     ) -> None:
-        self.model = (
-            model.eval()
-        )  # dropout would make the learner's distribution differ from the sampler's
+        # Dropout would make the learner's distribution differ from the sampler's.
+        self.model = model.eval()
         self.tokenizer = tokenizer
         self.text = TokenDecoder(tokenizer)
         self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
@@ -131,17 +130,18 @@ class ModelEngine:
 
     def _sample_prompts(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
         if self.remote is not None:  # in any thread: the model here may learn meanwhile
-            draws = self.remote.sample(prompts, num_samples)
-            return [
-                self._drop_suffix(row, prompts[place // num_samples].sampling.stop)
-                for place, row in enumerate(draws)
-            ]
+            rows = self.remote.sample(prompts, num_samples)
+            stops = [prompt.sampling.stop for prompt in prompts for _ in range(num_samples)]
+            return [*map(self._drop_suffix, rows, stops)]
         adapters = list(dict.fromkeys(prompt.adapter for prompt in prompts))
         if len(adapters) > 1 and not can_batch_adapters(self.model):  # a batch for each adapter
-            groups = [[prompt for prompt in prompts if prompt.adapter == name] for name in adapters]
-            rows = [iter(self._sample_prompts(group, num_samples)) for group in groups]
-            row_of = dict(zip(adapters, rows, strict=True))
-            return [next(row_of[prompt.adapter]) for prompt in prompts for _ in range(num_samples)]
+            rows_of = {
+                name: iter(
+                    self._sample_prompts([p for p in prompts if p.adapter == name], num_samples)
+                )
+                for name in adapters
+            }
+            return [next(rows_of[prompt.adapter]) for prompt in prompts for _ in range(num_samples)]
         unchecked = [prompt for prompt in prompts if prompt.adapter not in self._checked]
         if unchecked:
             self._sample = choose_sampling(self, unchecked, self._sample)
@@ -170,9 +170,6 @@ class ModelEngine:
         """Reuse the keys and values of earlier prompts and answers until the block ends.
 
         A collection of rollouts is one block, so what is reused does not depend on earlier collections.
-
-        Args:
-            dialogues: Whether prompts have histories; with `prefix_cache=None`, nothing is reused without.
         """
         gigabytes = float(dialogues) if self.prefix_cache is None else self.prefix_cache
         if gigabytes:
@@ -223,16 +220,7 @@ class ModelEngine:
     def log_probs(
         self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float
     ) -> Tensor:
-        """Return differentiable log-probabilities of all tokens of `rows`, one row after the other.
-
-        Args:
-            prompt: Token ids.
-            rows: Token ids of completions.
-            divisor: Divides the logits.
-
-        Returns:
-            (K,), float32, in nats.
-        """
+        """Return differentiable log-probabilities of the tokens of all rows, in order, (K,), float32."""
         packs = self._can_pack(prompt, rows)
         with self._computing(), self._checkpointing():
             if packs:
@@ -325,10 +313,9 @@ class ModelEngine:
     @contextmanager
     def _checkpointing(self) -> Iterator[None]:
         # Only layers in training mode compute activations twice; the modules in them stay in evaluation mode.
+        kind = GradientCheckpointingLayer
         layers = [
-            module
-            for module in self.model.modules()
-            if isinstance(module, GradientCheckpointingLayer) and module.gradient_checkpointing
+            m for m in self.model.modules() if isinstance(m, kind) and m.gradient_checkpointing
         ]
         try:
             for layer in layers:

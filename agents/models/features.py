@@ -14,20 +14,15 @@ from llm_decpomdp.agents.models.prompting import PromptEncoder, context_length
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.engine import ModelEngine
 
-WINDOW = 1024
-"""Largest number of tokens that go through the model at once."""
+WINDOW = 1024  # largest number of tokens that go through the model at once
 
-BATCH = 16
-"""Number of windows in a batch."""
+BATCH = 16  # number of windows in a batch
 
 
 def hidden_means(model: Any, rows: Sequence[Sequence[int]], span: float) -> Tensor:
     """Return the mean of the last hidden states over the tokens of each row, (B, d), float32.
 
-    Args:
-        model: A causal language model of transformers, with or without adapters.
-        rows: Token ids of each text. Long rows go through the model in several windows; an empty row gives zeros.
-        span: Number of tokens that its attention sees.
+    Long rows go through the model in several windows; an empty row gives zeros. Attention sees `span` tokens.
     """
     config = model.config.get_text_config()
     size = int(min(WINDOW, context_length(model) or WINDOW, span))

@@ -39,11 +39,6 @@ def find_stored(
 ) -> tuple[dict[str, StoredWeight], dict[str, Any]]:
     """Find the places of a model's weights, by name, in its safetensors files.
 
-    Args:
-        model: The model, on the device `meta`.
-        name_or_path: Its folder, or name on the hub.
-        local: Whether nothing is downloaded.
-
     Returns:
         The places, and a report as of `from_pretrained(output_loading_info=True)`.
 

@@ -36,8 +36,7 @@ GGUF_SUFFIX, GGUF_MAGIC = ".gguf", b"GGUF"
 UNREADABLE = (ValueError, LookupError, OSError, RuntimeError, TypeError, struct.error)
 """Errors of transformers and gguf about a file that they cannot read."""
 
-TINY_FORMAT = 1
-"""Version of the tiny model's content."""
+TINY_FORMAT = 1  # version of the tiny model's content
 
 TINY_WIDTH = 16
 
@@ -148,11 +147,7 @@ def made_once(folder: Path, save: Callable[[Path], None]) -> Path:
 
 
 def offline_model() -> Path:
-    """Return the folder with the offline model.
-
-    Raises:
-        ModuleNotFoundError: If a package is missing.
-    """
+    """Return the folder with the offline model."""
     # Found without running the package's code, which would load llama.cpp.
     specs = {module: find_spec(module) for module in (PACKAGE, "gguf")}
     for module, spec in specs.items():
@@ -237,11 +232,7 @@ def _convert(source: Path, folder: Path) -> None:
 
 
 def tiny_model() -> Path:
-    """Return the folder with the tiny model.
-
-    Raises:
-        ModuleNotFoundError: If transformers is missing.
-    """
+    """Return the folder with the tiny model."""
     return made_once(cache_folder() / f"{TINY_MODEL}-{TINY_FORMAT}", _make_tiny)
 
 

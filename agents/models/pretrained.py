@@ -33,68 +33,65 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
 """Initializations of LoRA that do not change the model below. PiSSA, OLoRA and others change its weights."""
 
-NAMED = 3
-"""Maximum number of weights or tokens that an error names."""
+NAMED = 3  # maximum number of weights or tokens that an error names
 
 logger = logging.getLogger(__name__)
 
 
-def load_model(
-    name_or_path: str | Path,
-    compute_dtype: str,
-    device: str,
-    lora: Mapping[str, Any] | None,
-    seed: int,
-    attn_implementation: str | None,
-    hollow: bool = False,
-    quantization: str = "none",
-) -> tuple[Any, Any]:
-    """Load a model and its tokenizer; see `load_policy`.
+def load_causal_lm(
+    source: str | Path, options: ModelOptions, seed: int, hollow: bool = False
+) -> CausalLM:
+    """Load a model that is trained itself, or through an adapter, as a policy; see `load_policy`.
 
     The trainable weights, all weights or those of an adapter, are float32. The weights below an adapter have the
     format of computing.
     """
-    adapted = (Path(name_or_path) / "adapter_config.json").is_file()
-    if adapted and lora is not None:
-        raise ValueError(f"{str(name_or_path)!r} holds an adapter already; leave out lora")
-    check_quantization(quantization, adapted or lora is not None, hollow, name_or_path)
-    if adapted or lora is not None:
-        base, tokenizer = load_base(
-            name_or_path, compute_dtype, device, attn_implementation, hollow, quantization
+    adapted = (Path(source) / "adapter_config.json").is_file()
+    if adapted and options.lora is not None:
+        raise ValueError(f"{str(source)!r} holds an adapter already; leave out lora")
+    if options.quantization != "none":
+        check_quantization(
+            options.quantization, adapted or options.lora is not None, hollow, source
         )
-        adapters = {"default": name_or_path if lora is None else lora}
-        return add_adapters(base, adapters, {"default": seed}), tokenizer
-    tokenizer = _load_tokenizer(name_or_path)
-    place = _device(device)
-    model = _load_weights(name_or_path, torch.float32, place, attn_implementation, hollow)
-    check_embeddings(model, tokenizer)
-    return model, tokenizer
+    if adapted or options.lora is not None:
+        base, tokenizer = load_base(source, options, hollow)
+        adapters = {"default": source if options.lora is None else options.lora}
+        model = add_adapters(base, adapters, {"default": seed})
+    else:
+        tokenizer = _load_tokenizer(source)
+        model = _load_weights(source, torch.float32, options, hollow)
+        check_embeddings(model, tokenizer)
+    engine = _engine(model, tokenizer, options)
+    return CausalLM(engine, pick(Sampling, options), seed=seed, prompting=pick(Prompting, options))
 
 
-def load_base(
-    name_or_path: str | Path,
-    compute_dtype: str,
-    device: str,
-    attn_implementation: str | None,
-    hollow: bool = False,
-    quantization: str = "none",
-) -> tuple[Any, Any]:
+def load_base(source: str | Path, options: ModelOptions, hollow: bool = False) -> tuple[Any, Any]:
     """Load a frozen model in the format of computing, and its tokenizer.
 
     For an adapter's folder: the model below it, with the tokenizer next to the adapter, if there is one.
     """
-    source = tokens = name_or_path
-    if (Path(name_or_path) / "adapter_config.json").is_file():
+    model_name = tokens = source
+    if (Path(source) / "adapter_config.json").is_file():
         from peft import PeftConfig
 
-        source = model_source(PeftConfig.from_pretrained(str(name_or_path)).base_model_name_or_path)
-        tokens = name_or_path if _has_tokenizer(name_or_path) else source
-    place, tokenizer = _device(device), _load_tokenizer(tokens)
-    dtype = resolve_compute_dtype(compute_dtype, place)
-    model = _load_weights(source, dtype, place, attn_implementation, hollow, quantization)
+        model_name = model_source(PeftConfig.from_pretrained(str(source)).base_model_name_or_path)
+        tokens = source if _has_tokenizer(source) else model_name
+    tokenizer = _load_tokenizer(tokens)
+    dtype = resolve_compute_dtype(options.compute_dtype, _device(options.device))
+    model = _load_weights(model_name, dtype, options, hollow)
     model.requires_grad_(False)
     check_embeddings(model, tokenizer)
     return model, tokenizer
+
+
+def _engine(model: Any, tokenizer: Any, options: ModelOptions) -> ModelEngine:
+    return ModelEngine(
+        model,
+        tokenizer,
+        compute_dtype=options.compute_dtype,
+        gradient_checkpointing=options.gradient_checkpointing,
+        caching=pick(Caching, options),
+    )
 
 
 def adapter_policies(
@@ -126,11 +123,9 @@ def adapter_policies(
         if not name or "." in name:
             raise ValueError(f"a policy's name must have a letter, and no '.', got {name!r}")
     first = next(iter(options.values()))
-    check_quantization(first.quantization, True, hollow, name_or_path)
-    base, tokenizer = load_base(
-        *(name_or_path, first.compute_dtype, first.device, first.attn_implementation),
-        *(hollow, first.quantization),
-    )
+    if first.quantization != "none":
+        check_quantization(first.quantization, True, hollow, name_or_path)
+    base, tokenizer = load_base(name_or_path, first, hollow)
     # With a prefix, since peft would mistake a bare `a` or `lora` for a part of its own names.
     names = {name: f"policy_{name}" for name in adapters}
     tokenizers = {
@@ -140,17 +135,12 @@ def adapter_policies(
         for name, source in adapters.items()
     }
     check_same_tokens(base, tokenizers)
-    engine = ModelEngine(
-        add_adapters(
-            base,
-            {names[name]: source for name, source in adapters.items()},
-            {names[name]: seeds[name] for name in adapters},
-        ),
-        next(iter(tokenizers.values())),
-        compute_dtype=first.compute_dtype,
-        gradient_checkpointing=first.gradient_checkpointing,
-        caching=pick(Caching, first),
+    adapted = add_adapters(
+        base,
+        {names[name]: source for name, source in adapters.items()},
+        {names[name]: seeds[name] for name in adapters},
     )
+    engine = _engine(adapted, next(iter(tokenizers.values())), first)
     return {
         name: CausalLM(
             engine,
@@ -168,11 +158,6 @@ def add_adapters(
     model: Any, adapters: Mapping[str, Mapping[str, Any] | str | Path], seeds: Mapping[str, int]
 ) -> Any:
     """Add trainable float32 adapters to a frozen model; return the peft model, with the first adapter active.
-
-    Args:
-        model: The transformers model.
-        adapters: For each name the arguments of `peft.LoraConfig`, or the folder of a saved adapter.
-        seeds: Seeds of the first weights of new adapters, by name.
 
     Raises:
         ModelError: If a saved adapter is not one of this model.
@@ -235,20 +220,16 @@ def _device(name: str) -> torch.device:
 
 
 def _load_weights(
-    name_or_path: str | Path,
-    dtype: torch.dtype,
-    device: torch.device,
-    attention: str | None,
-    hollow: bool = False,
-    quantization: str = "none",
+    name_or_path: str | Path, dtype: torch.dtype, options: ModelOptions, hollow: bool
 ) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
     kinds: Any = AutoModelForCausalLM
+    device, attention = _device(options.device), options.attn_implementation
+    quantized = options.quantization != "none"
     local = _local_only(name_or_path)
     if device.type != "meta" and not hollow:
-        quantized = quantization != "none"
-        further = quantization_arguments(quantization, dtype, device) if quantized else {}
+        further = quantization_arguments(options.quantization, dtype, device) if quantized else {}
         model, report = kinds.from_pretrained(
             name_or_path,
             dtype=dtype,
@@ -315,12 +296,7 @@ def _local_only(name_or_path: str | Path) -> bool:
 
 
 def check_weights(name_or_path: str | Path, report: Mapping[str, Any]) -> None:
-    """Raise a `ModelError` unless a model has all weights of its checkpoint, and the checkpoint all of the model.
-
-    Args:
-        name_or_path: The model.
-        report: The report of `from_pretrained(output_loading_info=True)`, without tied and ignored weights.
-    """
+    """Raise a `ModelError` unless a model and its checkpoint have the same weights, by the report of loading."""
     sizes = [
         f"{key} ({tuple(shape)} in the checkpoint, {tuple(target)} in the model)"
         for key, shape, target in report["mismatched_keys"]

@@ -34,16 +34,13 @@ from llm_decpomdp.agents.models.control_tokens import (
 from llm_decpomdp.agents.models.dialogues import Message, check_dialogues, text_between
 from llm_decpomdp.policy import CHAT, Completion, DialogueTurn, PromptTooLong, turns_before
 
-RESERVED_VARIABLES = ("messages", "add_generation_prompt")
-"""Variables of a chat template that are always set here."""
+RESERVED_VARIABLES = ("messages", "add_generation_prompt")  # always set here
 
 SYSTEM, USER = "system_message_of_a_probe", "user_message_of_a_probe"
 QUESTION, ANSWER, NEXT = "question_of_a_probe", "answer_of_a_probe", "next_question_of_a_probe"
 """Texts that show where a chat template writes messages."""
 
-MAX_PROMPTS = 512
-"""Prompts of dialogues whose tokens an encoder keeps."""
-
+MAX_PROMPTS = 512  # prompts of dialogues whose tokens an encoder keeps
 LENGTH_DEPENDENT = ("dynamic", "longrope")
 """Kinds of rotary positions that change with the length of the whole sequence."""
 
@@ -73,11 +70,8 @@ class PromptEncoder:
         context: int | None,
         end_ids: Sequence[int] = (),
     ) -> None:
-        self.prompting = prompting
-        self.tokenizer = tokenizer
-        self.name = name
-        self.context = context
-        self.end_ids = end_ids
+        self.prompting, self.tokenizer, self.name = prompting, tokenizer, name
+        self.context, self.end_ids = context, end_ids
         self._variables = prompting.chat_template_kwargs or {}
         self._patterns: dict[str | None, re.Pattern[str]] = {}
         # A dialogue repeats the prompts of earlier turns, and of the other answers in its group.
@@ -98,10 +92,6 @@ class PromptEncoder:
         """Return the token ids of a prompt, cut on the left if `on_long_prompt` is `truncate_left`.
 
         Of a dialogue the oldest turns are dropped first, and then the left end of the newest prompt.
-
-        Args:
-            prompt: The prompt; a `Dialogue` with its history, if `history` is `chat`.
-            new_tokens: Largest number of tokens of its completion.
 
         Raises:
             PromptTooLong: If they leave no room for the completion, or are more than `max_prompt_tokens`.
@@ -141,7 +131,6 @@ class PromptEncoder:
         return self.prompting.prefill or "" if own is None else own
 
     def _own_prefill(self, prompt: str) -> str | None:
-        """Return the prefill that a prompt itself has, `None` without one."""
         marker = self.prompting.prefill_after
         _, found, text = prompt.rpartition(marker) if marker else ("", "", "")
         return text.partition("\n\n")[0] if found else None
@@ -201,11 +190,7 @@ class PromptEncoder:
         return min(limits, default=None)
 
     def tokenize(self, prompt: str) -> list[int]:
-        """Tokenize a prompt as a user message of the chat template, or as it is without one; and the prefill.
-
-        Raises:
-            ValueError: If a text holds half of a surrogate pair.
-        """
+        """Tokenize a prompt as a user message of the chat template, or as it is without one; and the prefill."""
         if self.tokenizer.chat_template:
             messages = [*self._system, {"role": "user", "content": prompt}]
             return encode_broken(self.tokenizer, self._render(messages) + self._begin(prompt))
@@ -224,16 +209,11 @@ class PromptEncoder:
         return specials[:before] + ids
 
     def plain(self, text: str) -> list[int]:
-        """Tokenize a text without the chat template; special tokens that it spells become text.
-
-        Raises:
-            ValueError: If it holds half of a surrogate pair.
-        """
+        """Tokenize a text without the chat template; special tokens that it spells become text."""
         return encode_broken(self.tokenizer, break_control_tokens(text, self._pattern(None)))
 
     @property
     def _system(self) -> list[Message]:
-        """The system message, if there is one."""
         text = self.prompting.system_prompt
         return [] if text is None else [{"role": "system", "content": text}]
 
@@ -271,7 +251,7 @@ class PromptEncoder:
         before = "" if system is None else f" after a system prompt of {len(system)} characters"
         turns = " and the earlier turns of the episode" if self.prompting.history == CHAT else ""
         words = f"prompts are user messages of the chat template{before}{turns}"
-        variables = [f"{key}={value!r}" for key, value in self._variables.items()]
+        variables = (f"{key}={value!r}" for key, value in self._variables.items())
         return ", ".join([words, *variables, *prefill])
 
     def _check_variables(self) -> None:
@@ -353,11 +333,7 @@ def _render_conversation(tokenizer: Any, texts: list[str]) -> str:
 
 
 def end_ids(model: Any, tokenizer: Any) -> list[int]:
-    """Return all tokens that end a completion, by generation settings, tokenizer and chat template.
-
-    Raises:
-        ValueError: If there is none.
-    """
+    """Return all tokens that end a completion, by generation settings, tokenizer and chat template."""
     configured = model.generation_config.eos_token_id
     ids = {*(configured if isinstance(configured, list) else [configured]), tokenizer.eos_token_id}
     ids.discard(None)

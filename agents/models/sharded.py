@@ -79,11 +79,9 @@ class ShardedEngine(ModelEngine):
         layers = require_shardable(engine.model)
         twice = any(layer.gradient_checkpointing for layer in layers)
         dtype = str(engine.compute_dtype).removeprefix("torch.")
+        tokenizer, caching = engine.tokenizer, engine.caching
         self._sampler = ModelEngine(
-            _skeleton(engine),
-            engine.tokenizer,
-            compute_dtype=dtype,
-            caching=engine.caching,
+            _skeleton(engine), tokenizer, compute_dtype=dtype, caching=caching
         )
         self._gathered = False
         self._mesh, self._reduce_once = mesh, reduce_once
@@ -98,13 +96,10 @@ class ShardedEngine(ModelEngine):
         hollow = any(map(is_hollow, self.model.parameters()))
         for part in (*layers, self.model):
             self._fill_part(part, hollow)
-            sharded = fully_shard(
-                part,
-                mesh=mesh,
-                reshard_after_forward=True,
-                mp_policy=policy or MixedPrecisionPolicy(),
+            mp_policy = policy or MixedPrecisionPolicy()
+            _sum_gradients(
+                fully_shard(part, mesh=mesh, reshard_after_forward=True, mp_policy=mp_policy)
             )
-            _sum_gradients(sharded)
         self.model.within_forward = MethodType(lambda _, function: function(), self.model)
         register_fsdp_forward_method(self.model, "within_forward")
         self.gather()
@@ -248,11 +243,6 @@ def shard_team(team: Team, shards: int, reduce_once: bool | None = None) -> None
     Every process calls it with the same team, after `torch.distributed` is initialized and before optimizers are
     made. Frozen models and other policies do not change.
 
-    Args:
-        team: A policy for each agent; the weights are those of the first process.
-        shards: Number of processes; 1 changes nothing.
-        reduce_once: See `ShardedEngine`; `None` is true for adapters alone.
-
     Raises:
         ValueError: If there are more or fewer processes, or a model cannot be cut.
     """
@@ -304,11 +294,7 @@ def _models(team: Team) -> list[CausalLM]:
 
 
 def require_shardable(model: Any) -> list[GradientCheckpointingLayer]:
-    """Return the layers of a model, which are gathered one by one.
-
-    Raises:
-        ValueError: If it is quantised, has experts or is spread over devices, or its layers are not found.
-    """
+    """Return the layers of a model, which are gathered one by one; raise a `ValueError` if it cannot be cut."""
     config, remedy = model.config.get_text_config(), "set learner.fsdp_size=1"
     if getattr(model, "is_quantized", False) or hasattr(config, "quantization_config"):
         raise ValueError(f"a quantised model cannot be cut into shards: {remedy}")

@@ -16,14 +16,12 @@ from llm_decpomdp.agents.models.prompting import PromptEncoder
 from llm_decpomdp.policy import CHAT
 from llm_decpomdp.testing.rules import short
 
-END = "<end>"
-"""The token that ends a completion, pads, and begins a prompt; it has no text."""
+END = "<end>"  # the token that ends a completion, pads, and begins a prompt; it has no text
 # Without a first token, `a` and `aa` would be the same to a model with rotary positions: attention to several
 # equal tokens gives the value of one.
 
 INITIAL_SCALE = 0.1
 """Standard deviation of the weights: every token has a fair chance at first, and prompts already differ."""
-
 
 TEMPLATE = (
     "{% for message in messages %}{% if message.role != 'assistant' %}{{ eos_token }}{% endif %}"

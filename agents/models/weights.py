@@ -20,11 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def resolve_compute_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of an option `compute_dtype` on `device`.
-
-    Raises:
-        ValueError: If the name is unknown.
-    """
+    """Return the dtype of an option `compute_dtype` on `device`; raise a `ValueError` for an unknown name."""
     if name not in COMPUTE_DTYPES:
         raise ValueError(unknown("compute_dtype", name, COMPUTE_DTYPES))
     if name == "auto":
@@ -115,8 +111,7 @@ def cut_as(tensor: Tensor, like: Tensor) -> Tensor:
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """Weight files in the order in which transformers prefers them. Several files have an `.index.json`."""
 
-WHOLE = 64 * 2**20
-"""Maximum number of bytes of a file that is read completely."""
+WHOLE = 64 * 2**20  # maximum number of bytes of a file that is read completely
 
 PIECES, PIECE = 4096, 16 * 2**10
 """Number and size in bytes of the pieces that are read of a larger file, at equal distances."""
@@ -124,17 +119,10 @@ PIECES, PIECE = 4096, 16 * 2**10
 
 
 def describe_weights(name_or_path: str) -> dict[str, str]:
-    """Describe the weights of a model.
+    """Return `name`, a digest as `weights`, and the `revision` (commit) on the hub; empty without weight files.
 
     The digest is the SHA-256 of the names, sizes and contents of the weight files; 4096 pieces of 16 KiB represent
     a file above 64 MiB. It detects training, which changes whole tensors, but may miss a change of a few values.
-
-    Args:
-        name_or_path: A folder, or a name on the hub whose files are in its cache.
-
-    Returns:
-        `name`, the digest as `weights`, and for a model on the hub its `revision` (commit). Empty without weight
-        files, as for a model that was made in memory.
     """
     folder, revision = _folder(name_or_path)
     files = weight_files(folder) if folder is not None else []
@@ -147,10 +135,8 @@ def describe_weights(name_or_path: str) -> dict[str, str]:
 
 def _folder(name_or_path: str) -> tuple[Path | None, str | None]:
     """Return the folder of a model's files, and the revision if it is in the cache of the hub."""
-    if not name_or_path:
-        return None, None
-    if Path(name_or_path).is_dir():
-        return Path(name_or_path), None
+    if not name_or_path or Path(name_or_path).is_dir():
+        return (Path(name_or_path) if name_or_path else None), None
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(name_or_path, "config.json")

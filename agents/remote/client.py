@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import torch
 
@@ -23,23 +23,13 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
 from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
 
-QUOTED = 500
-"""Maximum number of characters of a server's answer in an error."""
-
-BRIEF = 10.0
-"""Timeout of short requests, such as the one for the server's health, in seconds."""
-
-AT_ONCE = 256
-"""Maximum number of requests that wait for answers at once."""
-
-POLL = 0.005
-"""Seconds between two requests for the server's number of open requests."""
-
-SETTLING = 0.05
-"""Seconds in which a server queues the last request of a batch that it has read."""
-
-UNSEEN = 20.0
-"""Seconds without a counted request after which the server is considered one that does not count requests."""
+QUOTED = 500  # characters of a server's answer in an error
+AT_ONCE = 256  # requests that wait for answers at once
+# All in seconds.
+BRIEF = 10.0  # timeout of short requests, such as the one for the server's health
+POLL = 0.005  # between two requests for the server's number of open requests
+SETTLING = 0.05  # in which a server queues the last request of a batch that it has read
+UNSEEN = 20.0  # without a counted request: the server does not count requests
 
 HOW_TO_SERVE = "start it with the flags of docs/cluster.md, or let the run start it"
 
@@ -48,21 +38,15 @@ class NoRoute(SamplerError):
     """The server does not know a route, or the object of a request."""
 
 
-@dataclass(frozen=True)
-class CompletionRequest:
+class CompletionRequest(NamedTuple):
     """A prompt to continue."""
 
-    model: str
-    """Name of the weights, which changes with them."""
+    model: str  # the name of the weights, which changes with them
     prompt: Sequence[int]
-    """Token ids."""
     samples: int
-    """Number of completions."""
-    seed: int
-    """In [0, 2**31)."""
+    seed: int  # in [0, 2**31)
     sampling: Sampling
-    place: int
-    """Place in its batch, from 0."""
+    place: int  # in its batch, from 0
 
 
 class VllmClient:
@@ -104,7 +88,7 @@ class VllmClient:
             body |= {"spaces_between_special_tokens": False}
         if in_order:
             body["priority"] = request.place
-        answer = self._call("POST", "/v1/completions", body)
+        answer = self.call("POST", "/v1/completions", body)
         if answer.get("model") != request.model:
             raise SamplerError(
                 f"{self.url} was asked for {request.model} and answers by {answer.get('model')!r}: these are "
@@ -136,64 +120,63 @@ class VllmClient:
 
     def load_adapter(self, name: str, folder: Path) -> None:
         """Load a LoRA adapter by a new name."""
-        body = {"lora_name": name, "lora_path": str(folder)}
-        self._call("POST", "/v1/load_lora_adapter", body)
+        self.call("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
 
     def unload_adapter(self, name: str) -> None:
         """Remove an adapter, if the server still has it."""
         timeout = min(self.timeout, BRIEF)
         with suppress(NoRoute):
-            self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout=timeout)
+            self.call("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout)
 
     def reload_weights(self, version: str, folder: Path) -> None:
         """Replace all weights of the model, and set their version if the server keeps one."""
         with self.pause():
             body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
-            self._call("POST", "/collective_rpc", body)
-            self.forget_prompts()
-            with suppress(NoRoute):
-                self._call("POST", "/update_weight_version", {"new_version": version})
+            self.call("POST", "/collective_rpc", body)
+            self.end_update(version)
+
+    def end_update(self, version: str) -> None:
+        """Clear the cache of prompts, and set the version of all weights if the server keeps one."""
+        self.forget_prompts()
+        with suppress(NoRoute):
+            self.call("POST", "/update_weight_version", {"new_version": version})
 
     def version(self) -> str | None:
         """Return the version of `reload_weights`; `None` if the server keeps none."""
         try:
-            return str(self._call("GET", "/weight_info").get("weight_version"))
+            return str(self.call("GET", "/weight_info").get("weight_version"))
         except NoRoute:
             return None
 
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Let requests wait until the end of a `with` block."""
-        self._call("POST", "/pause?" + urlencode({"mode": "keep"}))
+        self.call("POST", "/pause?mode=keep")
         try:
             yield
         finally:  # also on Ctrl-C, or if the server hangs
-            self._call("POST", "/resume", timeout=min(self.timeout, BRIEF))
-
-    def call(self, route: str, body: Mapping[str, Any]) -> None:
-        """Send a request whose answer has no content that matters."""
-        self._call("POST", route, body)
+            self.call("POST", "/resume", timeout=min(self.timeout, BRIEF))
 
     def forget_prompts(self) -> None:
         """Clear the cache of prompts."""
-        self._call("POST", "/reset_prefix_cache")
+        self.call("POST", "/reset_prefix_cache")
 
     def open_requests(self) -> int:
         """Return the number of prompts without an answer."""
-        return int(self._call("GET", "/load")["server_load"])
+        return int(self.call("GET", "/load")["server_load"])
 
     def is_well(self) -> bool:
         """Check whether the server answers, and is ready."""
         try:
-            self._call("GET", "/health", timeout=min(self.timeout, BRIEF))
+            self.call("GET", "/health", timeout=min(self.timeout, BRIEF))
         except SamplerError:
             return False
         return True
 
-    def _call(
+    def call(
         self, method: str, path: str, body: Any = None, timeout: float | None = None
     ) -> dict[str, Any]:
-        """Return the JSON of an answer; empty if it is none."""
+        """Send a request, and return the JSON of the answer; empty if it is none."""
         place, timeout = urlsplit(self.url), timeout or self.timeout
         kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
         connection = kind(place.netloc, timeout=timeout)
@@ -230,10 +213,8 @@ class ServedWeights:
     client: VllmClient
     names: Mapping[str | None, str]
     """Names of the weights at the server, by adapter; `None` for all weights of the model."""
-    version: str | None
-    """Version of all weights of the model, if they were published."""
-    exact: bool
-    """Whether a batch is held back until it is complete."""
+    version: str | None  # version of all weights of the model, if they were published
+    exact: bool  # whether a batch is held back until it is complete
 
     def sample(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
         """Draw completions of all prompts: those of the first one, then those of the second, and so on.

@@ -23,17 +23,10 @@ from llm_decpomdp.validation import unknown
 
 __all__ = ["Endpoint", "EndpointError"]
 
-NO_KEY = "none"
-"""Key without an environment variable: most own servers ask for none."""
-
+NO_KEY = "none"  # the key without an environment variable: most own servers ask for none
 DEFAULT_VARIABLE = "OPENAI_API_KEY"
-"""Default environment variable of the key."""
-
-DEFAULT_ADDRESS = "https://api.openai.com/v1"
-"""Server without `base_url` and `OPENAI_BASE_URL`."""
-
-CONNECT_SECONDS = 5.0
-"""Timeout of a connection to the server."""
+DEFAULT_ADDRESS = "https://api.openai.com/v1"  # without `base_url` and `OPENAI_BASE_URL`
+CONNECT_SECONDS = 5.0  # timeout of a connection to the server
 
 OPTIONS = ("n", "seed", "temperature", "top_p", "top_k", "max_tokens", "stop")
 """Options of a request besides the model and the messages; `omit` may leave them out."""
@@ -131,9 +124,8 @@ class Endpoint(Options, frozen=False, eq=False):
             raise ValueError(f"num_samples must be at least 1, got {num_samples}")
         completions: list[list[Completion]] = [[] for _ in prompts]
         if num_samples > 1 and self._several:
-            self._ask_all(
-                prompts, [(index, num_samples) for index in range(len(prompts))], completions
-            )
+            together = [(index, num_samples) for index in range(len(prompts))]
+            self._ask_all(prompts, together, completions)
             self._several = all(len(group) == num_samples for group in completions)
             if not self._several:
                 logger.warning("%s gives one sample a request; asking for each", self.model)
@@ -152,12 +144,9 @@ class Endpoint(Options, frozen=False, eq=False):
         messages = [to_messages(p if self.history == CHAT else str(p)) for p in prompts]
         calls = [(messages[index], count, self._draw(messages[index])) for index, count in requests]
         ask = partial(self._ask, self._client)  # the client is built here, not by several threads
-        if len(calls) < 2:
-            answers = [ask(call) for call in calls]
-        else:
-            # Its threads are daemons, so that Ctrl-C waits for no server.
-            with ThreadPool(min(self.max_parallel, len(calls))) as pool:
-                answers = list(pool.imap(ask, calls))
+        # Its threads are daemons, so that Ctrl-C waits for no server.
+        with ThreadPool(min(self.max_parallel, max(1, len(calls)))) as pool:
+            answers = list(pool.imap(ask, calls))
         for (index, _), answer in zip(requests, answers, strict=True):
             completions[index] += answer
 
@@ -199,20 +188,12 @@ class Endpoint(Options, frozen=False, eq=False):
         return completions
 
     def _options(self, count: int, seed: int) -> dict[str, Any]:
-        openai_options: dict[str, Any] = {
-            "n": count,
-            "seed": seed,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "max_tokens": self.max_new_tokens,
-            **({"stop": self.stop} if self.stop else {}),
-        }
-        body = {**({"top_k": self.top_k} if self.top_k else {}), **(self.extra or {})}
-        arguments, body = (
-            {key: value for key, value in options.items() if key not in self._omitted}
-            for options in (openai_options, body)
-        )
-        return {**arguments, "extra_body": body or None}
+        options: dict[str, Any] = {"n": count, "seed": seed, "temperature": self.temperature}
+        options |= {"top_p": self.top_p, "max_tokens": self.max_new_tokens}
+        options |= {"stop": self.stop} if self.stop else {}
+        top_k = {"top_k": self.top_k} if self.top_k and "top_k" not in self._omitted else {}
+        options = {key: value for key, value in options.items() if key not in self._omitted}
+        return {**options, "extra_body": {**top_k, **(self.extra or {})} or None}
 
     def _completion(self, choice: Any, usage: Usage | None) -> Completion:
         message, reason = choice.message, choice.finish_reason
@@ -299,11 +280,9 @@ def check_request(omit: Sequence[str] | None, extra: Mapping[str, Any] | None) -
 
 def _usage(response: Any) -> Usage | None:
     usage = getattr(response, "usage", None)
-    prompt = getattr(usage, "prompt_tokens", None)
-    completion = getattr(usage, "completion_tokens", None)
-    if isinstance(prompt, int) and isinstance(completion, int):
-        return Usage(prompt, completion)
-    return None
+    counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+    numbers = [count for count in counts if isinstance(count, int)]
+    return Usage(*numbers) if len(numbers) == 2 else None
 
 
 def _key(messages: Messages) -> str:
@@ -320,20 +299,11 @@ def _sendable(prompt: str) -> str:
 # Errors and warnings
 
 
-QUOTED_CHARACTERS = 300
-"""Maximum number of characters of a server's answer in an error."""
-
-SLOW_SECONDS = 30.0
-"""Waiting time of a request after which a line is logged."""
-
-ENOUGH_PROMPTS = 3
-"""Number of prompts with equal answers only, after which the server is reported."""
-
-MAX_PROMPTS = 10_000
-"""Number of prompts after which no more answers are compared."""
-
-MIN_CHARACTERS = 40
-"""Minimum length of compared answers: short ones, such as a number, may well be equal."""
+QUOTED_CHARACTERS = 300  # of a server's answer in an error
+SLOW_SECONDS = 30.0  # waiting time of a request after which a line is logged
+ENOUGH_PROMPTS = 3  # with equal answers only, after which the server is reported
+MAX_PROMPTS = 10_000  # after which no more answers are compared
+MIN_CHARACTERS = 40  # of compared answers: short ones, such as a number, may well be equal
 
 _BAD_REQUEST = (
     "the server refuses the request; leave out an option that the model does not know, as in omit: [top_p]; "

@@ -15,8 +15,7 @@ import sys
 import threading
 import time
 
-PATIENCE = 5.0
-"""Seconds between the request to end and the kill."""
+PATIENCE = 5.0  # seconds between the request to end and the kill
 
 
 def main() -> None:

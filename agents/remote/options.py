@@ -9,11 +9,8 @@ from typing import Any
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.options import Options, option
 
-PYTHON_VARIABLE = "LLM_DECPOMDP_VLLM_PYTHON"
-"""Environment variable with the path of vLLM's Python, without an option."""
-
-BASE = "base"
-"""Name of the model without an adapter on a server."""
+PYTHON_VARIABLE = "LLM_DECPOMDP_VLLM_PYTHON"  # with the path of vLLM's Python, without an option
+BASE = "base"  # name of the model without an adapter on a server
 
 
 class SamplerError(RuntimeError):
@@ -64,11 +61,7 @@ class SamplerOptions(Options):
     ten times as high, since rounding varies."""
 
     def interpreter(self) -> str:
-        """Return the path of vLLM's Python.
-
-        Raises:
-            ValueError: If it is not known.
-        """
+        """Return the path of vLLM's Python; raise a `ValueError` if it is not known."""
         python = self.python or os.environ.get(PYTHON_VARIABLE)
         if not python:
             raise ValueError(

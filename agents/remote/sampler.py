@@ -11,9 +11,9 @@ import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -34,28 +34,19 @@ from llm_decpomdp.agents.remote.transfer import TransferGroup, connect, send_wei
 
 logger = logging.getLogger(__name__)
 
-ENOUGH_TOKENS = 1000
-"""Number of tokens after which the average difference of a server's log-probabilities is checked."""
-
-SINGLE = 10
-"""Factor of the limit for a single answer."""
-
-PROBE, PROBE_TOKENS = "Say something.", 16
-"""Prompt of `serve`, and the maximum number of tokens of its completion."""
+ENOUGH_TOKENS = 1000  # from which on the average difference of log-probabilities is checked
+SINGLE = 10  # factor of the limit for a single answer
+PROBE, PROBE_TOKENS = "Say something.", 16  # prompt of `serve`, and tokens of its completion
 
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Publication:
+class Publication(NamedTuple):
     """The published weights of a policy."""
 
-    name: str
-    """Their name at the server, which no other weights have."""
-    folder: Path
-    """Files for the server to load."""
-    writes: int
-    """See `_writes`."""
+    name: str  # at the server, which no other weights have
+    folder: Path  # of files for the server to load
+    writes: int  # see `_writes`
 
 
 class RemoteSampler:
@@ -103,9 +94,7 @@ class RemoteSampler:
         self._client: VllmClient | None = None
         self._lost = False
         self._closed = False
-        self._process = secrets.token_hex(
-            3
-        )  # part of the names, so that no two processes share one
+        self._process = secrets.token_hex(3)  # of the names, so that no two processes share one
 
     def launch(self) -> None:
         """Begin to start the server, if it does not run, and sample at it from now on; do not wait."""
@@ -114,10 +103,7 @@ class RemoteSampler:
         self.server.launch()
 
     def update_weights(self, version: int) -> None:
-        """Give the server the present weights of all policies.
-
-        Args:
-            version: Part of their names, as in `main@17`.
+        """Give the server the present weights of all policies; the version is part of the names, as in `main@17`.
 
         Raises:
             SamplerError: If the server does not take them, or cannot be kept alive.

@@ -20,17 +20,10 @@ logger = logging.getLogger(__name__)
 
 GUARD = Path(__file__).with_name("guard.py")
 
-LAST_LINES = 25
-"""Number of lines of a server's log in an error."""
-
-PAUSE = 0.1
-"""Seconds between two checks whether a server is ready."""
-
-PORTS = 3
-"""Maximum number of ports for a server, if another process takes the free one first."""
-
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks of adapters for which vLLM can reserve memory."""
+LAST_LINES = 25  # of a server's log in an error
+PAUSE = 0.1  # seconds between two checks whether a server is ready
+PORTS = 3  # that are tried for a server, if another process takes the free one first
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of adapters for which vLLM can reserve memory
 
 VARIABLES = {
     "VLLM_SERVER_DEV_MODE": "1",  # routes that pause, and load weights
@@ -41,10 +34,8 @@ VARIABLES = {
 """Environment variables of a server."""
 
 GPUS = "CUDA_VISIBLE_DEVICES"
-"""Variable with the GPUs that a process sees."""
-
+# Variables of this Python, which would break another one.
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""Variables of this Python, which would break another one."""
 
 IsWell = Callable[[str], bool]
 """Checks whether the server at an address answers, and is ready."""
@@ -69,11 +60,7 @@ class RunningServer:
             self._guard = start_guarded_command(self.folder, [])
 
     def ready(self, is_well: IsWell) -> str:
-        """Wait until it is ready, and return its address.
-
-        Raises:
-            SamplerError: If it takes too long.
-        """
+        """Wait until it is ready, and return its address; raise a `SamplerError` if that takes too long."""
         self.launch()
         deadline = time.monotonic() + self.timeout
         while not is_well(self.url):
@@ -121,11 +108,7 @@ class StartedServer:
         self._port = 0
 
     def launch(self) -> None:
-        """Begin to start it, unless it runs; do not wait.
-
-        Raises:
-            SamplerError: If there is no such command.
-        """
+        """Begin to start it, unless it runs; do not wait. Raise a `SamplerError` without such a command."""
         if self._process is not None:
             return
         self._port = free_port()

@@ -9,26 +9,23 @@ with the sum of one number. An update names all weights, and each is broadcast i
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from multiprocessing.pool import ThreadPool
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, distributed
 
-from llm_decpomdp.agents.remote.client import NoRoute, VllmClient
+from llm_decpomdp.agents.remote.client import VllmClient
 from llm_decpomdp.agents.remote.server import free_port
 
-BACKEND = '{"backend": "nccl"}'
-"""Value of the server's flag `--weight-transfer-config`."""
+BACKEND = '{"backend": "nccl"}'  # value of the server's flag `--weight-transfer-config`
 
 
 class TransferGroup(Protocol):
     """A group of this process, which sends, and the GPUs of a server."""
 
-    size: int
-    """Number of members, with this process."""
+    size: int  # number of members, with this process
 
     def join(self) -> None:
         """Wait until all members are there."""
@@ -76,7 +73,7 @@ def connect(client: VllmClient, group: TransferGroup) -> None:
         entry = pool.apply_async(group.join)
         identity = b64encode(group.identity()).decode()
         info = {"rank_offset": 1, "world_size": group.size, "nccl_unique_id_b64": identity}
-        client.call("/init_weight_transfer_engine", {"init_info": info})
+        client.call("POST", "/init_weight_transfer_engine", {"init_info": info})
         entry.get(client.timeout)
 
 
@@ -87,14 +84,9 @@ def send_weights(
     weights: Mapping[str, Tensor],
     dtype: torch.dtype,
 ) -> None:
-    """Replace all weights of a server's model, and set their version if the server keeps one.
+    """Replace all weights of a server's model, by name, and set their version if the server keeps one.
 
-    Args:
-        client: Asks the server.
-        group: The group that the server has joined.
-        version: Name of the weights.
-        weights: All weights of the model, by name.
-        dtype: The format of the server; each weight is rounded when its turn comes.
+    Each weight is rounded to the format of the server when its turn comes. The server has joined the group.
     """
     info = {
         "names": list(weights),
@@ -102,18 +94,10 @@ def send_weights(
         "shapes": [list(weight.shape) for weight in weights.values()],
     }
     with client.pause(), ThreadPool(1) as pool:
-        client.call("/start_weight_update", {})
-        answer = pool.apply_async(client.call, ("/update_weights", {"update_info": info}))
-        for tensor in _round(weights, dtype):
-            group.broadcast(tensor)
+        client.call("POST", "/start_weight_update", {})
+        answer = pool.apply_async(client.call, ("POST", "/update_weights", {"update_info": info}))
+        for weight in weights.values():
+            group.broadcast(weight.detach().to(dtype))
         answer.get(client.timeout)
-        client.call("/finish_weight_update", {})
-        client.forget_prompts()
-        with suppress(NoRoute):
-            client.call("/update_weight_version", {"new_version": version})
-
-
-@torch.no_grad()
-def _round(weights: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[Tensor]:
-    for weight in weights.values():
-        yield weight.detach().to(dtype)
+        client.call("POST", "/finish_weight_update", {})
+        client.end_update(version)

@@ -54,6 +54,10 @@ class PartnerPoolSource(TeamSource):
         """Return the team with a pool for the agents that partners play; no folder of the pool is read."""
         config, agents = self.config, team.agents
         pooled = _pooled_agents(config, list(agents))
+        for key in ("pool", "agents"):
+            values = getattr(config.partners, key)
+            if len(set(values)) < len(values):
+                raise ConfigError(f"partners.{key} names one of these twice: {', '.join(values)}")
         reasons = {
             "inference.engine=vllm": config.sampler.engine == "vllm",
             f"learner.fsdp_size={config.learner.shards}": config.learner.shards > 1,

@@ -357,8 +357,7 @@ def plan_memory(
     if run.pairs:
         reason = "nothing is sampled, and a plan covers runs that sample"
         raise ConfigError(f"with algorithm.preferences.source {reason}")
-    evaluated = len(run.eval_starts) * run.trainer.evaluations(len(run.batches))
-    costs = run_cost(env, run.eval_env, run.trainer, size, run.batches, evaluated)
+    costs = run_cost(env, run.trainer, size, run.batches)
     if costs is None:
         reason = "does not tell its horizon (num_turns), so nothing can be planned"
         raise ConfigError(f"{config.env.id} {reason}")
@@ -409,7 +408,8 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
         shape = find_shape(str(spec.name), assumed.get("parameters"))
         adapters = [specs[name].lora or saved_adapter(str(spec.name)) for name in policies]
         try:
-            check_quantization(spec.quantization, all(adapters), False, spec.name)
+            if spec.quantization != "none":
+                check_quantization(spec.quantization, all(adapters), False, spec.name)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         trained = any(specs[name].can_be_trained for name in policies)

@@ -103,7 +103,8 @@ def resume(
     processes.initialize(config.learner.process_timeout)
     with ExitStack() as stack:
         with raise_run_errors():
-            stack.enter_context(deterministic(config.learner.deterministic))
+            if config.learner.deterministic:
+                stack.enter_context(deterministic())
         if processes.rank() == 0:
             with writing(path):
                 stack.enter_context(folder.exclusive_access())

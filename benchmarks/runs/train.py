@@ -83,7 +83,8 @@ def start(
     first = processes.rank() == 0
     with ExitStack() as stack:
         with raise_run_errors():
-            stack.enter_context(deterministic(run.config.learner.deterministic))
+            if run.config.learner.deterministic:
+                stack.enter_context(deterministic())
         # Locked before models are loaded, so that two runs of one folder do not both spend minutes.
         if first:
             folder = stack.enter_context(open_folder(_folder_path(run.config, name)))

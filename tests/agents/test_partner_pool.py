@@ -105,8 +105,7 @@ def test_a_prompt_that_is_too_long_for_one_partner_is_reported():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pool": ["a", "a"]}, "pool names one of these twice: a, a"),
-        ({"agents": ["aux_0"]}, "agents means nothing without a pool: set pool, or drop it"),
+        ({"agents": ["aux_0"]}, r"agents=\['aux_0'\] means nothing with pool=\[\]"),
         ({"resample": "update"}, r"resample=update means nothing with pool=\[\]"),
         ({"pool": ["a"], "resample": "turn"}, "resample"),
     ],

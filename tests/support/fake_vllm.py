@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 
 import torch
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import ModelOptions, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.pretrained import load_base
 from llm_decpomdp.agents.remote.options import BASE
 from tests.support import servers
+
+OPTIONS = ModelOptions(compute_dtype="float32", device="cpu")
 
 
 class FakeVllm(servers.Server):
@@ -27,7 +29,7 @@ class FakeVllm(servers.Server):
 
     def __init__(self, model: str | Path, port: int = 0) -> None:
         super().__init__(Handler, port)
-        base, tokenizer = load_base(model, "float32", "cpu", None)
+        base, tokenizer = load_base(model, OPTIONS)
         self.engine = ModelEngine(base, tokenizer, compute_dtype="float32")
         self.adapters: set[str] = set()
         self.version = "default"
@@ -62,7 +64,7 @@ class FakeVllm(servers.Server):
             self.engine.model.delete_adapter(name)
 
     def reload(self, folder: str) -> None:
-        self.engine.model.load_state_dict(load_base(folder, "float32", "cpu", None)[0].state_dict())
+        self.engine.model.load_state_dict(load_base(folder, OPTIONS)[0].state_dict())
 
     def receive(self, info: dict[str, Any]) -> None:
         """Take the tensors of an update from the group, in their order."""

@@ -5,11 +5,11 @@ import torch
 
 from llm_decpomdp.agents.inference import determinism
 from llm_decpomdp.agents.inference.determinism import (
-    cumulative_sum,
     deterministic,
     sum_in_blocks,
     use_deterministic_kernels,
 )
+from llm_decpomdp.agents.inference.log_probs import cumulative_sum
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 511), (2, 512), (2, 513), (2, 3, 2000)])
@@ -24,15 +24,13 @@ def test_the_sum_in_blocks_stands_for_the_kernel_of_cuda(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     monkeypatch.setattr(determinism, "sum_in_blocks", lambda values: "blocks")
     assert torch.equal(cumulative_sum(values), values.cumsum(-1))
-    with deterministic(True):
+    with deterministic():
         assert cumulative_sum(values) == "blocks"
 
 
 def test_kernels_are_deterministic_within_the_block_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(determinism.WORKSPACE, raising=False)
-    with deterministic(False):
-        assert not torch.are_deterministic_algorithms_enabled()
-    with pytest.raises(ValueError), deterministic(True):
+    with pytest.raises(ValueError), deterministic():
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.backends.cuda.mem_efficient_sdp_enabled()
         assert determinism.os.environ[determinism.WORKSPACE] == ":4096:8"

@@ -227,7 +227,7 @@ def test_differences_are_those_at_temperature_one(monkeypatch: pytest.MonkeyPatc
         policy = policy_of(random_model("rwkv"), temperature=temperature)
         prompt = policy.request("ab")
         assert prompt is not None
-        arguments = (policy.engine, agreement.sample, agreement._probes(prompt), torch.float32)
+        arguments = (policy.engine, agreement.sample, agreement._probes([prompt]), torch.float32)
         assert agreement._sampling_difference(*arguments) == temperature
 
 

@@ -90,15 +90,6 @@ def test_what_no_template_reads_is_refused(
         asked(template, **prompting)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"max_prompt_tokens": 0}, "at least 1, got 0"), ({"on_long_prompt": "drop"}, "skip")],
-)
-def test_values_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Prompting(**options)
-
-
 def test_a_prompt_that_is_too_long_is_an_error_that_says_what_fits() -> None:
     policy = asked()
     assert policy_attribute(policy, "overflow") and policy_attribute(policy, "on_long_prompt")

@@ -184,14 +184,6 @@ def test_the_key_comes_from_the_variable_that_is_named(
     [
         ({"omit": ["top-p"]}, "unknown option in omit 'top-p'; did you mean 'top_p'"),
         ({"extra": {"temperature": 1}}, "extra: 'temperature' is set by the policy itself"),
-        ({"temperature": -1.0}, "temperature"),
-        ({"temperature": float("nan")}, "temperature"),
-        ({"top_p": 0.0}, "top_p"),
-        ({"top_p": 1.5}, "top_p"),
-        ({"top_k": -1}, "top_k"),
-        ({"max_new_tokens": 0}, "max_new_tokens"),
-        ({"max_parallel": 0}, "max_parallel"),
-        ({"max_retries": -1}, "max_retries"),
         ({"timeout": 0.0}, "timeout"),
     ],
 )

@@ -158,6 +158,7 @@ def test_rollout_workers_play_the_same_partners(
     ("overrides", "message"),
     [
         (["partners.pool=[nowhere]"], "nowhere is no run .config.yaml., no saved team"),
+        (["partners.pool=[a,b,a]"], "partners.pool names one of these twice: a, b, a"),
         (["partners.agents=[aux_1]"], "unknown agent in partners.agents 'aux_1'"),
         (["partners.agents=[aux_0,main_0]"], "leave at least one that learns"),
         (["env.centralized=true"], "partners.pool plays nobody of team_0"),

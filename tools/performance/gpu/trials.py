@@ -10,7 +10,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ def digest(switch: bool, **arguments: Any) -> Iterator[dict[str, Any]]:
     """Update a team, and tell a digest of its weights; `switch` asks for deterministic kernels."""
     case = Case(**arguments)
     env = workload.environment()
-    with deterministic(switch):
+    with deterministic() if switch else nullcontext():
         team = update.build_team(case, env.possible_agents)
         seed_policies(team, 0, "digest", index=0)
         trial = update.updates(env, team, [Start(task_id=t) for t in case.tasks], case.group_size)
