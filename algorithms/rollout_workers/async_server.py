@@ -19,10 +19,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import Timer, is_remote
 from llm_decpomdp.policy import TrainablePolicy, shared_engine
 
 Sample = Callable[[Sequence[RolloutBatch], Timer], list[list[Rollout]]]
-"""Samples batches."""
-
-PATIENCE = 5.0
-"""Seconds that the thread has to end after `close`."""
+PATIENCE = 5.0  # seconds that the thread has to end after `close`
 
 
 class AsyncServerRollouts(LocalRolloutWorker):
@@ -31,9 +28,7 @@ class AsyncServerRollouts(LocalRolloutWorker):
     Prefetched batches are sampled in a thread, which waits for the servers while the models learn. The thread
     reads no weights, because they change meanwhile: `sample` checks the servers' log-probabilities of new weights.
 
-    Args:
-        state: Environments and team.
-        samplers: Those of the team's engines, by agent.
+    `samplers` are those of the team's engines, by agent.
     """
 
     def __init__(self, state: WorkerState, samplers: Mapping[str, RemoteSampler]) -> None:
@@ -42,11 +37,7 @@ class AsyncServerRollouts(LocalRolloutWorker):
         self._prefetched: PrefetchedRollouts | None = None
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Send the current weights to the servers; servers that do not run are started at the same time.
-
-        Raises:
-            SamplerError: If a server does not accept them.
-        """
+        """Send the current weights to the servers; servers that do not run are started at the same time."""
         update_servers(self.samplers, version)
 
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
@@ -62,11 +53,7 @@ class AsyncServerRollouts(LocalRolloutWorker):
         self._prefetched = PrefetchedRollouts(super().sample, batches)
 
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Sample batches, or wait for prefetched ones; return the rollouts of each, in the order of the batches.
-
-        Raises:
-            SamplerError: If a server does not sample from the model's distribution, or cannot be kept alive.
-        """
+        """Sample batches, or wait for prefetched ones; return the rollouts of each, in order."""
         if self._prefetched is None:
             return super().sample(batches, timer)
         rollouts = self._prefetched.result(batches, timer)
@@ -95,28 +82,19 @@ class PrefetchedRollouts(Timer):
     """Batches that a thread samples, and the timer of the thread.
 
     A thread cannot be ended from outside. So `leave` lets the timer raise an error at the next activity.
-
-    Args:
-        sample: Samples batches.
-        batches: The batches.
     """
 
     def __init__(self, sample: Sample, batches: Sequence[RolloutBatch]) -> None:
         super().__init__()
         self.batches = list(batches)
         self._left = False
-        self._pool = ThreadPool(
-            1
-        )  # threads of `concurrent.futures` would let Ctrl-C wait for the server
+        # Threads of `concurrent.futures` would let Ctrl-C wait for the server.
+        self._pool = ThreadPool(1)
         self._result = self._pool.apply_async(sample, (batches, self))
 
     @contextmanager
     def __call__(self, activity: str) -> Iterator[None]:
-        """Add the time of a `with` block to `activity`.
-
-        Raises:
-            RolloutWorkerError: If the rollout worker was closed.
-        """
+        """Add the time of a `with` block to `activity`; raise an error if the rollout worker was closed."""
         if self._left:
             raise RolloutWorkerError("the rollout worker was closed while it sampled")
         with super().__call__(activity):

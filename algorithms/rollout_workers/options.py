@@ -9,18 +9,11 @@ class RolloutWorkerError(RuntimeError):
     """A batch could not be played, though it was tried again."""
 
 
-ENGINES = ("local", "ray")
-
-
 class ClusterOptions(Options):
-    """Where the starts of updates and evaluations are played. Nothing here changes what is sampled.
-
-    Raises:
-        ValueError: If a value is out of its range, or means nothing beside the others.
-    """
+    """Where the starts of updates and evaluations are played. Nothing here changes what is sampled."""
 
     switch = "engine"
-    engine: str = option("local", choices=ENGINES, unless=("rollout_workers", 0))
+    engine: str = option("local", choices=("local", "ray"), unless=("rollout_workers", 0))
     """What starts rollout workers: this machine (`local`), or Ray, on the nodes of a cluster (`ray`, of the extra
     `cluster`)."""
     address: str | None = option(None, unless=("engine", "local"))

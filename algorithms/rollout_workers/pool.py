@@ -12,7 +12,6 @@ import pickle
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,9 +24,8 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     WorkerState,
     update_servers,
 )
-from llm_decpomdp.algorithms.rollouts.long_prompts import label
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies, is_remote
+from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies, is_remote, label
 from llm_decpomdp.policy import Stateful, Team, TrainablePolicy, shared_engine
 
 if TYPE_CHECKING:
@@ -40,25 +38,11 @@ MakeWorkerState = Callable[[], WorkerState]
 """Makes the state of a worker. It can be pickled: a function of a module, or `functools.partial` of one."""
 
 
-@dataclass(frozen=True)
-class WorkerSetup:
-    """What a worker starts with."""
-
-    make_state: bytes
-    """A `MakeWorkerState`, pickled."""
-    threads: int
-    """Threads of torch, as many as the learner has: sums of several threads may differ in their last digits."""
-    device: int | None
-    """The CUDA device of the process that learns, if there are any."""
-
-
 class WeightUpdate(NamedTuple):
     """The weights to sample with."""
 
-    weights: Any
-    """Where workers load the weights; its type depends on the pool. `None` if there are none to load."""
-    servers: Mapping[str, ServedWeights]
-    """What sampling at a server needs, by agent."""
+    weights: Any  # where workers load them, which depends on the pool; `None` without any
+    servers: Mapping[str, ServedWeights]  # what sampling at a server needs, by agent
 
 
 class RolloutRequest(NamedTuple):
@@ -73,11 +57,10 @@ class WorkerReady(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """The rollouts of a batch."""
+    """The rollouts of a batch, and the seconds spent by activity."""
 
     rollouts: list[Rollout]
     seconds: dict[str, float]
-    """Spent by activity."""
 
 
 class BatchFailure(NamedTuple):
@@ -88,17 +71,23 @@ class BatchFailure(NamedTuple):
 
     @classmethod
     def from_error(cls, error: BaseException) -> BatchFailure:
-        """Return an error in a form that can be sent."""
-        return cls(_picklable(error), error.__cause__ and _picklable(error.__cause__))
+        """Return an error in a form that can be sent: its text if it cannot be pickled and read again."""
+
+        def picklable(error: BaseException) -> BaseException:
+            try:
+                pickle.loads(pickle.dumps(error))
+            except Exception:
+                return RuntimeError(f"{type(error).__name__}: {error}")
+            return error
+
+        return cls(picklable(error), error.__cause__ and picklable(error.__cause__))
 
 
 class WorkerHandle(ABC):
     """A worker as its pool sees it."""
 
-    index: int | None = None
-    """Index of the batch that it samples."""
-    request: RolloutRequest | None = None
-    """Its newest request."""
+    index: int | None = None  # of the batch that it samples
+    request: RolloutRequest | None = None  # the newest one
     is_placed = True
     """False while a cluster has no room for it; it then gets no batch, which another worker can sample now."""
 
@@ -164,11 +153,7 @@ class RolloutWorkerPool(ABC):
         self._prefetched: Sequence[RolloutBatch] = ()
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Give workers and servers new weights; each worker loads them before its next batch.
-
-        Raises:
-            SamplerError: If a server does not accept them, or answers with others.
-        """
+        """Give workers and servers new weights; each worker loads them before its next batch."""
         update_servers(self._servers, version)
         local = {name: policy for name, policy in policies.items() if not is_remote(policy)}
         path = self._store(local, version) if local else None
@@ -260,11 +245,7 @@ class RolloutWorkerPool(ABC):
         return [results[index] for index in range(len(batches))]
 
     def _restore_servers(self, request: RolloutRequest, error: ServerLost, losses: int) -> None:
-        """Start dead servers, unless this was done since the worker got its request.
-
-        Raises:
-            SamplerError: If servers were lost too often with this batch.
-        """
+        """Start dead servers, unless this was done since the request; raise an error after too many losses."""
         task = _describe(request.batch)
         if losses > min(sampler.options.max_restarts for sampler in self._servers):
             words = "\n".join(sampler.server.last_words() for sampler in self._servers)
@@ -281,11 +262,7 @@ class RolloutWorkerPool(ABC):
     def _count_death(
         self, worker: WorkerHandle, cause: str, batch: RolloutBatch, deaths: int
     ) -> None:
-        """Log the death of a worker whose batch is sampled again.
-
-        Raises:
-            RolloutWorkerError: If the retries of the batch are used up.
-        """
+        """Log the death of a worker whose batch is sampled again; raise an error without retries left."""
         task = _describe(batch)
         if deaths > self.max_retries:
             raise RolloutWorkerError(
@@ -319,17 +296,12 @@ class RolloutWorkerPool(ABC):
 def sample_batch(
     batch: RolloutBatch, state: WorkerState, servers: Mapping[str, ServedWeights]
 ) -> BatchResult:
-    """Sample a batch in a worker; raises the errors of `RolloutBatch.sample`."""
-    attach_servers(state.team, servers)
+    """Sample a batch in a worker, some policies at servers; raises the errors of `RolloutBatch.sample`."""
+    for agent, weights in servers.items():
+        engine: Any = shared_engine(state.team[agent])  # of `agents`, with the attribute `remote`
+        engine.remote = weights
     timer = Timer()
     return BatchResult(batch.sample(state, timer), timer.seconds)
-
-
-def attach_servers(team: Team, servers: Mapping[str, ServedWeights]) -> None:
-    """Let agents' policies be sampled at servers."""
-    for agent, weights in servers.items():
-        engine: Any = shared_engine(team[agent])  # a class of `agents` with the attribute `remote`
-        engine.remote = weights
 
 
 def save_weights(policies: Mapping[str, Stateful], path: Path) -> None:
@@ -338,11 +310,7 @@ def save_weights(policies: Mapping[str, Stateful], path: Path) -> None:
 
 
 def load_states(team: Team, states: Mapping[str, Any]) -> None:
-    """Give the policies of a team their states, by name.
-
-    Raises:
-        KeyError: If there is a state of a policy that the team lacks.
-    """
+    """Give the policies of a team their states, by name."""
     policies = distinct_policies(team)
     for name, state in states.items():
         policy = policies[name]
@@ -353,12 +321,3 @@ def load_states(team: Team, states: Mapping[str, Any]) -> None:
 def _describe(batch: RolloutBatch) -> str:
     starts = ", ".join(map(label, batch.starts))
     return f"batch {batch.index} of {batch.purpose} (starts: {starts})"
-
-
-def _picklable(error: BaseException) -> BaseException:
-    """Return an error, or its text if it cannot be pickled and read again."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error

@@ -28,7 +28,6 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     RolloutWorkerPool,
     WorkerHandle,
     WorkerReady,
-    WorkerSetup,
     load_states,
     sample_batch,
     save_weights,
@@ -39,25 +38,15 @@ from llm_decpomdp.policy import TrainablePolicy
 if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.sampler import RemoteSampler
 
-LAST_LINES = 12
-"""Lines of a dead worker's log that an error shows."""
-
-PATIENCE = 5.0
-"""Seconds that a worker has to end after it was asked to."""
+LAST_LINES = 12  # of a dead worker's log that an error shows
+PATIENCE = 5.0  # seconds that a worker has to end after it was asked to
 
 
 class ProcessRolloutWorkers(RolloutWorkerPool):
     """Samples batches in processes; the batch of a process that dies is sampled again by a new one.
 
-    Args:
-        make_state: Makes environments and team of a worker, in the worker: equal to those of the learner, whose
-            weights are sent to them.
-        workers: Number of processes, at least 1. They start with the first batches.
-        max_retries: Maximum number of times that a batch is sampled again.
-        samplers: As for `RolloutWorkerPool`.
-
-    Raises:
-        ValueError: If there are no workers, or `max_retries` is negative.
+    `make_state` makes environments and team of a worker, in the worker: equal to those of the learner, whose
+    weights are sent to them. Other arguments and errors are those of `RolloutWorkerPool`.
     """
 
     def __init__(
@@ -93,7 +82,7 @@ class ProcessRolloutWorkers(RolloutWorkerPool):
         self._started += 1
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
         log = self.folder / f"worker-{self._started}.log"
-        return ProcessHandle(log, WorkerSetup(self._make_state, torch.get_num_threads(), device))
+        return ProcessHandle(log, (self._make_state, torch.get_num_threads(), device))
 
     def close(self) -> None:
         """End the workers, and remove weights and logs."""
@@ -108,14 +97,9 @@ class ProcessRolloutWorkers(RolloutWorkerPool):
 
 
 class ProcessHandle(WorkerHandle):
-    """A worker process as its pool sees it.
+    """A worker process as its pool sees it; `log` takes all of its output."""
 
-    Args:
-        log: File that takes all output of the process.
-        setup: What it starts with.
-    """
-
-    def __init__(self, log: Path, setup: WorkerSetup) -> None:
+    def __init__(self, log: Path, setup: tuple[bytes, int, int | None]) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would share torch's threads
         self.connection, far_end = context.Pipe()
         self.process = context.Process(target=run_worker, args=(log, far_end), daemon=True)
@@ -174,22 +158,21 @@ class ProcessHandle(WorkerHandle):
 
 
 def run_worker(log: Path, connection: Connection) -> None:
-    """Receive a `WorkerSetup`, then sample the batches of requests, until the other end closes or the parent ends.
+    """Sample the batches of requests, until the other end of the connection closes or the parent ends.
 
-    Args:
-        log: File that takes all output.
-        connection: The worker's end of the connection to the pool.
+    The first message is the setup: a pickled `MakeWorkerState`; the number of threads of torch, as many as the
+    learner has, since their sums may differ in the last digits; and the CUDA device of the learner, if any.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too
     _end_with_parent(log.parent)
     _redirect_output(log)
     loaded: Path | None = None
     try:
-        setup: WorkerSetup = connection.recv()
-        torch.set_num_threads(setup.threads)
-        if setup.device:  # 0 is torch's own choice, and costs memory only if it is used
-            torch.cuda.set_device(setup.device)
-        state: WorkerState = pickle.loads(setup.make_state)()
+        make_state, threads, device = connection.recv()
+        torch.set_num_threads(threads)
+        if device:  # 0 is torch's own choice, and costs memory only if it is used
+            torch.cuda.set_device(device)
+        state: WorkerState = pickle.loads(make_state)()
         connection.send(WorkerReady())
         while True:
             batch, weights = connection.recv()
@@ -206,11 +189,7 @@ def run_worker(log: Path, connection: Connection) -> None:
 
 
 def _end_with_parent(folder: Path) -> None:
-    """End this process as soon as its parent has ended, even during a batch, and remove the parent's files.
-
-    Args:
-        folder: The folder of the pool, with weights that may be large.
-    """
+    """End this process as soon as its parent has ended, even during a batch, and remove the folder of the pool."""
     parent = parent_process()
     assert parent is not None, "a worker is started by multiprocessing"
 

@@ -37,26 +37,18 @@ from llm_decpomdp.utils.extras import install_command
 if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.sampler import RemoteSampler
 
+# Earlier versions run code that web pages send (CVE-2025-62593), and have no tokens.
 MIN_VERSION = (2, 52)
-"""Earlier versions run code that web pages send (CVE-2025-62593), and have no tokens."""
-
 AUTH_MODE = "RAY_AUTH_MODE"
-TOKEN_FILE = Path(".ray", "auth_token")
-"""Where Ray looks for a token, in the home of the user."""
+TOKEN_FILE = Path(".ray", "auth_token")  # where Ray looks for a token, in the home of the user
 
 SHARED_VARIABLES = (
-    "CUBLAS_WORKSPACE_CONFIG",
-    "LLM_DECPOMDP_DATA",
-    "OMP_NUM_THREADS",
-    "TOKENIZERS_PARALLELISM",
-    "HF_HOME",
-    "HF_HUB_CACHE",
-    "HF_HUB_OFFLINE",
+    *("CUBLAS_WORKSPACE_CONFIG", "LLM_DECPOMDP_DATA", "OMP_NUM_THREADS"),
+    *("TOKENIZERS_PARALLELISM", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"),
 )
 """Environment variables that are copied to actors; none of them is a key."""
 
-PATIENCE = 60.0
-"""Seconds without a message after which the resources of the cluster are checked again."""
+PATIENCE = 60.0  # seconds without a message after which the cluster's resources are checked again
 
 logger = logging.getLogger(__name__)
 
@@ -121,11 +113,7 @@ def find_token() -> str | Path | None:
 
 
 def make_token() -> None:
-    """Write a token for a cluster of this machine that only its user can read; Ray's own could be read by all.
-
-    Raises:
-        RolloutWorkerError: If the file cannot be written.
-    """
+    """Write a token for a cluster of this machine that only its user can read; Ray's own could be read by all."""
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / TOKEN_FILE)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,12 +129,7 @@ def make_token() -> None:
 
 
 class RayActor:
-    """Samples batches in a process that Ray has placed.
-
-    Args:
-        make_state: A `MakeWorkerState`, pickled.
-        threads: Threads of torch, as many as the learner has.
-    """
+    """Samples batches in a process that Ray has placed; `threads` of torch, as many as the learner has."""
 
     def __init__(self, make_state: bytes, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -179,16 +162,9 @@ class RayActor:
 class RayRolloutWorkers(RolloutWorkerPool):
     """Samples batches in Ray actors; the batch of an actor or node that dies is sampled again by another.
 
-    Args:
-        make_state: Makes environments and team of an actor, as for `ProcessRolloutWorkers`. All nodes need the
-            same package and data.
-        workers: Number of actors, at least 1.
-        max_retries: Maximum number of times that a batch is sampled again.
-        samplers: As for `RolloutWorkerPool`; every node must reach the servers.
-        address: As for `connect`; a cluster that is started here ends with the pool.
-        trusted_network: As for `connect`.
-        cpus: CPUs of a node that an actor takes.
-        gpus: GPUs of a node that an actor takes.
+    All nodes need the same package and data, and must reach the servers. `cpus` and `gpus` of a node are kept for
+    each actor. `address` and `trusted_network` are as for `connect`; a cluster that is started here ends with the
+    pool. Other arguments are those of `ProcessRolloutWorkers`.
     """
 
     def __init__(
@@ -229,11 +205,7 @@ class RayRolloutWorkers(RolloutWorkerPool):
         return self._updates, [self._ray.put(states)]
 
     def _capacity(self) -> int:
-        """Return how many actors the nodes can hold, at most `workers`.
-
-        Raises:
-            RolloutWorkerError: If no node can hold one.
-        """
+        """Return how many actors the nodes can hold, at most `workers`; raise an error if none can."""
         needs = {"CPU": self._needs["num_cpus"], "GPU": self._needs["num_gpus"]}
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         room = [
@@ -270,18 +242,12 @@ class RayRolloutWorkers(RolloutWorkerPool):
 
 
 class RayActorHandle(WorkerHandle):
-    """An actor as its pool sees it.
-
-    Args:
-        ray: The module.
-        actor: Its handle.
-    """
+    """An actor as its pool sees it."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
         self.is_placed = False
-        self.call: Any = actor.ready.remote()
-        """The call that it works on."""
+        self.call: Any = actor.ready.remote()  # that it works on
         self._death = ""
 
     def assign(self, index: int, request: RolloutRequest) -> None:

@@ -51,12 +51,10 @@ class WorkerState:
 class RolloutBatch(ABC):
     """Starts that are sampled together, one rollout from each, with random streams of their own."""
 
-    seed: int
-    """The run's seed."""
+    seed: int  # of the run
     index: int
     """Position among the batches of the same update or evaluation, of all processes, from 0."""
-    starts: tuple[Start, ...]
-    """At least one."""
+    starts: tuple[Start, ...]  # at least one
 
     @property
     @abstractmethod
@@ -72,14 +70,10 @@ class RolloutBatch(ABC):
 class UpdateBatch(RolloutBatch):
     """A part of an update."""
 
-    update: int
-    """Counted from 1."""
+    update: int  # counted from 1
     options: RolloutOptions
-    """How rollouts are collected."""
     group_size: int
-    """Completions of each agent in a group."""
-    views: bool
-    """Whether a critic will read the states."""
+    views: bool  # whether a critic will read the states
     round: int = 0
     """Round of dynamic sampling that added the starts; 0 for the update's own starts."""
 
@@ -108,10 +102,7 @@ class UpdateBatch(RolloutBatch):
         assert state.rng is not None, self
         first = self.index * (self.options.starts_per_bundle or 0)
         rollouts = collect_rollouts(
-            state.env,
-            state.team,
-            self.starts,
-            self.options,
+            *(state.env, state.team, self.starts, self.options),
             group_size=self.group_size,
             rng=state.rng,
             timer=timer,
@@ -126,8 +117,7 @@ class UpdateBatch(RolloutBatch):
 class EvaluationBatch(RolloutBatch):
     """A part of an evaluation; all evaluations sample with the same random numbers."""
 
-    at_a_time: int
-    """Episodes that are played at the same time."""
+    at_a_time: int  # episodes that are played at the same time
 
     @property
     def purpose(self) -> str:
@@ -145,12 +135,10 @@ class EvaluationBatch(RolloutBatch):
 
 
 def split_into_batches(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:
-    """Split starts into the batches of all processes.
+    """Split the starts of an update or evaluation into the batches of all processes.
 
-    Args:
-        starts: The starts of an update or an evaluation.
-        size: Starts of a batch; the last one may have fewer. `None` for one batch of each process, which takes
-            every n-th start of n processes and may be empty.
+    A batch has `size` starts, the last one perhaps fewer. With `None` there is one for each process, which takes
+    every n-th start of n processes and may be empty.
     """
     if size is None:
         shares = processes.world_size()
@@ -161,22 +149,16 @@ def split_into_batches(starts: Sequence[Start], size: int | None) -> list[tuple[
 def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[Item]:
     """Gather the rollouts of all processes in rank 0, in the order of their starts; others get an empty list.
 
-    Args:
-        rolled: The rollouts of each batch of this process, or one item for each rollout.
-        size: As for `split_into_batches`.
+    `rolled` has the rollouts of each batch of this process; `size` is as for `split_into_batches`.
     """
     parts = rolled if size is not None else [[rollout] for batch in rolled for rollout in batch]
     return [rollout for part in processes.gather_to_first(parts) for rollout in part]
 
 
 def seed_policies(team: Team, seed: int, *names: str | int, index: int) -> None:
-    """Give every policy that samples its own random stream.
+    """Give every policy that samples its own random stream, for a purpose such as `("update", 3)`.
 
-    Args:
-        team: A policy for each agent.
-        seed: The run's seed.
-        *names: Purpose of the streams, such as `("update", 3)`.
-        index: Index of a batch, or rank of a process.
+    `index` is that of a batch, or the rank of a process.
     """
     for name, policy in distinct_policies(team).items():
         if isinstance(policy, Seedable):
@@ -190,11 +172,10 @@ class RolloutWorker(Protocol):
     """Samples rollouts of batches of starts with the newest weights, in this process or in others."""
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Take over new weights. Called before the first batch, and between a step and the next batch.
+        """Take over new weights of the policies that learn, by the names of `distinct_policies`.
 
-        Args:
-            policies: The policies that learn, by the names of `distinct_policies`.
-            version: Number of completed updates and warm start steps; it never decreases.
+        Called before the first batch, and between a step and the next batch. `version` counts completed updates
+        and warm start steps; it never decreases.
         """
         ...
 
@@ -203,11 +184,9 @@ class RolloutWorker(Protocol):
         ...
 
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Sample batches, and return the rollouts of each, in the order of the batches.
+        """Sample the batches of an update or evaluation; return the rollouts of each, in the order of the batches.
 
-        Args:
-            batches: Parts of one update or evaluation.
-            timer: Adds up the seconds of each activity, summed over processes that work at the same time.
+        The timer adds up the seconds of each activity, summed over processes that work at the same time.
 
         Raises:
             RolloutWorkerError: If a batch failed and its retries are used up.
@@ -220,11 +199,7 @@ class RolloutWorker(Protocol):
 
 
 class LocalRolloutWorker:
-    """Samples in this process, one batch after the other, with the policies that learn.
-
-    Args:
-        state: Environments and team.
-    """
+    """Samples in this process, one batch after the other, with the policies that learn."""
 
     def __init__(self, state: WorkerState) -> None:
         self.state = state
@@ -248,11 +223,7 @@ class LocalRolloutWorker:
 
 
 def update_servers(samplers: Sequence[RemoteSampler], version: int) -> None:
-    """Send the current weights to the servers.
-
-    Raises:
-        SamplerError: If a server does not accept them.
-    """
+    """Send the current weights to the servers; raise a `SamplerError` if one does not accept them."""
     # All are launched before the first is waited for, so that they load their models at the same time.
     for sampler in samplers:
         sampler.launch()
@@ -261,13 +232,7 @@ def update_servers(samplers: Sequence[RemoteSampler], version: int) -> None:
 
 
 class WeightSync:
-    """Sends new weights to a rollout worker before it samples.
-
-    Args:
-        rollout_worker: The rollout worker.
-        policies: The policies that learn, by the names of `distinct_policies`.
-        version: Returns the version of their weights.
-    """
+    """Sends new weights to a rollout worker before it samples; `version` returns the version of the weights."""
 
     def __init__(
         self,
@@ -312,11 +277,7 @@ def check_rollout_worker(
 ) -> None:
     """Check that the batches of a run can be sampled in any order, by any process.
 
-    Args:
-        rollout_worker: Samples them, if it was given.
-        size: The option `starts_per_bundle`.
-        team: A policy for each agent.
-        starts: All starts of the run.
+    `size` is the option `starts_per_bundle`, and `starts` are all starts of the run.
 
     Raises:
         ValueError: If other processes would sample a whole update each, if a policy continues from its earlier

@@ -1,6 +1,6 @@
 """Collection of rollouts: which joint samples continue to the next turn, and how many completions follow.
 
-Letters: G completions of each agent, J joint samples of a group (`joint.py`: G if aligned), T turns.
+Letters: N agents, G completions of each, J joint samples of a group, K choices of partners, T turns.
 
 | plan       | what continues                                       | return of a joint sample    | joint samples |
 |------------|------------------------------------------------------|-----------------------------|---------------|
@@ -14,13 +14,27 @@ not depend on a completion, but it has a higher variance.
 
 If some joint samples end early, later turns keep their weight in the expected gradient: see `visit_weights`
 (`learning/advantages.py`) and, for `episodes`, `pool_advantages`.
+
+Joint samples of a group are the completions of the agents that are played together:
+
+| mode      | joint samples                                                          | J                         |
+|-----------|------------------------------------------------------------------------|---------------------------|
+| `aligned` | the g-th completions of all agents                                     | G                         |
+| `common`  | each completion of an agent beside the same K choices of its partners' | at most K (1 + N (G - 1)) |
+| `cross`   | each completion beside each of the others                              | G^N                       |
+
+Under `aligned` two completions of an agent are compared beside different partners, whose luck is noise that grows
+with the team. Under the others they meet the same ones, so that what these earn by themselves cancels out of the
+comparison (C3, arXiv 2603.06859; difference rewards, Wolpert and Tumer 2001).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from functools import partial
+from itertools import chain, product, repeat
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,27 +45,27 @@ from llm_decpomdp.algorithms.rollouts.environment import (
     step,
     view,
 )
-from llm_decpomdp.algorithms.rollouts.joint import Pairing, align, pairing
-from llm_decpomdp.algorithms.rollouts.long_prompts import name_long_prompts
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Group,
+    Joint,
     Parent,
     Rollout,
     Start,
     add_history,
 )
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import JOINT_MODES, RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import (
     Act,
     Move,
-    Prompts,
     Timer,
     check_team,
+    name_long_prompts,
     reuse_prefixes,
     sampling,
 )
 from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Team, reads_history
+from llm_decpomdp.validation import unknown
 
 Choose = Callable[[Sequence[StepOutcome]], int]
 """Selects the joint sample that continues."""
@@ -75,8 +89,7 @@ def collect_rollouts(
         env: Any text environment; it is reset, and played in branches of it.
         team: A policy for each agent. Agents with the same policy object are sampled in one batch.
         starts: The first state of each rollout.
-        options: The plan, the joint samples of a group, the joint sample that continues, and early termination. By
-            default one of G aligned joint samples continues, at random.
+        options: Plan, joint samples and early termination.
         group_size: Completions of each agent in a group (G), at least 1; with `plan="episodes"`, episodes.
         rng: Draws the joint samples that continue at random, and the partners of `joint_mode="common"`.
         act: Samples the agents' groups of completions; by default every policy samples G of them.
@@ -94,13 +107,12 @@ def collect_rollouts(
     options.check_turn_order(env, group_size, has_critic=views)
     timer = timer if timer is not None else Timer()
     collection = _make_collection(options, group_size, team, rng, act, views)
-    rollouts = []
     states = []
     with timer("stepping"):
         for start in starts:
             first, prompts = reset_branch(env, start)
-            rollouts.append(_RolloutInProgress(start, first))
-            states.append(_State(rollouts[-1], None, first, prompts))
+            states.append(_State(_RolloutInProgress(start, first), None, first, prompts))
+    rollouts = [state.rollout for state in states]
     with reuse_prefixes(team):
         while states := [state for state in states if state.prompts]:
             envs, texts = [state.env for state in states], [state.prompts for state in states]
@@ -145,16 +157,8 @@ def play_episodes(
 ) -> list[Rollout]:
     """Play one episode from each start, as evaluations do: every group has one joint sample.
 
-    Args:
-        env: Any text environment; it is reset, and played in branches of it.
-        team: A policy for each agent.
-        starts: Episode starts.
-        act: Samples the agents' completions, one of each; by default every policy samples.
-        at_a_time: Episodes that are played in step; all if `None`.
-        timer: Adds up the seconds of `act`, and those spent `stepping`.
-
-    Raises:
-        KeyError: If an agent has no policy. Otherwise the same errors as `collect_rollouts`.
+    At most `at_a_time` episodes are played in step. The other arguments, and errors, are those of
+    `collect_rollouts`.
     """
     size = at_a_time or max(1, len(starts))
     rollouts: list[Rollout] = []
@@ -216,7 +220,7 @@ class _Collection:
                 ended=tuple(not outcome.prompts for outcome in outcomes),
                 own={
                     agent: tuple(outcome.own.get(agent, 0.0) for outcome in outcomes)
-                    for agent in {name: 0 for outcome in outcomes for name in outcome.own}
+                    for agent in dict.fromkeys(chain(*(outcome.own for outcome in outcomes)))
                 },
                 chosen=chosen,
                 drafts=move.drafts,
@@ -252,12 +256,7 @@ def _make_collection(
     dialogues = tuple(agent for agent, policy in team.items() if reads_history(policy))
     if options.plan == "episodes":
         sizes = chain([group_size], repeat(1))  # G episodes part in the first turn
-
-        def sample_turn(
-            team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
-        ) -> list[Move]:
-            return sampling(next(sizes))(team, envs, prompts, timer)
-
+        sample_turn: Act = lambda *turn: sampling(next(sizes))(*turn)  # noqa: E731
         return _Collection(act or sample_turn, None, None, None, views, True, dialogues)
     return _Collection(
         act or sampling(group_size),
@@ -271,11 +270,7 @@ def _make_collection(
 
 
 def _branch_selection(rule: str, group_size: int, rng: np.random.Generator | None) -> Choose:
-    """Return the rule by which one joint sample continues, among those whose episode isn't over.
-
-    Raises:
-        ValueError: If there is nothing to draw it with.
-    """
+    """Return the rule by which one joint sample continues, among those whose episode isn't over."""
     if rng is None and rule == "random" and group_size > 1:
         raise ValueError("a joint sample is drawn that continues, which needs rng, a generator")
 
@@ -288,3 +283,90 @@ def _branch_selection(rule: str, group_size: int, rng: np.random.Generator | Non
         return candidates[int(rng.integers(len(candidates)))] if rng is not None else candidates[0]
 
     return choose
+
+
+class Pairing(NamedTuple):
+    """Joint samples of a group, and what the values of completions are compared by."""
+
+    joint: Joint  # the J joint samples, all different
+    anchors: Joint = ()
+    """K joint samples, under `common`: without its own completion, each is one choice of an agent's partners."""
+
+
+def align(group_size: int, num_agents: int) -> Pairing:
+    """Pair the g-th completions of all agents: G joint samples."""
+    return Pairing(tuple((g,) * num_agents for g in range(group_size)))
+
+
+def cross(group_size: int, num_agents: int) -> Pairing:
+    """Combine every completion of each agent with every one of the others: G^N joint samples."""
+    return Pairing(tuple(product(range(group_size), repeat=num_agents)))
+
+
+def common(
+    group_size: int, num_agents: int, num_partners: int, rng: np.random.Generator
+) -> Pairing:
+    """Combine every completion of each agent with the same K choices of its partners' completions.
+
+    The anchors are drawn without repetition among the joint samples whose indices add up to a multiple of G.
+    Without any one of its indices such a joint sample is still unique, and all choices of the others occur: so
+    the partners of each agent are K different choices, all equally likely, and K = G^(N-1) gives `cross`. What is
+    played for several agents is played once.
+
+    Raises:
+        ValueError: If there are not so many choices of partners; names their number.
+    """
+    check_partners(group_size, num_agents, num_partners)
+    # Rejection of repeats keeps all choices equally likely; K is at most G^(N-1), so it ends.
+    others: set[tuple[int, ...]] = set()
+    while len(others) < num_partners:
+        others.add(tuple(map(int, rng.integers(group_size, size=num_agents - 1))))
+    anchors = sorted((*indices, -sum(indices) % group_size) for indices in others)
+    joint = {
+        (*anchor[:agent], g, *anchor[agent + 1 :])
+        for anchor in anchors
+        for agent in range(num_agents)
+        for g in range(group_size)
+    }
+    return Pairing(tuple(sorted(joint)), tuple(anchors))
+
+
+def check_partners(group_size: int, num_agents: int, num_partners: int) -> None:
+    """Raise a `ValueError` unless an agent's partners have so many choices: at most G^(N-1)."""
+    choices = group_size ** (num_agents - 1)
+    if not 1 <= num_partners <= choices:
+        raise ValueError(
+            f"num_partners must be from 1 to {choices:,}, the choices of {num_agents - 1} partners' "
+            f"{group_size} completions, got {num_partners}"
+        )
+
+
+def pairing(
+    mode: str,
+    group_size: int,
+    num_agents: int,
+    num_partners: int = 1,
+    rng: np.random.Generator | None = None,
+) -> Callable[[int], Pairing]:
+    """Return a function from the number of acting agents to the joint samples of a group, each time by new draws.
+
+    A group of fewer agents than the team has fewer choices of partners; where there are less than `num_partners`,
+    all of them are played. So the joint samples of an agent that acts alone are its G completions.
+
+    Raises:
+        KeyError: If the mode is unknown.
+        ValueError: If there are not so many choices of partners, or nothing to draw them with.
+    """
+    if mode not in JOINT_MODES:
+        raise KeyError(unknown("joint_mode", mode, JOINT_MODES))
+    if mode != "common":
+        return partial(align if mode == "aligned" else cross, group_size)
+    check_partners(group_size, num_agents, num_partners)
+    if rng is None:
+        raise ValueError("joint_mode=common draws partners and needs rng, a generator")
+    generator = rng
+
+    def draw(acting: int) -> Pairing:
+        return common(group_size, acting, min(num_partners, group_size ** (acting - 1)), generator)
+
+    return draw

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
+from typing import NamedTuple
 
 from typing_extensions import Protocol, runtime_checkable
 
+from llm_decpomdp.algorithms.rollouts.collection import check_partners
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.joint import check_partners
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 
-MAX_JOINT_SAMPLES = 100_000
-"""Largest plan per start, in environment steps; a larger one is refused as a likely mistake."""
+MAX_JOINT_SAMPLES = 100_000  # of a start: a larger plan is refused as a likely mistake
 
 logger = logging.getLogger(__name__)
 
@@ -24,21 +25,15 @@ class Cost:
     """Cost of one start or several, if no episode ends before the horizon."""
 
     groups: int
-    completions: int
-    """Completions of each agent."""
-    joint_samples: int
-    """Steps of the environment."""
+    completions: int  # completions of each agent
+    joint_samples: int  # steps of the environment
 
     def times(self, starts: int) -> Cost:
         """Return the cost of `starts` starts."""
-        return Cost(self.groups * starts, self.completions * starts, self.joint_samples * starts)
+        return Cost(*(starts * number for number in vars(self).values()))
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.groups + other.groups,
-            self.completions + other.completions,
-            self.joint_samples + other.joint_samples,
-        )
+        return Cost(*map(add, vars(self).values(), vars(other).values()))
 
     def __str__(self) -> str:
         return f"{self.completions:,} completions of each agent and {self.joint_samples:,} joint samples"
@@ -103,55 +98,36 @@ class Bounded(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class RunCost:
-    """Upper bounds of the cost of a run."""
+class RunCost(NamedTuple):
+    """Upper bounds of the cost of a single rollout, of the largest update and of all updates."""
 
     start: Cost
-    """A single rollout."""
     update: Cost
-    """The largest update."""
     training: Cost
-    """All updates."""
-    evaluations: Cost
-    """All evaluations."""
 
 
 def run_cost(
     env: TextEnv,
-    eval_env: TextEnv,
     options: RolloutOptions,
     group_size: int,
     batches: Sequence[Sequence[Start]],
-    episodes: int,
     *,
     comparator: bool = False,
 ) -> RunCost | None:
     """Compute upper bounds of the cost of a run; `None` where the environment does not tell its horizon.
 
-    Args:
-        env: The environment of training.
-        eval_env: That of evaluations.
-        options: The plan of its rollouts.
-        group_size: Completions of each agent in a group (G).
-        batches: The starts of each update.
-        episodes: Number of those of all evaluations.
-        comparator: Whether another team plays beside that of the run.
+    `batches` has the starts of each update, and `comparator` says whether another team plays beside that of the
+    run.
 
     Raises:
         ValueError: If a rollout is absurdly large; names the number.
     """
-    if not (isinstance(env, Bounded) and isinstance(eval_env, Bounded)):
+    if not isinstance(env, Bounded):
         return None
-    agents = len(env.possible_agents)
+    agents, rounds = len(env.possible_agents), 1 + options.refill
     start = cost(options, group_size, agents, env.num_turns, comparator=comparator)
-    rounds = 1 + options.refill
-    return RunCost(
-        start=start,
-        update=start.times(rounds * max(map(len, batches))),
-        training=start.times(rounds * sum(map(len, batches))),
-        evaluations=cost(RolloutOptions(), 1, agents, eval_env.num_turns).times(episodes),
-    )
+    largest, total = (rounds * combine(map(len, batches)) for combine in (max, sum))
+    return RunCost(start, start.times(largest), start.times(total))
 
 
 def evaluation_cost(env: TextEnv, episodes: int) -> Cost | None:
@@ -171,11 +147,6 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
         return
     logger.info(
         "%s (%s), G = %d: each start takes at most %s; the largest update %s; all %d updates %s",
-        options.plan,
-        options.joint_mode,
-        group_size,
-        costs.start,
-        costs.update,
-        updates,
-        costs.training,
+        *(options.plan, options.joint_mode, group_size),
+        *(costs.start, costs.update, updates, costs.training),
     )

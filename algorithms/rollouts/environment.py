@@ -15,12 +15,9 @@ from llm_decpomdp.algorithms.rollouts.rollout import Joint, Start, View
 from llm_decpomdp.branching import acting_agents, branch, branches_in_threads
 from llm_decpomdp.policy import Completion
 
+# More than the sandbox has workers: while some of them run programs, other steps read and judge theirs.
 MAX_STEP_THREADS = 16
-"""More than the sandbox has workers: while some of them run programs, other steps read and judge theirs."""
-
-
-OWN = "own/"
-"""Prefix of infos with the points of a single agent, which are no part of the team's reward."""
+OWN = "own/"  # prefix of infos with points of a single agent, no part of the reward
 
 
 class TextEnv(Protocol):
@@ -52,8 +49,7 @@ class StepOutcome(NamedTuple):
     """The state that a joint sample led to, with its reward."""
 
     env: TextEnv
-    prompts: dict[str, str]
-    """Empty once the episode is over."""
+    prompts: dict[str, str]  # empty once the episode is over
     reward: float
     info: dict[str, float]
     own: dict[str, float]
@@ -68,11 +64,7 @@ class StepOutcome(NamedTuple):
 
 
 def view(env: TextEnv, prompts: Mapping[str, str]) -> View:
-    """Return a state as a critic reads it.
-
-    Raises:
-        TypeError: If the environment's `state()` isn't a text.
-    """
+    """Return a state as a critic reads it; raise a `TypeError` if the environment's `state()` isn't a text."""
     try:
         state = env.state() if hasattr(env, "state") else ""
     except NotImplementedError:  # PettingZoo's own
@@ -126,9 +118,8 @@ def _step(env: TextEnv, actions: dict[str, str]) -> StepOutcome:
     observations, rewards, terminations, truncations, infos = env.step(actions)
     acting = acting_agents(env)
     # An episode whose agents stay live after their end would be sampled for ever.
-    if stale := [
-        agent for agent in env.agents if terminations.get(agent) or truncations.get(agent)
-    ]:
+    stale = [agent for agent in env.agents if terminations.get(agent) or truncations.get(agent)]
+    if stale:
         raise ValueError(
             f"{stale} are done and still in env.agents: take an agent out of it in the step that ends its episode"
         )
@@ -158,19 +149,13 @@ def _own_points(info: Mapping[str, Any]) -> float:
 
 
 def _reward(agent: str, reward: Any) -> float:
-    """Return a reward as a number.
-
-    Raises:
-        TypeError: If it is none, as a text or `None`.
-        ValueError: If it isn't finite.
-    """
+    """Return a reward as a finite number."""
     if not isinstance(reward, SupportsFloat):
         raise TypeError(
             f"the reward of {agent!r} must be a finite number, got {reward!r:.80} ({type(reward).__name__}): "
             "let step() of the environment return a float for each agent"
         )
-    number = float(reward)
-    if not math.isfinite(number):
+    if not math.isfinite(number := float(reward)):
         raise ValueError(
             f"the reward of {agent!r} must be a finite number, got {number}: let step() of the environment return "
             "one"

@@ -35,19 +35,15 @@ class Start:
 class Parent(NamedTuple):
     """The joint sample that led to a group."""
 
-    group: int
-    """Position in the rollout of the group before."""
-    sample: int
-    """Index of the joint sample of that group which was played."""
+    group: int  # position in the rollout of the group before
+    sample: int  # index of the joint sample of that group which was played
 
 
 class View(NamedTuple):
     """A state as a critic reads it, and no agent."""
 
-    state: str
-    """The environment's `state()`; empty if it has none."""
-    prompts: Mapping[str, str]
-    """The prompt of each agent."""
+    state: str  # the environment's `state()`; empty if it has none
+    prompts: Mapping[str, str]  # the prompt of each agent
 
 
 @dataclass(frozen=True)
@@ -75,8 +71,7 @@ class Group:
     stopped_early: bool = False
     """True if the mean reward reached the threshold while the episode could go on."""
     anchors: Joint = ()
-    """Joint samples whose partners each completion of an agent meets; empty unless they were drawn
-    (`joint.py`)."""
+    """Joint samples whose partners each completion of an agent meets; empty unless they were drawn."""
     view: View | None = None
     """The state before, if views are recorded."""
     views: tuple[View | None, ...] = ()
@@ -137,14 +132,7 @@ def add_history(
     parent: Parent | None,
     agents: Collection[str],
 ) -> dict[str, str]:
-    """Return prompts with their histories, for some agents.
-
-    Args:
-        prompts: The prompt of each agent, as the environment gives it.
-        groups: The groups so far, with histories.
-        parent: The joint sample that led to the prompts.
-        agents: The agents whose prompts get a history, unless it is empty.
-    """
+    """Return the environment's prompts after a joint sample of these groups, with histories for some agents."""
     histories = {agent: _history(agent, groups, parent) for agent in prompts if agent in agents}
     return {
         agent: Dialogue(text, histories[agent]) if histories.get(agent) else text

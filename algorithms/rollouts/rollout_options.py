@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.joint import JOINT_MODES
 from llm_decpomdp.branching import is_turn_based
 from llm_decpomdp.options import Options, option
 
-PLANS = ("chain", "tree", "episodes")
-HANDOFFS = ("random", "best")
-CURRICULA = ("pass_rate",)
+JOINT_MODES = ("aligned", "common", "cross")
 
 
 class RolloutOptions(Options):
-    """Rollouts from a start.
-
-    Raises:
-        ValueError: If a value is out of its range, or two do not fit together.
-    """
+    """Rollouts from a start."""
 
     switch = "plan"
-    plan: str = option("chain", choices=PLANS, key="mode")
+    plan: str = option("chain", choices=("chain", "tree", "episodes"), key="mode")
     """`chain`: G joint samples a turn, of which one goes on. `tree`: all go on, at G^turns cost. `episodes`: G
     whole episodes from one start, compared turn by turn. All turns have the same weight in the expected gradient,
     also if episodes end at different turns. With `episodes` a completion is then compared with fewer completions,
@@ -33,7 +26,10 @@ class RolloutOptions(Options):
     """With `joint_mode=common`, choices of an agent's partners that all its completions meet (K), for at most
     K (1 + agents (G - 1)) joint samples."""
     handoff: str = option(
-        "random", choices=HANDOFFS, key="branch_selection", unless=("plan", "tree", "episodes")
+        "random",
+        choices=("random", "best"),
+        key="branch_selection",
+        unless=("plan", "tree", "episodes"),
     )
     """In a chain, the joint sample that goes on to the next turn: `random` or `best`."""
     early_termination_threshold: float | None = option(None, unless=("plan", "episodes"))
@@ -41,7 +37,7 @@ class RolloutOptions(Options):
     refill: int = option(0, ge=0, key="max_resample_rounds")
     """Most rounds in which starts of an update whose rollouts teach nothing are replaced by others of the run's
     problems, at up to 1 + `refill` times the cost (DAPO, arXiv 2503.14476)."""
-    curriculum: str | None = option(None, choices=CURRICULA)
+    curriculum: str | None = option(None, choices=("pass_rate",))
     """Choice of each update's problems: `pass_rate` draws them by p (1 - p), where p is how often the team has
     solved a problem, among those with p from 0.1 to 0.9. Null takes each once an epoch; a curriculum keeps the
     number of updates, and takes some problems often and others never."""

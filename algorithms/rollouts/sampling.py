@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from multiprocessing.pool import ThreadPool
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Completions
+from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
+from llm_decpomdp.algorithms.rollouts.rollout import Completions, Start
 from llm_decpomdp.policy import (
     Completion,
     Policy,
+    PromptTooLong,
     Team,
     policy_attribute,
     reads_history,
@@ -22,8 +23,7 @@ from llm_decpomdp.policy import (
 )
 from llm_decpomdp.validation import unknown
 
-MAX_ROWS = 256
-"""Completions that are sampled in one batch, unless a single prompt asks for more: a bound for its memory."""
+MAX_ROWS = 256  # completions of one batch, unless a single prompt asks for more: bounds its memory
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -53,10 +53,8 @@ class Timer:
 class Move:
     """The move of a team in one state."""
 
-    prompts: dict[str, str]
-    """The prompt of each agent, as it stood when the agent answered."""
-    completions: Completions
-    """The group of each agent, which is played."""
+    prompts: dict[str, str]  # the prompt of each agent, as it stood when the agent answered
+    completions: Completions  # the group of each agent, which is played
     drafts: tuple[Completions, ...] = ()
     """Earlier answers to these prompts, which are not played; their tokens count."""
 
@@ -91,13 +89,8 @@ def sample(
 ) -> list[Completions]:
     """Sample G completions for each state and agent; one batch for each policy or engine, if not too large.
 
-    Servers are asked at the same time, and so are models on different devices.
-
-    Args:
-        team: A policy for each agent.
-        envs: The environment in each of the states.
-        prompts: The prompts of the agents in each of the states.
-        group_size: G.
+    Servers are asked at the same time, and so are models on different devices. `envs` and `prompts` have the
+    environment, and the prompts of the agents, in each of the states.
 
     Raises:
         ValueError: If a policy returns another number of completions.
@@ -191,13 +184,7 @@ def in_lanes(
 ) -> list[Answer]:
     """Call a function for each item. Lanes go at the same time; the items of a lane go in order.
 
-    Args:
-        call: The function.
-        items: Its arguments.
-        lanes: The lane of each item. The last one goes in the thread of the caller.
-
-    Raises:
-        Exception: What the function raises, after all lanes have ended.
+    The last lane goes in the thread of the caller. What the function raises is raised after all lanes have ended.
     """
     if len({*lanes}) < 2:
         return [call(item) for item in items]
@@ -237,13 +224,9 @@ def _generate(
     policy, texts = answering[0], [prompts[state][agent] for state, agent in rows]
     generate_with_envs = policy_attribute(policy, "generate_with_envs")
     if generate_with_envs is not None:
-        agents = [agent for _, agent in rows]
-        completions: list[list[Completion]] = generate_with_envs(
-            [envs[state] for state, _ in rows], agents, group_size
-        )
-        return completions
-    engine = shared_engine(policy)
-    if engine is not None:
+        states, agents = zip(*rows, strict=True)
+        return list(generate_with_envs([envs[state] for state in states], agents, group_size))
+    if (engine := shared_engine(policy)) is not None:
         return engine.generate(list(zip(answering, texts, strict=True)), group_size)
     return policy.generate(texts, group_size)
 
@@ -257,12 +240,7 @@ def distinct_policies(team: Team) -> dict[str, Policy]:
 
 
 def check_team(env: TextEnv, team: Team, group_size: int) -> None:
-    """Raise an error unless there is a policy for each agent, and something to sample.
-
-    Raises:
-        KeyError: If an agent has no policy, or a policy no agent.
-        ValueError: If `group_size` is below 1.
-    """
+    """Raise a `KeyError` unless there is a policy for each agent, and a `ValueError` with nothing to sample."""
     if group_size < 1:
         raise ValueError(f"group_size must be at least 1, got {group_size}")
     for agent in team:
@@ -271,3 +249,96 @@ def check_team(env: TextEnv, team: Team, group_size: int) -> None:
     for agent in env.possible_agents:
         if agent not in team:
             raise KeyError(f"the team has no policy for agent {agent!r}; it has {sorted(team)}")
+
+
+# Prompts that are too long for a policy: a check before a run begins, and errors that say where one occurs.
+
+MAX_NAMED = 10  # long prompts that a message names
+# Starts in a row without a long prompt after which no more are looked at: a reset may run programs.
+ENOUGH = 64
+
+
+class LongPrompt(NamedTuple):
+    """The first prompt of an agent that is too long for its policy, which takes `limit` tokens."""
+
+    start: Start
+    agent: str
+    tokens: int
+    limit: int
+
+
+def long_first_prompts(
+    env: TextEnv, team: Team, starts: Iterable[Start], handling: str
+) -> list[LongPrompt]:
+    """List the first prompts that are too long, for the policies whose `on_long_prompt` is `handling`.
+
+    Looks no further after `ENOUGH` starts in a row that fit, so those with the most text come best first. Starts
+    that leave the choice to the environment's running generator are left out.
+    """
+    policies = {
+        agent: policy
+        for agent, policy in team.items()
+        if policy_attribute(policy, "on_long_prompt") == handling
+    }
+    seeded = [start for start in dict.fromkeys(starts) if start != Start()] if policies else []
+    prompts: list[LongPrompt] = []
+    fitting = 0
+    for start in seeded:
+        if fitting >= ENOUGH:
+            break
+        before = len(prompts)
+        _, texts = reset_branch(env, start)
+        for agent, policy in policies.items():
+            if agent not in texts:  # it waits, or joins later
+                continue
+            over = overflow(policy, texts[agent])
+            if over is not None:
+                prompts.append(LongPrompt(start, agent, *over))
+        fitting = fitting + 1 if len(prompts) == before else 0
+    return prompts
+
+
+def describe_prompts(prompts: Sequence[LongPrompt]) -> str:
+    """Describe the first ten, as in "mine/5: main_0 sees 15,562 tokens of at most 4,080"."""
+    parts = [
+        f"{label(prompt.start)}: {prompt.agent} sees {prompt.tokens:,} tokens of at most {prompt.limit:,}"
+        for prompt in prompts[:MAX_NAMED]
+    ]
+    rest = len(prompts) - len(parts)
+    return "; ".join([*parts, f"and {rest} more"] if rest else parts)
+
+
+def label(start: Start) -> str:
+    """Return the task of a start, or its seed."""
+    return f"seed {start.seed}" if start.task_id is None else start.task_id
+
+
+def require_short(env: TextEnv, team: Team, starts: Iterable[Start]) -> None:
+    """Raise a `ValueError` if a first prompt is too long for a policy that would raise one when it samples."""
+    prompts = long_first_prompts(env, team, starts, "raise")
+    if prompts:
+        raise ValueError(
+            f"first prompts are too long: {describe_prompts(prompts)}. Shorten them, make room (a lower "
+            "max_new_tokens, a higher max_prompt_tokens), or set on_long_prompt to skip or truncate_left"
+        )
+
+
+@contextmanager
+def name_long_prompts(
+    team: Team, starts: Sequence[Start], prompts: Sequence[Mapping[str, str]]
+) -> Iterator[None]:
+    """Add the start and the agent to the error of a prompt that is too long."""
+    try:
+        yield
+    except PromptTooLong as error:
+        for start, texts in zip(starts, prompts, strict=True):
+            for agent, text in texts.items():
+                if text == error.prompt and overflow(team[agent], text) is not None:
+                    raise ValueError(f"{label(start)}, {agent}: {error}") from error
+        raise
+
+
+def overflow(policy: Policy, prompt: str) -> tuple[int, int] | None:
+    """Return the tokens of a prompt that is too long, and those that would fit; `None` for any other."""
+    count: Callable[[str], tuple[int, int] | None] | None = policy_attribute(policy, "overflow")
+    return None if count is None else count(prompt)

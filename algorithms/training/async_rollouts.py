@@ -38,10 +38,8 @@ class Waiting(NamedTuple):
     """A batch that waits for its update."""
 
     batch: TrainBatch
-    version: int
-    """Number of complete updates of the weights that sampled it."""
-    seconds: dict[str, float]
-    """Spent on it, by activity."""
+    version: int  # number of complete updates of the weights that sampled it
+    seconds: dict[str, float]  # spent on it, by activity
 
 
 class AsyncSource(SourceWrapper):
@@ -137,11 +135,7 @@ class AsyncSource(SourceWrapper):
         return {"batches": rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value.
-
-        Raises:
-            ValueError: If it is of another number of processes, or an earlier version.
-        """
+        """Continue from `state_dict`'s value, of as many processes and no earlier version."""
         rank, size = processes.rank(), processes.world_size()
         self._begun, self._waiting = None, {}
         for row in state["batches"]:

@@ -47,24 +47,12 @@ class TrainerCallback:
         """Before the first update of this session."""
 
     def on_optimizer_step(self, trainer: Trainer, batch: TrainBatch, row: dict[str, Any]) -> None:
-        """Weights have changed.
-
-        Args:
-            trainer: The trainer.
-            batch: The rollouts of the update, collected in the first process.
-            row: The metrics of the update, to which more may be added.
-        """
+        """Weights have changed; metrics may be added to the row. The first process has collected the batch."""
 
     def on_log(
         self, trainer: Trainer, row: Mapping[str, Any], rollouts: Sequence[Rollout] = ()
     ) -> None:
-        """A row of metrics is complete; `update` and `kind` are among its keys.
-
-        Args:
-            trainer: The trainer.
-            row: The row.
-            rollouts: The rollouts or episodes that it is of, in the first process.
-        """
+        """A row of metrics is complete, with `update` and `kind`; in the first process with its rollouts."""
 
     def on_update_end(self, trainer: Trainer) -> None:
         """An update, or a step of the warm start, is complete."""
@@ -92,28 +80,19 @@ class TrainerCallback:
         """Continue from `state_dict`'s value, after the policies' weights were loaded."""
 
 
+# Signals of batch systems whose time is up, and of terminals that are gone.
 STOPS = (signal.SIGTERM, signal.SIGHUP)
-"""Signals of batch systems whose time is up, and of terminals that are gone."""
-
-SIGNALS = (signal.SIGINT, *STOPS)
 
 
 class Interrupted(Exception):
-    """A run was stopped by Ctrl-C, SIGTERM or SIGHUP and left a checkpoint.
-
-    Args:
-        folder: The run's folder.
-        update: The last complete update.
-        total: All updates of the run.
-    """
+    """A run was stopped by Ctrl-C, SIGTERM or SIGHUP and left a checkpoint of its last complete update."""
 
     def __init__(self, folder: Path, update: int, total: int) -> None:
         super().__init__(
             f"stopped after update {update} of {total}, which is saved in {folder}. To continue as "
             "if it had not stopped, resume the run from that folder with the same configuration"
         )
-        self.folder = folder
-        self.update = update
+        self.folder, self.update = folder, update
 
 
 @contextmanager
@@ -143,7 +122,7 @@ def defer_signals() -> Iterator[None]:
     pending: list[int] = []
     previous: dict[signal.Signals, Any] = {}
     try:
-        for number in SIGNALS:
+        for number in (signal.SIGINT, *STOPS):
             previous[number] = signal.signal(number, lambda number, frame: pending.append(number))
         yield
     finally:

@@ -20,10 +20,10 @@ from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
 
+# Keys of nested counters that checkpoints of earlier versions lack, with the values that these versions had.
 ADDED_KEYS: Mapping[str, Mapping[str, Any]] = {
     "warm_start": {"samples": 8, "rounds": 1, "min_reward": None, "disjoint": False},
 }
-"""Keys of nested counters that checkpoints of earlier versions lack, with the values that these versions had."""
 
 NAME = re.compile(r"(update|best)-(\d{6,})(?:\.\d{6,})?")
 
@@ -38,9 +38,6 @@ def save(
         counters: JSON-able numbers and names; `counters["update"]` is n, and the optional `counters["lessons"]` m.
         state: Tensors, numbers, strings and containers of them.
         keep: Number of checkpoints to keep, at least 1.
-
-    Returns:
-        The checkpoint's folder.
     """
     target = _path(folder, "update", counters)
     # An existing one is equal: the state after an update is a function of the run.
@@ -77,11 +74,7 @@ def load(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def restore_policies(team: Team, checkpoint: Path) -> None:
-    """Give the policies of a team that can be trained the weights of a checkpoint.
-
-    Raises:
-        ValueError: If the checkpoint has other policies.
-    """
+    """Give the policies of a team that can be trained the weights of a checkpoint of these policies."""
     from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
 
     _, state = load(checkpoint)
@@ -138,12 +131,7 @@ def set_damaged_aside(folder: Path) -> None:
 
 
 def damage(checkpoint: Path, checksums: bool = True) -> str | None:
-    """Describe the damage of a checkpoint; `None` if it is complete.
-
-    Args:
-        checkpoint: The checkpoint.
-        checksums: Whether to read the whole file and compare the checksums of its parts.
-    """
+    """Describe the damage of a checkpoint; `None` if it is complete. `checksums` reads the whole file."""
     try:
         counters = read_counters(checkpoint)
         if not isinstance(counters, dict) or "update" not in counters:
@@ -176,12 +164,8 @@ def _path(folder: Path, kind: str, counters: Mapping[str, Any]) -> Path:
 def _all(folder: Path, kind: str) -> list[Path]:
     """List the checkpoints of a kind, oldest first."""
     names = ((NAME.fullmatch(path.name), path) for path in folder.glob("*"))
-    return [
-        path
-        for _, path in sorted(
-            (int(name[2]), path) for name, path in names if name and name[1] == kind
-        )
-    ]
+    numbered = sorted((int(name[2]), path) for name, path in names if name and name[1] == kind)
+    return [path for _, path in numbered]
 
 
 def _write(target: Path, counters: Mapping[str, Any], state: Mapping[str, Any]) -> None:

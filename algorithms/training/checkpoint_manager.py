@@ -20,28 +20,21 @@ from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted, TrainerCallback
 from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer_options import StorageOptions
+from llm_decpomdp.options import names
 from llm_decpomdp.policy import Stateful, TrainablePolicy, policy_attribute
 from llm_decpomdp.utils.storage import RunFolder
 
 logger = logging.getLogger(__name__)
 
-FREE = (
-    "eval_every",
-    "keep_best",
-    "checkpoint_every",
-    "checkpoint_minutes",
-    "keep_checkpoints",
-    "record_tokens",
-    "total_updates",
-)
+FREE = (*names(StorageOptions), "eval_every", "total_updates")
 """Options that a run may change when it goes on: its records and its length."""
 
 BaseModels = Mapping[str, Mapping[str, str]]
 """For each policy the `name` and `weights` (a digest) of its model, and the `revision` of a model on the hub."""
 
-# Writing takes at most a twentieth of the time.
+# Minimum ratio of the time between two checkpoints by time to the time of writing one: at most a twentieth.
 PATIENCE = 20
-"""Minimum ratio of the time between two checkpoints by time to the time of writing one."""
 
 
 class CheckpointManager(TrainerCallback):
@@ -96,12 +89,7 @@ class CheckpointManager(TrainerCallback):
         }
 
     def on_train_begin(self, trainer: Trainer) -> None:
-        """Lock the folder, and check that the disk will hold all checkpoints of a new run at once.
-
-        Raises:
-            FolderInUse: If another process writes to the folder.
-            OSError: If the disk has no room.
-        """
+        """Lock the folder, and check that the disk will hold all checkpoints of a new run at once."""
         self._lock_folder()
         if self.newest is not None:
             return
@@ -123,10 +111,7 @@ class CheckpointManager(TrainerCallback):
         self._lock.close()
 
     def on_step_end(self, trainer: Trainer) -> None:
-        """Write a checkpoint if the options want one.
-
-        With weights in shards all processes call this at the same time. Raises the errors of `save`.
-        """
+        """Write a checkpoint if the options want one; raises the errors of `save`."""
         every, minutes = self.options.checkpoint_every, self.options.checkpoint_minutes
         update, total = self.learner.updates, trainer.total
         wait = max(60 * minutes, PATIENCE * self._seconds_of_saving)
@@ -146,13 +131,7 @@ class CheckpointManager(TrainerCallback):
             self.save_best(row["reward_mean"])
 
     def on_exception(self, trainer: Trainer, failure: BaseException) -> None:
-        """Save the last complete update.
-
-        Raises:
-            Interrupted: If a signal ends the run; names the folder to continue from.
-            OSError: If the disk has no room.
-            RuntimeError: If an update failed half way.
-        """
+        """Save the last complete update; raise `Interrupted` if a signal ends the run, or the errors of `save`."""
         interrupted = isinstance(failure, KeyboardInterrupt)
         if self.learner.is_sharded:
             logger.error(
@@ -226,8 +205,8 @@ class CheckpointManager(TrainerCallback):
     def _require_same_run(self, counters: dict[str, Any], path: Path) -> None:
         """Check that a checkpoint is of this run; raises the `ValueError` of `on_resume`."""
         identity = json.loads(json.dumps(self._identity))  # tuples become lists, as in the file
-        names = [*identity, *({"warm_start"} & counters.keys() - identity.keys())]
-        differing = [name for name in names if counters.get(name) != identity.get(name)]
+        keys = [*identity, *({"warm_start"} & counters.keys() - identity.keys())]
+        differing = [name for name in keys if counters.get(name) != identity.get(name)]
         if differing:
             changes = "; ".join(
                 f"{name} was {counters.get(name)}, not {identity.get(name)}" for name in differing
@@ -257,11 +236,7 @@ class CheckpointManager(TrainerCallback):
         self._saved_at = time.monotonic()
 
     def save_best(self, reward: float) -> None:
-        """Keep the policies as they are if no evaluation before had a mean reward as high.
-
-        Raises:
-            OSError: If the disk has no room for them.
-        """
+        """Keep the policies as they are if no evaluation before had a mean reward as high."""
         if self.learner.is_sharded:
             best = processes.compute_on_first(lambda: self._is_best(reward))
         else:
@@ -304,15 +279,9 @@ class CheckpointManager(TrainerCallback):
 
 
 def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: Path) -> None:
-    """Check that the frozen models have the same weights as at the start of a run. Their names may differ.
+    """Raise a `ValueError` unless frozen models have the weights of the start of a run. Their names may differ.
 
-    Args:
-        before: Frozen models in the checkpoint; `None` if an older version without them wrote it.
-        now: Frozen models that were loaded.
-        checkpoint: The checkpoint, for the message.
-
-    Raises:
-        ValueError: If a model has other weights.
+    The checkpoint of an older version has none (`None`).
     """
     if before is None:
         if now:
@@ -342,11 +311,7 @@ def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: 
 
 
 def require_room(folder: Path, needed: int, purpose: str) -> None:
-    """Check that the disk of `folder`, which must exist, has `needed` bytes left.
-
-    Raises:
-        OSError: If it hasn't; names both numbers and the remedies.
-    """
+    """Raise an `OSError` unless the disk of `folder`, which must exist, has `needed` bytes left."""
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(

@@ -31,15 +31,9 @@ from llm_decpomdp.algorithms.training.rollout_source import (
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.seeding import stream
 
-BAND = (0.1, 0.9)
-"""Pass rates, both included, of problems that are drawn."""
-
-PRIOR = 0.25
-"""Passes, and failures, that every problem has had before any."""
-
-FADING = 0.98
-"""Factor of all measurements in each update: they halve in 34."""
-
+BAND = (0.1, 0.9)  # pass rates, both included, of problems that are drawn
+PRIOR = 0.25  # passes, and failures, that every problem has had before any
+FADING = 0.98  # factor of all measurements in each update: they halve in 34
 
 NO_SOLVED = (
     "the environment does not tell which problems are solved (there is no `solved` in its infos)"
@@ -71,9 +65,7 @@ class CurriculumSource(SourceWrapper):
                 f"{self.needs_last_update} chooses among problems, and an update has all {len(problems)} of the "
                 "run: take fewer problems an update (prompts_per_update), or drop it"
             )
-        self.problems = list(problems)
-        self.group_size = group_size
-        self.seed = seed
+        self.problems, self.group_size, self.seed = list(problems), group_size, seed
         self._row: dict[str, float] = {}
         self._visits: list[tuple[int, float]] = []
         self._places = {start: place for place, start in enumerate(self.problems)}
@@ -91,24 +83,12 @@ class CurriculumSource(SourceWrapper):
         return self.source.sample(make_request(request.update, starts, request.size), timer)
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
-        """Return what is known of the draw, and the metrics of the other source.
-
-        Raises:
-            ValueError: If the environment does not tell which problems are solved.
-        """
+        """Return what is known of the draw, and the metrics of the other source."""
         self._visits = self.visits(batch.rollouts)
         return {**self._row, **self.source.metrics(batch)}
 
     def draw(self, update: int, number: int) -> tuple[list[Start], dict[str, float]]:
-        """Draw the problems of an update, counted from 1.
-
-        Args:
-            update: The update.
-            number: How many to draw, at most as many as there are.
-
-        Returns:
-            The problems, and what `metrics.jsonl` tells of the draw.
-        """
+        """Draw the problems of an update, counted from 1; return them, and the metrics of the draw."""
         rates = self.rates
         variance = rates * (1 - rates)
         inside = (rates >= BAND[0]) & (rates <= BAND[1])
@@ -147,11 +127,7 @@ class CurriculumSource(SourceWrapper):
         return {"passed": self._passed.tolist(), "played": self._played.tolist()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value.
-
-        Raises:
-            ValueError: If it is of another number of problems.
-        """
+        """Continue from `state_dict`'s value, of as many problems."""
         if len(state["passed"]) != len(self.problems):
             raise ValueError(
                 f"the curriculum was of {len(state['passed'])} problems, and there are {len(self.problems)}: "
@@ -177,16 +153,12 @@ def pass_rate(rollout: Rollout) -> float:
         rates = []
         for j, info in enumerate(group.infos):
             if not known or group.ended[j]:
-                rates.append(_is_solved(info))
+                if "solved" not in info:
+                    raise ValueError(f"{NO_SOLVED}: a curriculum by pass rate cannot be had")
+                rates.append(float(bool(info["solved"])))
             else:
                 rates.append(following.get((index, j), fmean(known)))
         rate = fmean(rates)
         if group.parent is not None:
             following[group.parent] = rate
     return rate
-
-
-def _is_solved(info: Mapping[str, float]) -> float:
-    if "solved" not in info:
-        raise ValueError(f"{NO_SOLVED}: a curriculum by pass rate cannot be had")
-    return float(bool(info["solved"]))

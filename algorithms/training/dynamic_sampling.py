@@ -100,14 +100,7 @@ class DynamicSamplingSource(SourceWrapper):
 def draw_replacements(
     problems: Sequence[Start], batch: Sequence[Start], rng: np.random.Generator, number: int
 ) -> list[Iterator[Start]]:
-    """Draw the problems that a batch lacks, each once, for each of its rollout batches.
-
-    Args:
-        problems: All problems of the run.
-        batch: The starts of the update, of all processes.
-        rng: The same in all processes.
-        number: Number of rollout batches, of all processes.
-    """
+    """Draw the problems that a batch lacks, each once, for each of its rollout batches."""
     order = (problems[index] for index in rng.permutation(len(problems)))
     fresh = [start for start in order if start not in batch]
     return [iter(fresh[index::number]) for index in range(number)]

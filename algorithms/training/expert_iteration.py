@@ -49,16 +49,11 @@ EPISODES = RolloutOptions(plan="episodes")
 class PassedEpisodes(NamedTuple):
     """The passing episodes of a round of sampling."""
 
-    demonstrations: list[Demonstration]
-    """One for each different passing episode."""
-    episodes: int
-    """All episodes."""
-    passed: int
-    """Passing episodes, equal ones counted."""
-    problems: int
-    """Problems with a passing episode."""
-    best: float
-    """The highest reward of a last turn."""
+    demonstrations: list[Demonstration]  # one for each different passing episode
+    episodes: int  # all of them
+    passed: int  # equal ones counted
+    problems: int  # with a passing episode
+    best: float  # the highest reward of a last turn
 
 
 def passes(
@@ -66,12 +61,8 @@ def passes(
 ) -> PassedEpisodes:
     """Collect the passing episodes of some problems, one demonstration for equal ones.
 
-    An episode passes if its last joint sample is `solved` or, with `min_reward`, has at least that reward.
-
-    Args:
-        rollouts: Whole episodes, one rollout for each problem.
-        agents: The agents that learn.
-        min_reward: Least reward of the last turn.
+    An episode passes if its last joint sample is `solved` or, with `min_reward`, has at least that reward. There
+    is one rollout for each problem.
 
     Raises:
         ValueError: If there is no `min_reward`, and the infos have no `solved`.
@@ -106,13 +97,7 @@ def passes(
 class ExpertIteration(SupervisedTraining):
     """Rounds of sampling and imitation.
 
-    Args:
-        env: The environment to train in; it is reset.
-        team: A policy for each agent.
-        problems: Starts of the problems that are sampled.
-        options: With `source=passes`.
-        max_grad_norm: As for `SupervisedTraining`.
-        seed: Decides samples and the order of demonstrations.
+    The seed decides samples and the order of demonstrations; other arguments are those of `SupervisedTraining`.
 
     Raises:
         ValueError: If the episodes of a problem would be absurdly many.
@@ -146,12 +131,9 @@ class ExpertIteration(SupervisedTraining):
 
     def announce(self) -> None:
         """Log the cost of all sampling before it begins."""
-        options = self.options
         logger.info(
             "warm start on passes: %d problems, %d episodes of each in each of %d rounds: at most %s",
-            len(self.problems),
-            options.samples,
-            options.rounds,
+            *(len(self.problems), self.options.samples, self.options.rounds),
             self.cost or "an unknown cost, as the environment does not tell its horizon",
         )
 
@@ -171,15 +153,10 @@ class ExpertIteration(SupervisedTraining):
             self.begin_round(passing.demonstrations, encoded, self._order_seed(number))
 
     def _order_seed(self, number: int) -> int:
-        """Return the seed of the order of a round's demonstrations."""
         return int(stream(self.seed, "order of passes", number).integers(2**32))
 
     def accumulate(self) -> dict[str, float]:
-        """Compute the gradient of the next step, and return its row of `metrics.jsonl`.
-
-        Raises:
-            FloatingPointError: If the loss or a gradient isn't finite.
-        """
+        """Compute the gradient of the next step, and return its row of `metrics.jsonl`."""
         row, passing = super().accumulate(), self._passes
         return {
             "step": row.pop("step"),
@@ -220,13 +197,8 @@ class ExpertIteration(SupervisedTraining):
             )
         logger.info(
             "warm start, round %d of %d: %d of %d episodes passed, in %d of %d problems; %d differ",
-            number,
-            options.rounds,
-            passing.passed,
-            passing.episodes,
-            passing.problems,
-            len(self.problems),
-            len(passing.demonstrations),
+            *(number, options.rounds, passing.passed, passing.episodes, passing.problems),
+            *(len(self.problems), len(passing.demonstrations)),
         )
         return passing
 

@@ -26,9 +26,8 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
 )
 from llm_decpomdp.algorithms.rollouts.cost import RunCost, evaluation_cost, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.sampling import Timer, require_short
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
@@ -44,24 +43,16 @@ logger = logging.getLogger(__name__)
 class UpdateRequest:
     """Starts of an update, each of which is sampled once."""
 
-    update: int
-    """Counted from 1."""
-    starts: Sequence[Start]
-    """The starts of all processes."""
+    update: int  # counted from 1
+    starts: Sequence[Start]  # the starts of all processes
     shard: Sequence[Sequence[Start]]
     """The starts of this process, by rollout batch; a rollout batch may be empty."""
     size: int | None = None
     """Largest number of starts of a rollout batch; `None` for one rollout batch of each process."""
-    round: int = 0
-    """Round of dynamic sampling; 0 for the starts that an update begins with."""
+    round: int = 0  # round of dynamic sampling; 0 for the starts that an update begins with
 
     def rollout_batches(self, options: TrainerOptions, views: bool = False) -> list[UpdateBatch]:
-        """Return the rollout batches of this process that are not empty.
-
-        Args:
-            options: How to sample.
-            views: Whether a critic will read the states.
-        """
+        """Return the rollout batches of this process that are not empty; with `views` for a critic."""
         return [
             UpdateBatch(
                 seed=options.seed,
@@ -88,14 +79,12 @@ def make_request(update: int, starts: Sequence[Start], size: int | None) -> Upda
 class TrainBatch:
     """The rollouts of an update."""
 
-    shard: list[list[Rollout]]
-    """The rollouts that this process learns from, by rollout batch."""
+    shard: list[list[Rollout]]  # the rollouts that this process learns from, by rollout batch
     rounds: list[list[list[Rollout]]] = field(default_factory=list)
     """Everything that this process has sampled, by round and rollout batch, until `gather` collects it."""
     rollouts: list[Rollout] = field(default_factory=list)
     """Everything that all processes have sampled, in the first process: the first round, then later rounds."""
-    num_resampled: int = 0
-    """Number of the rollouts of later rounds, in the first process."""
+    num_resampled: int = 0  # number of the rollouts of later rounds, in the first process
     shards: Sequence[Sequence[int]] = ()
     """Positions in `rollouts` of what each process learns from, in the first process."""
     metrics: dict[str, float] = field(default_factory=dict)
@@ -107,11 +96,7 @@ class TrainBatch:
         return list(chain.from_iterable(self.shard))
 
     def gather(self, size: int | None) -> None:
-        """Collect what all processes have sampled in the first one; all processes call this once.
-
-        Args:
-            size: As for `make_request`.
-        """
+        """Collect what all processes have sampled in the first one; all processes call this once."""
         if not self.rounds:  # stored, or collected before
             return
         rank = processes.rank()
@@ -137,25 +122,17 @@ class TrainBatch:
 class RolloutSource(TrainerCallback, ABC):
     """Gives the rollouts of each update. As a callback it may keep a state and learn from each update."""
 
-    batches: Sequence[Sequence[Start]]
-    """Starts of each update of the run."""
-    starts: Sequence[Start] = ()
-    """All starts that may be sampled."""
+    batches: Sequence[Sequence[Start]]  # starts of each update of the run
+    starts: Sequence[Start] = ()  # all starts that may be sampled
     cost: RunCost | None = None
     """Upper bound of the cost of all sampling; `None` where nothing is known of it."""
-    is_sampled = True
-    """False if nothing is sampled, and nothing costs anything."""
+    is_sampled = True  # false if nothing is sampled, and nothing costs anything
     needs_last_update: str | None = None
     """The option by which starts depend on what the last update has sampled; `None` if they don't."""
 
     @abstractmethod
     def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
-        """Return the rollouts of a request.
-
-        Args:
-            request: The starts.
-            timer: Is given the seconds of each activity.
-        """
+        """Return the rollouts of a request; the timer is given the seconds of each activity."""
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Return metrics of a batch that was gathered; the first process alone calls this."""
@@ -176,11 +153,7 @@ class RolloutSource(TrainerCallback, ABC):
 
 
 class StoredSource(RolloutSource):
-    """Rollouts that were stored, one for each start of each update.
-
-    Args:
-        updates: Those of each update.
-    """
+    """Rollouts that were stored, one for each start of each update."""
 
     is_sampled = False
 
@@ -231,7 +204,7 @@ class SampledSource(RolloutSource):
         self.starts = list(dict.fromkeys(chain(*batches, problems)))
         size = options.starts_per_bundle
         learner.algorithm.check_rollouts(team, learner.options, options, options.group_size)
-        self.cost = run_cost(env, env, options, options.group_size, batches, episodes=0)
+        self.cost = run_cost(env, options, options.group_size, batches)
         check_rollout_worker(workers.rollout_worker, size, team, self.starts)
         require_short(env, team, self.starts)
         number = -(-max(map(len, batches)) // (size or 1))
@@ -260,11 +233,7 @@ class SampledSource(RolloutSource):
 
 
 class SourceWrapper(RolloutSource):
-    """A source around another one, which it changes in one respect.
-
-    Args:
-        source: The other one.
-        option: The option that asks for the wrapper, for the message.
+    """A source around another one, which it changes in one respect; `option` asks for it.
 
     Raises:
         ValueError: If the other one samples nothing.
@@ -321,11 +290,7 @@ class PeriodicEvaluation(TrainerCallback):
         self.env, self.workers, self.starts = env, workers, starts
 
     def on_init_end(self, trainer: Trainer) -> None:
-        """Check that the starts fit the options and the team.
-
-        Raises:
-            ValueError: If the best policies are to be kept without evaluations, or a first prompt is too long.
-        """
+        """Check that the starts fit the options and the team."""
         options = trainer.options
         if options.keep_best and not self.starts:
             raise ValueError("keep_best compares evaluations, and there are no eval_starts")
@@ -359,9 +324,7 @@ class PeriodicEvaluation(TrainerCallback):
     def evaluate(self, trainer: Trainer, kind: str = "eval") -> dict[str, Any]:
         """Play the episodes, log them, and return the metrics.
 
-        Args:
-            trainer: The trainer.
-            kind: Kind of the row. Only `eval` stores episodes and can update the best checkpoint.
+        Only rows of the kind `eval` store episodes and can update the best checkpoint.
         """
         if not self.starts:
             return {}

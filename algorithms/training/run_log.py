@@ -15,14 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
-from llm_decpomdp.algorithms.training.metrics import BEFORE, episode_row
-from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.algorithms.training.training_warnings import (
+from llm_decpomdp.algorithms.training.metrics import (
+    BEFORE,
     PATIENCE,
     cut_off,
+    episode_row,
     find_warnings,
     lacks_signal,
 )
+from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines, read_json_lines
 from llm_decpomdp.utils.text import duration
 

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, trainable_policies
-from llm_decpomdp.algorithms.rollouts.long_prompts import overflow
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.sampling import Timer, overflow
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
@@ -210,11 +209,7 @@ class SupervisedTraining(TrainerCallback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value, after the policies' weights were loaded.
-
-        Raises:
-            ValueError: If it is not done, and the demonstrations or their order were others.
-        """
+        """Continue from `state_dict`'s value, of the same demonstrations, after the weights were loaded."""
         steps, total = state["steps"], state["total"]
         if steps < total and state["fingerprint"] != self._fingerprint:
             raise ValueError(
@@ -242,8 +237,7 @@ class SupervisedTraining(TrainerCallback):
         """Encode the examples of agents that learn, without those that their policies could not write.
 
         Raises:
-            ValueError: If there are examples and none is left, or a prompt is too long for a policy that neither
-                skips nor cuts it.
+            ValueError: If there are examples and none is left, or a prompt is too long for its policy.
             TypeError: If a policy cannot encode a text that it did not sample.
         """
         encoded: list[list[EncodedExample]] = []

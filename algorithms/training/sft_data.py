@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from llm_decpomdp.branching import acting_agents, message_turns
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.utils.text import WrongEncoding, read_utf8
+from llm_decpomdp.utils.text import parse_lines
 from llm_decpomdp.validation import unknown
 
 logger = logging.getLogger(__name__)
@@ -43,11 +44,6 @@ def reference_demonstrations(
     """Return the references of some agents to their first prompts: a demonstration for each start that has all.
 
     Where references depend on the turns so far, a demonstration has those of all turns of the episode they play.
-
-    Args:
-        env: The environment; it is reset.
-        starts: Starts of episodes, each with a task or a seed.
-        agents: The agents that learn.
 
     Raises:
         ValueError: If there are none; names the agent and the remedy.
@@ -129,22 +125,9 @@ def read_demonstrations(path: Path, possible_agents: Sequence[str]) -> list[Demo
     Raises:
         ValueError: If the file cannot be read, is empty, or a line has another form; names the line.
     """
-    try:
-        lines = read_utf8(path).splitlines()
-    except (OSError, WrongEncoding) as error:
-        raise ValueError(
-            f"cannot read the demonstrations of a warm start from {path}: {error}"
-        ) from None
-    demonstrations: list[Demonstration] = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                demonstrations.append((_example(line, possible_agents),))
-            except ValueError as error:
-                raise ValueError(f"{path}, line {number}: {error}") from None
-    if not demonstrations:
-        raise ValueError(f"{path} holds no demonstrations for a warm start: it has no lines")
-    return demonstrations
+    parse = partial(_example, possible_agents=possible_agents)
+    examples = parse_lines(path, "demonstrations for a warm start", parse)
+    return [(example,) for example in examples]
 
 
 def _example(line: str, possible_agents: Sequence[str]) -> SFTExample:

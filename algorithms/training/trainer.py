@@ -199,10 +199,8 @@ class Trainer:
         """Let callbacks save what is complete, and raise what ended the run."""
         interrupted = isinstance(failure, KeyboardInterrupt)
         try:
-            with (
-                suppress(KeyboardInterrupt),
-                defer_signals(),
-            ):  # a second Ctrl-C must not stop saving
+            # A second Ctrl-C must not stop saving.
+            with suppress(KeyboardInterrupt), defer_signals():
                 self.notify("on_exception", failure)
         except Exception as error:
             if interrupted:
@@ -238,14 +236,7 @@ def memory_ran_out(error: BaseException) -> bool:
 def out_of_memory(
     error: BaseException, activity: str, group_size: int, prompts: int
 ) -> OutOfMemory:
-    """Return an error that names the remedies.
-
-    Args:
-        error: The error that was raised.
-        activity: The work at that time, such as `update 3`.
-        group_size: Completions of each prompt.
-        prompts: Starts of an update.
-    """
+    """Return an error that names the remedies, for an activity such as `update 3` with so many prompts."""
     # Only the first line: torch appends a stack trace.
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return OutOfMemory(

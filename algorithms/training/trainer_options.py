@@ -40,11 +40,7 @@ class StorageOptions(Options):
 
 
 class TrainerOptions(RewardScoreOptions, RolloutOptions, StorageOptions):
-    """All options of a training run.
-
-    Raises:
-        ValueError: If a value is out of its range, or two do not fit together.
-    """
+    """All options of a training run."""
 
     group_size: int = option(4, ge=1)
     """Completions of each agent in a group (G); at least 2 where the algorithm compares them."""
@@ -101,19 +97,14 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
         check_critic_rollouts(updates, rollouts)
 
 
-GOLD = "gold"
-"""Source of demonstrations: the references of the environment."""
+GOLD = "gold"  # source of demonstrations: the references of the environment
 
 PASSES = "passes"
 """Source of demonstrations: passing episodes of the team itself (`expert_iteration.py`)."""
 
 
 class WarmStartOptions(Options):
-    """Supervised learning before reinforcement, on training problems or on a file.
-
-    Raises:
-        ValueError: If a value is out of its range, or does nothing with this `source`.
-    """
+    """Supervised learning before reinforcement, on training problems or on a file."""
 
     switch = "source"
     source: str | None = None
@@ -175,16 +166,9 @@ class ShardOptions(Options):
 def check_sharded(
     algorithm: Algorithm, options: UpdateOptions, reward_model: str | None, warm: bool
 ) -> None:
-    """Check that processes make equally many passes of models in shards: only the passes of a `Learner` do.
+    """Raise a `ValueError` unless processes make equally many passes of models in shards, as those of a `Learner`.
 
-    Args:
-        algorithm: Which algorithm learns.
-        options: Say whether there is a critic, completed by the algorithm.
-        reward_model: The option.
-        warm: Whether supervised learning comes first.
-
-    Raises:
-        ValueError: If something else makes as many passes in each process as it has texts.
+    The options are completed by the algorithm; `warm` says whether supervised learning comes first.
     """
     wrong = {
         f"algorithm {algorithm.name}": not algorithm.supports_sharding,

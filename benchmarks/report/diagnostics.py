@@ -10,7 +10,7 @@ from statistics import fmean
 import numpy as np
 from markupsafe import Markup
 
-from llm_decpomdp.algorithms.training.training_warnings import TrainingWarning, find_warnings
+from llm_decpomdp.algorithms.training.metrics import TrainingWarning, find_warnings
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, Series, read_settings
 from llm_decpomdp.benchmarks.report.charts import COLORS, Line, colors, inline, line_charts
 from llm_decpomdp.benchmarks.report.page import box, definitions, plain, render, tag

@@ -67,7 +67,7 @@ class LiveReport(TrainerCallback):
                 write_atomically(self._folder.report, ended)
 
     def _write(self, moment: str) -> None:
-        from llm_decpomdp.algorithms.training.training_warnings import exploited_tests
+        from llm_decpomdp.algorithms.training.metrics import exploited_tests
         from llm_decpomdp.benchmarks.evaluation.experiments import experiments
         from llm_decpomdp.benchmarks.report.diagnostics import evaluation_rows
         from llm_decpomdp.benchmarks.report.document import write_page

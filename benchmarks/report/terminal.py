@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from llm_decpomdp.algorithms.training.training_warnings import find_warnings
+from llm_decpomdp.algorithms.training.metrics import find_warnings
 from llm_decpomdp.benchmarks.runs.results import Row, task_name
 from llm_decpomdp.utils.storage import LOCK, RunFolder
 from llm_decpomdp.utils.text import duration, plain, shorten

@@ -48,7 +48,7 @@ def load_team(run: ResolvedRun) -> tuple[ResolvedRun, Team]:
 
 
 def _skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
-    from llm_decpomdp.algorithms.rollouts.long_prompts import (
+    from llm_decpomdp.algorithms.rollouts.sampling import (
         describe_prompts,
         long_first_prompts,
         require_short,

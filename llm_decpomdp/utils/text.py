@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+Item = TypeVar("Item")
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and newline: ESC, BEL, CR, CSI, ...
@@ -84,6 +87,28 @@ def read_utf8(path: Path) -> str:
             f"{path}, line {line}: the byte 0x{data[error.start]:02x} is not UTF-8: write the file in UTF-8, as "
             "with iconv -f latin1 -t utf-8"
         ) from None
+
+
+def parse_lines(path: Path, what: str, parse: Callable[[str], Item]) -> list[Item]:
+    """Parse the lines of a text file that are not blank.
+
+    Raises:
+        ValueError: If the file cannot be read or has no lines, or `parse` raises an error; names the line.
+    """
+    try:
+        lines = read_utf8(path).splitlines()
+    except (OSError, WrongEncoding) as error:
+        raise ValueError(f"cannot read {what} from {path}: {error}") from None
+    items = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                items.append(parse(line))
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from None
+    if not items:
+        raise ValueError(f"{path} holds no {what}: it has no lines")
+    return items
 
 
 BETWEEN = ("llm_decpomdp", "pettingzoo", "gymnasium")

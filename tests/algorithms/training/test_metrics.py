@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
-from llm_decpomdp.algorithms.training.metrics import evaluation_metrics, reward_metrics
+from llm_decpomdp.algorithms.training.metrics import PATIENCE, evaluation_metrics, reward_metrics
 from llm_decpomdp.algorithms.training.run_log import WarningMonitor
-from llm_decpomdp.algorithms.training.training_warnings import PATIENCE
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv

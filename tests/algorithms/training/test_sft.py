@@ -213,7 +213,7 @@ def test_lines_of_a_file_are_texts_or_messages(tmp_path: Path) -> None:
         path.write_text(line)
         with pytest.raises(ValueError, match=reason):
             read_demonstrations(path, ["x", "y"])
-    with pytest.raises(ValueError, match="cannot read the demonstrations"):
+    with pytest.raises(ValueError, match="cannot read demonstrations"):
         read_demonstrations(tmp_path / "none.jsonl", ["x"])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.algorithms.training.training_warnings import find_warnings
+from llm_decpomdp.algorithms.training.metrics import find_warnings
 
 UPDATES = 60
 
