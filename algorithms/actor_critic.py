@@ -15,8 +15,7 @@ from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 
 # A group of 16 completions for 16 agents already needs 3,856 texts; more is probably a typing error.
-MAX_COUNTERFACTUALS = 4096
-"""Most texts of a group that a critic of answers reads."""
+MAX_COUNTERFACTUALS = 4096  # most texts of a group that a critic of answers reads
 
 ALTERNATIVES = {"own": "iac", "joint": "maac", "none": "magrpo"}
 """The algorithm to use for each scope of a critic."""
@@ -26,10 +25,8 @@ ALTERNATIVES = {"own": "iac", "joint": "maac", "none": "magrpo"}
 class ActorCritic(Algorithm):
     """An algorithm whose critic values states: its value is the baseline of the returns."""
 
-    scope: str
-    """`own`: one critic for each agent; `joint`: one for the team."""
-    input: str
-    """Text that the critic reads unless the options say otherwise."""
+    scope: str  # `own`: one critic for each agent; `joint`: one for the team
+    input: str  # text that the critic reads unless the options say otherwise
 
     critic_role: ClassVar[str] = "baseline"
 

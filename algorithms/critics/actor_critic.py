@@ -47,11 +47,7 @@ class BaselineCritic(Critic):
     reads_first = True
 
     def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
-        """Return the advantages of each rollout's joint samples, and the metrics of `Critic.assess`.
-
-        Raises:
-            ValueError: If the rollouts have no views.
-        """
+        """Return the advantages of each rollout's joint samples, and metrics; views are needed."""
         require_views(rollouts)
         return super().assess(rollouts)
 
@@ -115,13 +111,7 @@ def _mean_of_others(values: Array, batch: Array, group: Group, agent: str) -> Ar
     """Return, for each joint sample, the mean of those with another completion of the agent; else its own value.
 
     With `joint_mode=cross` and `common`, several joint samples of the group share that completion. A mean over
-    them would depend on the completion and remove a part of its gradient.
-
-    Args:
-        values: Of the joint samples of the group, (J,).
-        batch: All values of the turn, including those of the group.
-        group: The group.
-        agent: The agent.
+    them would depend on the completion and remove a part of its gradient. `batch` has all values of the turn.
     """
     answers = np.array(group.joint)[:, list(group.completions).index(agent)]
     same = (answers[:, None] == answers).astype(np.float64)  # (J, J)
@@ -148,26 +138,18 @@ def build_critic(
     discount: float,
     gather: Gather,
 ) -> Critic:
-    """Build the critic of the options.
+    """Build the critic of the options, with a role of `ROLES`; other arguments are those of `Critic`.
 
-    Args:
-        options: Scope, input, targets, steps.
-        agents: The agents that learn, and their policies.
-        features: From texts to features. By default the model of each agent reads for its own critic, and the
-            first model that can for the critic of the team.
-        role: One of `ROLES`.
-        discount: Weight of a reward one turn later.
-        gather: As of `Critic`.
+    Without `features` the model of each agent reads for its own critic, and the first model that can for the
+    critic of the team.
 
     Raises:
         TypeError: If no policy gives features.
         ValueError: If the trunk is to be trained, and no model takes an adapter, or features are given.
     """
-    readers = (
-        {agent: [policy] for agent, policy in agents.items()}
-        if options.critic == "own"
-        else {"team": list(agents.values())}
-    )
+    readers = {"team": list(agents.values())}
+    if options.critic == "own":
+        readers = {agent: [policy] for agent, policy in agents.items()}
     reading: dict[str, Features]
     if options.critic_trunk == "lora":
         if features is not None:

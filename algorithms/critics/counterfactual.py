@@ -21,6 +21,7 @@ advantages of 0 while Q is used. With one turn no values of later states are nee
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -40,18 +41,15 @@ from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT
 from llm_decpomdp.algorithms.critics.states import critic_text, history
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 
-ANSWERS = "answers"
-"""Name of the critic of answers beside that of states."""
+ANSWERS = "answers"  # name of the critic of answers beside that of states
 
 
 class _Answers(NamedTuple):
     """The joint answers of a group as the critic reads them."""
 
     key: Key
-    returns: Array
-    """y less its mean, (G,)."""
-    played: Tensor
-    """Features of the joint samples less their mean, (G, d)."""
+    returns: Array  # y less its mean, (G,)
+    played: Tensor  # features of the joint samples less their mean, (G, d)
     others: Mapping[str, Tensor]
     """Features of the joint samples less their mean over the answers of an agent, (G, d), for each."""
 
@@ -61,13 +59,6 @@ class CounterfactualCritic(Critic):
 
     def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
         """Return the advantages of each rollout's joint samples, and metrics.
-
-        Returns:
-            The advantages, and in addition to the metrics of `Critic.assess`:
-
-            - `turn_<k>/explained_differences`: explained variance of Q within groups.
-            - `critic/counterfactual`: share of the turns whose advantages come from Q.
-            - `critic/answer_texts`: number of texts with answers that were read.
 
         Raises:
             ValueError: If joint samples are not aligned, or the rollouts have no views.
@@ -83,11 +74,7 @@ class CounterfactualCritic(Critic):
         ]
         pending, explained = self._evaluate(rollouts, records)
         self._pending |= pending
-        counts = {
-            key: key in self._heads
-            and (self._heads[key].explained > 0 or not self.options.critic_gate)
-            for key in explained
-        }
+        counts = {key: key in self._heads and self._is_open(key) for key in explained}
         groups = iter(answers)
         advantages = []
         for rollout in rollouts:
@@ -134,25 +121,18 @@ class CounterfactualCritic(Critic):
             )
         assert group.view is not None
         options, past = self.options, history(rollout, index)
-        tables: dict[str, list[list[int]]] = {agent: [] for agent in self.agents}
+        kind, limit = options.critic_input or DEFAULT_INPUT, options.critic_part_length
+        tables = {agent: [[0] * size for _ in range(size)] for agent in self.agents}
         cut_parts = 0
         for agent, table in tables.items():
-            for g in range(size):
-                table.append([])
-                for h in range(size):
-                    text, num_cut = critic_text(
-                        options.critic_input or DEFAULT_INPUT,
-                        group.view,
-                        past,
-                        None,
-                        options.critic_part_length,
-                        {
-                            name: completions[h if name == agent else g].text
-                            for name, completions in group.completions.items()
-                        },
-                    )
-                    cut_parts += num_cut * (text not in rows)
-                    table[g].append(rows.setdefault(text, len(rows)))
+            for g, h in product(range(size), repeat=2):
+                answers = {
+                    name: completions[h if name == agent else g].text
+                    for name, completions in group.completions.items()
+                }
+                text, num_cut = critic_text(kind, group.view, past, None, limit, answers)
+                cut_parts += num_cut * (text not in rows)
+                table[g][h] = rows.setdefault(text, len(rows))
         return tables, cut_parts
 
     def _answer_records(self, answers: _Answers) -> list[Record]:

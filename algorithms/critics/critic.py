@@ -44,16 +44,13 @@ from llm_decpomdp.algorithms.critics.states import Features, StatePosition, Stat
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 
 Array = NDArray[np.float64]
-ValueTargets = dict[str, list[Array]]
-"""Returns of the joint samples, (J,), of each group of a rollout, by agent, as a critic estimates them."""
+ValueTargets = dict[str, list[Array]]  # returns of each group's joint samples, (J,), by agent
+ROUNDING = 1e-12  # rounding error of differences, as a share of the largest return
 Gather = Callable[[Sequence[Any]], list[Any]]
 """Collects the items of all processes."""
 Item = TypeVar("Item")
 Key = tuple[str, int]
 """Name of a critic, and a turn."""
-
-ROUNDING = 1e-12
-"""Rounding error of differences, as a share of the largest return."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +58,10 @@ logger = logging.getLogger(__name__)
 class ChainTurn(NamedTuple):
     """A turn of a chain."""
 
-    rewards: Array
-    """Reward of each joint sample, (J,)."""
-    following: Array
-    """Value of the state after each, (J,); 0 if the episode is over."""
-    chosen: int
-    """The joint sample that continues."""
-    going: float = 1.0
-    """Share of the joint samples after which the episode continues (n/J)."""
+    rewards: Array  # reward of each joint sample, (J,)
+    following: Array  # value of the state after each, (J,); 0 if the episode is over
+    chosen: int  # the joint sample that continues
+    going: float = 1.0  # share of the joint samples after which the episode continues (n/J)
 
     def correction(self, following: float | None, discount: float, trace: float) -> float:
         """Return discount lambda (y_{t+1} - V(x'_c)); 0 at the end of the chain, where y_{t+1} is `None`."""
@@ -165,16 +158,7 @@ class Critic:
         self._warned = False
 
     def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
-        """Return the value targets of each rollout, and metrics; heads change only in `learn`.
-
-        Returns:
-            The targets, and over the states of all processes:
-
-            - `turn_<k>/explained_variance`: see `head.explained_variance`, mean over the critics.
-            - `critic/gate`: share of the heads that are used.
-            - `critic/loss`: mean squared error of values to their targets, before training on them.
-            - `critic/cut_parts`: number of parts of texts that were shortened.
-        """
+        """Return the value targets of each rollout, and metrics; heads change only in `learn`."""
         self._check_state(rollouts)
         states = {name: self._read(name, rollouts) for name in self._features}
         records = [
@@ -206,14 +190,9 @@ class Critic:
 
         The order decides the minibatches of the heads, so it must not depend on the number of processes.
         """
-        by_rollout = [
-            (rollout.place, list(of)) for rollout, of in zip(rollouts, items, strict=True)
-        ]
-        return [
-            item
-            for _, of in sorted(self._gather(by_rollout), key=lambda pair: pair[0])
-            for item in of
-        ]
+        pairs = zip(rollouts, items, strict=True)
+        gathered = self._gather([(rollout.place, list(of)) for rollout, of in pairs])
+        return [item for _, of in sorted(gathered, key=lambda pair: pair[0]) for item in of]
 
     def _evaluate(
         self, rollouts: Sequence[Rollout], records: Sequence[Sequence[Record]]
@@ -276,14 +255,9 @@ class Critic:
         rollout: Rollout,
         closed: float | None = None,
     ) -> list[ChainTurn]:
-        """Return the turns of a chain with the values of later states.
+        """Return the turns of a chain with the values of later states, as a critic reads them.
 
-        Args:
-            name: The critic.
-            states: The states that it reads.
-            number: Position of the rollout.
-            rollout: The chain.
-            closed: Value while the gate is closed; by default the mean of the turn.
+        While the gate is closed a value is `closed`, by default the mean of the turn.
         """
         turns = []
         for index, group in enumerate(rollout.groups):

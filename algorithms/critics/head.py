@@ -24,9 +24,7 @@ import torch
 from torch import Tensor
 
 SLOWEST = 0.02  # smallest rate of running means: they forget with a time constant of 50 batches
-SMALLEST = (
-    1e-6  # smallest standard deviation, so that constant targets or features divide by no zero
-)
+SMALLEST = 1e-6  # smallest deviation, so that constant targets or features divide by no zero
 WINDOW = 64  # newest states for training and evaluation; a larger batch counts as a whole
 ENOUGH = 8  # with fewer states the explained variance is noise, and counts as 0
 MINIBATCH = 16
@@ -100,13 +98,9 @@ class ValueHead:
     def learn(
         self, features: Tensor, pairs: Tensor, epochs: int, texts: Sequence[str] = ()
     ) -> None:
-        """Add states to the newest ones and train on all of these, in minibatches.
+        """Add states to the newest ones and train on all of these, in minibatches, for some epochs.
 
-        Args:
-            features: (B, d).
-            pairs: Predictions and targets, as in `evaluate`, (B, 2).
-            epochs: Passes over the newest states.
-            texts: The states as texts; needed by a trained trunk.
+        They have features (B, d), pairs (B, 2) as in `evaluate`, and texts, which a trained trunk needs.
         """
         self._keep(features, texts)
         self._pairs = self._newest(self._pairs, pairs)

@@ -5,21 +5,17 @@ from __future__ import annotations
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options, option, refuse_changes
 
-SCOPES = ("none", "joint", "own")
-TRUNKS = ("frozen", "lora")
 INPUTS = ("history+state", "history", "state", "prompts")
 DEFAULT_INPUT = "history+state"
 
 
 class CriticOptions(Options):
-    """The critic of a learner.
-
-    Raises:
-        ValueError: If a value is out of its range, or does nothing without a critic.
-    """
+    """The critic of a learner."""
 
     switch = "critic"
-    critic: str | None = option(None, choices=SCOPES, key="scope", neutral=("none",))
+    critic: str | None = option(
+        None, choices=("none", "joint", "own"), key="scope", neutral=("none",)
+    )
     """One critic of the team (`joint`), one for each agent (`own`), or `none`; null uses the algorithm's own
     critic (`iac`, `maac`, `coma`). For other algorithms a critic extends the return beyond the current turn.
     Critics exist in training only, and no agent sees what they read."""
@@ -29,7 +25,9 @@ class CriticOptions(Options):
     """Text that a critic reads: `history` is all prompts and answers so far, `state` the environment's `state()`,
     `prompts` the current prompts only; null means `history` with `iac`, else `history+state`. An agent's own
     critic reads only the prompts and answers of its agent. Long ones that the state contains are read once."""
-    critic_trunk: str = option("frozen", choices=TRUNKS, key="trunk", unless=("critic", "none"))
+    critic_trunk: str = option(
+        "frozen", choices=("frozen", "lora"), key="trunk", unless=("critic", "none")
+    )
     """Model that reads the text: a policy's model before training, without its adapter (`frozen`), or the same
     with a separate adapter that learns with the critic and has the shape of the policy's (`lora`). `lora` needs
     policies with `lora`, and takes passes with gradients over the newest states."""

@@ -7,7 +7,6 @@ would drop the part of the last agent without notice.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor
@@ -19,13 +18,10 @@ from llm_decpomdp.utils.text import shorten
 Features = Callable[[Sequence[str]], Tensor]
 """From texts to their features, (B, d), float32."""
 
-# Shorter texts may occur in the state by chance.
+# Prompts and answers of so many characters are left out if the state contains them; shorter ones may by chance.
 REPEATED = 80
-"""Prompts and answers of at least this many characters are left out if the state contains them word for word."""
-
-
+# Part of the text of an agent's own critic while the agent waits, which may have seen nothing so far.
 WAITS = ("waits", "-")
-"""Part of the text of an agent's own critic while the agent waits, which may have seen nothing so far."""
 
 
 class Exchange(NamedTuple):
@@ -33,13 +29,6 @@ class Exchange(NamedTuple):
 
     prompts: Mapping[str, str]
     answers: Mapping[str, str]
-
-
-class Text(NamedTuple):
-    """A text for a critic, and the number of its parts that were shortened."""
-
-    text: str
-    cut_parts: int
 
 
 class StatePosition(NamedTuple):
@@ -79,8 +68,8 @@ def critic_text(
     agents: Collection[str] | None,
     limit: int,
     answers: Mapping[str, str] | None = None,
-) -> Text:
-    """Write the text of a state.
+) -> tuple[str, int]:
+    """Write the text of a state; return it and the number of its parts that were shortened.
 
     Args:
         kind: One of `INPUTS` (`options.py`).
@@ -93,18 +82,19 @@ def critic_text(
         answers: The answer of each agent in this state, for a critic of answers.
     """
     parts: list[tuple[str, str]] = []
-    own = partial(_of_agents, agents)
+
+    def own(texts: Mapping[str, str], what: str) -> list[tuple[str, str]]:
+        return [(f"{a} {what}", t) for a, t in texts.items() if agents is None or a in agents]
+
     if "history" in kind:
         for turn, (prompts, played_answers) in enumerate(past, 1):
-            parts += [(f"{agent} saw in turn {turn}", text) for agent, text in own(prompts)]
-            parts += [
-                (f"{agent} answered in turn {turn}", text) for agent, text in own(played_answers)
-            ]
+            parts += own(prompts, f"saw in turn {turn}")
+            parts += own(played_answers, f"answered in turn {turn}")
     if kind == "state":
-        number = len(own(view.prompts))
+        number = len(own(view.prompts, "sees"))
         limit *= 1 + 2 * number * len(past) + number
     else:
-        parts += [(f"{agent} sees", text) for agent, text in own(view.prompts)] or [WAITS]
+        parts += own(view.prompts, "sees") or [WAITS]
     if "state" in kind:
         # The state of a coding task contains all earlier prompts and answers: reading them twice costs tokens.
         state = shorten(view.state, limit)
@@ -112,11 +102,7 @@ def critic_text(
         parts = [("state", view.state), *news]
     parts += [(f"{agent} answers", text) for agent, text in (answers or {}).items()]
     texts = (f"[{title}]\n{shorten(text, limit)}" for title, text in parts if text)
-    return Text("\n\n".join(texts), sum(len(text) > limit for _, text in parts))
-
-
-def _of_agents(agents: Collection[str] | None, texts: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(agent, text) for agent, text in texts.items() if agents is None or agent in agents]
+    return "\n\n".join(texts), sum(len(text) > limit for _, text in parts)
 
 
 def read_states(
@@ -129,12 +115,8 @@ def read_states(
 ) -> States:
     """Write the text of each state, and compute the features of all distinct texts in one call.
 
-    Args:
-        rollouts: With views.
-        options: Input and part length.
-        features: From texts to features.
-        agents: The agents whose prompts and answers are read; by default all.
-        first: Whether to read the first state of an episode, which no return needs.
+    Read are the prompts and answers of `agents`, by default all, and with `first` the first state of an episode
+    too, which no return needs.
     """
     texts: dict[StatePosition, str] = {}
     cut_parts = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +50,7 @@ def returns(
         rollout: A rollout.
         discount: Discount of later rewards, in [0, 1].
         own_agent: The agent whose own points count; they are also earned on turns on which it does not act.
-        own_weight: Factor of the own points, which are added to the rewards r_j. With 0 the returns are the
-            team's.
+        own_weight: Factor of the own points, which are added to the rewards r_j; 0 leaves the team's returns.
     """
     values = [np.array(group.rewards, dtype=np.float64) for group in rollout.groups]
     if own_weight:
@@ -69,9 +68,7 @@ def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns
 
     K is 1 for aligned joint samples and G^(N-1) for crossed ones. If partners were drawn (`joint_mode=common`),
     only the joint samples that were played for this agent count, although others may contain the completion:
-    within a column, all completions have the same partners.
-
-    `joint_returns` are (J,), and `agent` is the position of the agent in the group.
+    within a column, all completions have the same partners. `agent` is its position in the group.
     """
     if not group.anchors:
         indices = [sample[agent] for sample in group.joint]
@@ -84,8 +81,7 @@ def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns
         [position[(*anchor[:agent], g, *anchor[agent + 1 :])] for anchor in group.anchors]
         for g in range(size)
     ]
-    table: Returns = joint_returns[np.array(cells)]
-    return table
+    return np.asarray(joint_returns[np.array(cells)])
 
 
 def progress(updates: int, total: int | None) -> float:
@@ -109,9 +105,7 @@ def aggregate(
     the team settles for a safe answer (relative overgeneralization; Panait, Tuyls and Luke, JMLR 2008). Optimism
     misleads if rewards are noisy, since the best of K returns is then the luckiest one.
 
-    Degenerate case: with K = 1 each value is the return itself.
-
-    p is the `progress` of the run.
+    Degenerate case: with K = 1 each value is the return itself. p is the `progress` of the run.
     """
     average: Returns = values.mean(-1)
     best: Returns = values.max(-1)
@@ -137,8 +131,7 @@ def visit_weights(rollout: Rollout) -> list[float]:
         if group.parent is None:
             weights.append(1.0)
             continue
-        before = rollout.groups[group.parent.group]
-        weight = weights[group.parent.group]
+        before, weight = rollout.groups[group.parent.group], weights[group.parent.group]
         weights.append(
             weight / len(before.joint) if before.chosen is None else weight * before.going_share
         )
@@ -317,6 +310,15 @@ class GroupAdvantages(GroupValues):
         return any(values.any() for values in self.advantages.values())
 
 
+class _Setting(NamedTuple):
+    """The arguments of `group_advantages` that hold for all rollouts."""
+
+    agents: Collection[str]
+    options: LearnerOptions
+    progress: float
+    limits: Mapping[str, int]
+
+
 def group_advantages(
     rollouts: Sequence[Rollout],
     agents: Collection[str],
@@ -326,7 +328,7 @@ def group_advantages(
     targets: Sequence[ValueTargets] | None = None,
     limits: Mapping[str, int] | None = None,
 ) -> Iterator[GroupAdvantages]:
-    """Yield the advantages and the loss weight of every group.
+    """Yield the advantages and the loss weight of every group: its visit weight times its turn's factor.
 
     The value of a completion aggregates its returns over the choices of partners (`aggregate`), less a penalty for
     its length (`_penalty`). `Algorithm.advantages` compares the values. An agent that skipped its prompt has no
@@ -336,8 +338,7 @@ def group_advantages(
         rollouts: As sampled.
         agents: The agents that learn.
         algorithm: Compares the values.
-        options: Discount, aggregation, normalization and turn weights. A group's `weight` is its visit weight
-            times its turn's factor.
+        options: Discount, aggregation, normalization and turn weights.
         progress: From 0 in the first update of the run to 1 in the last.
         targets: Returns of each rollout as a critic estimates them; by default the observed ones.
         limits: Token limit of each agent; needed if `overlong_tokens` is set.
@@ -346,80 +347,63 @@ def group_advantages(
         FloatingPointError: If a return isn't finite; names the start.
         ValueError: If `Algorithm.advantages` returns another shape than that of the values.
     """
+    setting = _Setting(agents, options, progress, limits or {})
     for index, rollout in enumerate(rollouts):
-        rollout_targets = targets[index] if targets is not None else None
-        groups = _group_values(rollout, agents, options, progress, rollout_targets, limits or {})
+        groups = _group_values(rollout, setting, targets[index] if targets is not None else None)
         if options.reward_parts == "normalize_then_sum":
-            compared = _sum_of_parts(rollout, agents, algorithm, options, progress, limits or {})
+            compared = _sum_of_parts(rollout, algorithm, setting)
         else:
             compared = algorithm.advantages(groups, options)
         _check_shapes(algorithm, groups, compared)
         for group, of_group in zip(groups, compared, strict=True):
-            leaky = {agent: _leak(gains, options) for agent, gains in of_group.items()}
+            leaky = {
+                agent: np.where(gains < 0, options.negative_advantage_weight * gains, gains)
+                for agent, gains in of_group.items()
+            }
             yield GroupAdvantages(**vars(group), advantages=leaky)
 
 
 def _sum_of_parts(
-    rollout: Rollout,
-    agents: Collection[str],
-    algorithm: Algorithm,
-    options: LearnerOptions,
-    progress: float,
-    limits: Mapping[str, int],
+    rollout: Rollout, algorithm: Algorithm, setting: _Setting
 ) -> list[dict[str, Returns]]:
     """Return the sum of the normalized advantages of each component of the reward (GDPO, arXiv 2601.05242).
 
     An agent's own points are one more component, with the weight `own_weight`. Rewards without components in the
     infos are one component.
     """
+
+    def rewarded(rewards: Callable[[Group], Sequence[float]]) -> Rollout:
+        groups = (replace(group, rewards=tuple(rewards(group))) for group in rollout.groups)
+        return replace(rollout, groups=tuple(groups))
+
+    def component(name: str) -> Rollout:
+        return rewarded(lambda group: [info[name] for info in group.infos])
+
+    options = setting.options
     names = [key for key in rollout.groups[0].infos[0] if key.startswith("reward/")]
-    parts = [
-        replace(
-            rollout,
-            groups=tuple(
-                replace(group, rewards=tuple(info[name] for info in group.infos))
-                for group in rollout.groups
-            ),
-        )
-        for name in names
-    ] or [rollout]
     of_part = replace(options, normalize_advantages=True, reward_parts="sum", own_weight=0.0)
-    settings = [(part, 1.0, of_part) for part in parts]
+    parts = [(part, 1.0, of_part) for part in ([*map(component, names)] or [rollout])]
     if options.own_weight:
-        none = tuple(replace(group, rewards=(0.0,) * len(group.joint)) for group in rollout.groups)
-        own = replace(of_part, own_weight=1.0)
-        settings.append((replace(rollout, groups=none), options.own_weight, own))
-    total: list[dict[str, Returns]] = []
-    for part, weight, setting in settings:
-        groups = _group_values(part, agents, setting, progress, None, limits)
-        found = algorithm.advantages(groups, setting)
-        scaled = [{a: weight * values for a, values in of_group.items()} for of_group in found]
-        total = (
-            [
-                {a: before[a] + values for a, values in of_group.items()}
-                for before, of_group in zip(total, scaled, strict=True)
-            ]
-            if total
-            else scaled
-        )
-    return total
+        none = rewarded(lambda group: (0.0,) * len(group.joint))
+        parts.append((none, options.own_weight, replace(of_part, own_weight=1.0)))
+    totals: list[dict[str, Returns]] = [{} for _ in rollout.groups]
+    for part, weight, part_options in parts:
+        groups = _group_values(part, setting._replace(options=part_options))
+        found = algorithm.advantages(groups, part_options)
+        for total, of_group in zip(totals, found, strict=True):
+            for agent, values in of_group.items():
+                scaled = weight * values
+                total[agent] = total[agent] + scaled if agent in total else scaled
+    return totals
 
 
 def compare(
     groups: Sequence[GroupValues], baseline: Baseline, options: LearnerOptions
 ) -> list[dict[str, Returns]]:
-    """Subtract a baseline from the values of each agent's completions.
+    """Subtract a baseline from the values of each agent's completions; return advantages (G,) for each group.
 
     A completion is compared with the others of its group or, if the rollout consists of whole episodes, with those
-    of all groups of its turn.
-
-    Args:
-        groups: The groups of one rollout.
-        baseline: From values (..., G) to baselines in the same shape.
-        options: `normalize_advantages`, and `step_advantage_weight` for whole episodes.
-
-    Returns:
-        For each group the advantages (G,) by agent.
+    of all groups of its turn. The options are `normalize_advantages`, and `step_advantage_weight` for episodes.
     """
     normalize = options.normalizes_groups
     if groups[0].num_episodes is not None:
@@ -438,11 +422,11 @@ def compare_pools(
     normalize: bool = False,
     default: Sequence[Mapping[str, Returns]] | None = None,
 ) -> list[dict[str, Returns]]:
-    """Compare the completions of all groups with the same pool, for each agent.
+    """Compare the completions of all groups with the same pool, such as a turn, for each agent.
 
     Args:
         groups: The groups of one rollout of whole episodes.
-        pools: The pool of each group, such as its turn.
+        pools: The pool of each group.
         baseline: Subtracted from the values of a pool.
         normalize: Divide by the standard deviation of the values of a pool.
         default: Advantages of completions that are alone in their pool; by default those of `pool_advantages`.
@@ -497,33 +481,30 @@ def _compare_episodes(
 
 
 def _group_values(
-    rollout: Rollout,
-    agents: Collection[str],
-    options: LearnerOptions,
-    progress: float,
-    targets: ValueTargets | None,
-    limits: Mapping[str, int],
+    rollout: Rollout, setting: _Setting, targets: ValueTargets | None = None
 ) -> list[GroupValues]:
     """Return the values of the completions of each group of a rollout."""
+    agents, options, progress, limits = setting
     if targets is None:
-        if options.own_weight:
-            targets = {
-                agent: returns(rollout, options.discount, agent, options.own_weight)
-                for agent in agents
+        discount, weight = options.discount, options.own_weight
+        targets = {agent: returns(rollout, discount, agent, weight) for agent in agents}
+    values: list[dict[str, Returns]] = []
+    for index, group in enumerate(rollout.groups):
+        if not all(math.isfinite(float(of_agent[index].sum())) for of_agent in targets.values()):
+            raise FloatingPointError(f"a return isn't finite for {rollout.start}: {group.rewards}")
+        values.append(
+            {
+                agent: aggregate(
+                    partner_returns(group, targets[agent][index], position),
+                    options.joint_aggregation,
+                    quantile=options.aggregation_quantile,
+                    progress=progress,
+                )
+                - _penalty(group, agent, options, limits)
+                for position, (agent, completions) in enumerate(group.completions.items())
+                if agent in agents and not completions[0].skipped
             }
-        else:
-            targets = dict.fromkeys(agents, returns(rollout, options.discount))
-    values = [
-        _completion_values(
-            rollout.start,
-            group,
-            {agent: targets[agent][index] for agent in agents},
-            options,
-            progress,
-            limits,
         )
-        for index, group in enumerate(rollout.groups)
-    ]
     pooled = rollout.pooled
     tokens = _pool_tokens(rollout, values, options) if pooled else [{} for _ in values]
     size = len(rollout.groups[0].joint) if pooled else None
@@ -532,38 +513,12 @@ def _group_values(
             rollout.start,
             group,
             visit * options.turn_weight(group.turn, group.stopped_early),
-            values[index],
-            tokens[index],
-            size,
+            *(of_group, of_tokens, size),
         )
-        for index, (group, visit) in enumerate(
-            zip(rollout.groups, visit_weights(rollout), strict=True)
+        for group, visit, of_group, of_tokens in zip(
+            rollout.groups, visit_weights(rollout), values, tokens, strict=True
         )
     ]
-
-
-def _completion_values(
-    start: Start,
-    group: Group,
-    joint_returns: Mapping[str, Returns],
-    options: LearnerOptions,
-    progress: float,
-    limits: Mapping[str, int],
-) -> dict[str, Returns]:
-    """Return the values of each learning agent's completions, (G,)."""
-    if not all(math.isfinite(float(values.sum())) for values in joint_returns.values()):
-        raise FloatingPointError(f"a return isn't finite for {start}: {group.rewards}")
-    return {
-        agent: aggregate(
-            partner_returns(group, joint_returns[agent], position),
-            options.joint_aggregation,
-            quantile=options.aggregation_quantile,
-            progress=progress,
-        )
-        - _penalty(group, agent, options, limits)
-        for position, (agent, completions) in enumerate(group.completions.items())
-        if agent in joint_returns and not completions[0].skipped
-    }
 
 
 def _pool_tokens(
@@ -589,10 +544,6 @@ def _pool_tokens(
             for index in counts:
                 means[index][agent] = tokens
     return means
-
-
-def _leak(values: Returns, options: LearnerOptions) -> Returns:
-    return np.where(values < 0, options.negative_advantage_weight * values, values)
 
 
 def _penalty(

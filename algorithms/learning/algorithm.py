@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
     from llm_decpomdp.algorithms.learning.losses import LossInputs, LossOutputs
 
+# Returns of two groups, on which a baseline is tried when an algorithm is declared.
 SAMPLE_RETURNS = np.array([[0.0, 1.0, 3.0, 0.5], [2.0, 2.0, 2.0, 2.0]])
-"""Returns of two groups, on which a baseline is tried when an algorithm is declared."""
 
 AnyOptions = TypeVar("AnyOptions", bound=UpdateOptions)
 
@@ -79,11 +79,9 @@ class Algorithm:
             self.options = self.Options()
         for returns in (SAMPLE_RETURNS, SAMPLE_RETURNS[0]):
             baselines = self.baseline(returns.copy())
-            if (
-                not isinstance(baselines, np.ndarray)
-                or baselines.shape != returns.shape
-                or not np.isfinite(baselines).all()
-            ):
+            shape = np.shape(baselines)
+            is_array = isinstance(baselines, np.ndarray)
+            if not is_array or shape != returns.shape or not np.isfinite(baselines).all():
                 name = getattr(self.baseline, "__name__", repr(self.baseline))
                 raise ValueError(
                     f"the baseline {name!r} of {self.name!r} must return an array of finite numbers in the shape "
@@ -92,11 +90,7 @@ class Algorithm:
                 )
 
     def configure(self, **values: Any) -> Self:
-        """Return a copy with these values of the algorithm's own options.
-
-        Raises:
-            ValueError: If the algorithm has no such option, or a value is out of range.
-        """
+        """Return a copy with these values of its own options; raise a `ValueError` if it has no such option."""
         if self.Options is None:
             if values:
                 changes = ", ".join(f"{name}={value}" for name, value in values.items())
@@ -111,16 +105,10 @@ class Algorithm:
     def advantages(
         self, groups: Sequence[GroupValues], options: LearnerOptions
     ) -> list[dict[str, Returns]]:
-        """Compute the advantage of each completion. By default the value less the baseline.
+        """Return the advantages of completions, (G,), by agent, for each group; by default values less baseline.
 
-        Called for each rollout, also to check whether a rollout carries a gradient: change no state here.
-
-        Args:
-            groups: The groups of one rollout, each with start, turn, prompts, completions and values.
-            options: Options of the learner.
-
-        Returns:
-            For each group the advantages by agent, in the shapes of `GroupValues.values`, (G,).
+        Called with the groups of one rollout, also to check whether it carries a gradient: change no state here.
+        The shapes are those of `GroupValues.values`.
         """
         return compare(groups, self.baseline, options)
 
@@ -136,18 +124,11 @@ class Algorithm:
         return policy_loss(inputs)
 
     def summarize(self, groups: Sequence[GroupAdvantages]) -> list[Any]:
-        """Return picklable values that `update_state` needs to know about a batch. By default none.
-
-        With several processes, each one summarizes its own groups.
-        """
+        """Return picklable values that `update_state` needs to know about a batch. By default none."""
         return []
 
     def update_state(self, summaries: Sequence[Any]) -> None:
-        """Learn from a batch after its last step. By default there is no state.
-
-        Args:
-            summaries: Items of `summarize` of all processes. All processes get the same items in the same order.
-        """
+        """Learn from a batch after its last step, by the summaries of all, in the same order in each process."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the algorithm as plain values and tensors; empty if it has none."""
@@ -159,19 +140,11 @@ class Algorithm:
     # -------------------------------------------------------------------------------- what it is built of
 
     def make_learner(
-        self,
-        team: Team,
-        options: LearnerOptions,
-        seed: int = 0,
-        features: Features | None = None,
+        self, team: Team, options: LearnerOptions, seed: int = 0, features: Features | None = None
     ) -> BaseLearner:
         """Build the learner that trains a team by this algorithm.
 
-        Args:
-            team: Agent to policy.
-            options: Loss, optimizer and schedule.
-            seed: Seed of the learner's random choices.
-            features: Features of the texts that a critic reads; by default those of the policies' own models.
+        `seed` is that of its random choices. A critic reads with `features`, by default of the policies' models.
 
         Raises:
             TypeError: If a policy lacks something that the options need.
@@ -194,14 +167,8 @@ class Algorithm:
         # Imported here, because options are read before torch is loaded, and critics are optional.
         from llm_decpomdp.algorithms.critics.actor_critic import build_critic
 
-        return build_critic(
-            options,
-            agents,
-            features,
-            role=self.critic_role,
-            discount=options.discount,
-            gather=gather,
-        )
+        role, discount = self.critic_role, options.discount
+        return build_critic(options, agents, features, role=role, discount=discount, gather=gather)
 
     def needs_reference(self, options: UpdateOptions) -> bool:
         """Check whether the loss reads log-probabilities of the reference: the weights before training."""
@@ -220,11 +187,8 @@ class Algorithm:
             ValueError: If the options contradict the algorithm.
         """
         # Without a critic its other options have no effect, and setting them is an error.
-        return (
-            replace(options, critic="none")
-            if getattr(options, "critic", "none") is None
-            else options
-        )
+        is_open = getattr(options, "critic", "none") is None
+        return replace(options, critic="none") if is_open else options
 
     # ------------------------------------------------------------------------------------------- checks
 
@@ -276,14 +240,7 @@ class Algorithm:
         rollouts: RolloutOptions,
         group_size: int,
     ) -> None:
-        """Raise a `ValueError` if it cannot learn from such groups.
-
-        Args:
-            agents: The agents.
-            options: Options of the learner.
-            rollouts: Plan and joint samples.
-            group_size: G.
-        """
+        """Raise a `ValueError` if it cannot learn from groups of `group_size` completions of such rollouts."""
         if group_size < self.min_group_size:
             raise ValueError(
                 f"{self.name} compares completions of a group, so num_generations (group_size) must be at least "

@@ -44,10 +44,7 @@ def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | N
 class PolicyOptimizer:
     """AdamW for the parameters of a policy, with float32 copies of 16-bit parameters.
 
-    Args:
-        parameters: The parameters to train.
-        learning_rate: Before the schedule.
-        weight_decay: Of matrices; vectors (biases, norms) never decay.
+    `learning_rate` is that before the schedule. Only matrices decay, not vectors (biases, norms).
     """
 
     def __init__(
@@ -62,11 +59,9 @@ class PolicyOptimizer:
             for weight in self.parameters
         ]
         self.learning_rate = learning_rate
-        matrices = [master for master in self.masters if master.dim() > 1]
-        vectors = [master for master in self.masters if master.dim() <= 1]
         groups = [
-            {"params": matrices, "weight_decay": weight_decay},
-            {"params": vectors, "weight_decay": 0.0},
+            {"params": [m for m in self.masters if m.dim() > 1], "weight_decay": weight_decay},
+            {"params": [m for m in self.masters if m.dim() <= 1], "weight_decay": 0.0},
         ]
         # AdamW refuses empty groups, such as the vectors of an adapter.
         self._adamw = torch.optim.AdamW([g for g in groups if g["params"]], lr=learning_rate)
@@ -108,8 +103,7 @@ class PolicyOptimizer:
     def state_dict(self, keep: bool = True) -> dict[str, Any]:
         """Return moments and float32 copies.
 
-        With shards, all processes have to call this: whole tensors are gathered on the CPU. Processes that write
-        no checkpoint set `keep=False` and get empty tensors.
+        With shards, all processes call this, and whole tensors are gathered on the CPU; `keep=False` drops them.
         """
         masters = [master.detach() for _, master in self._float_copies()]
         state = {"adamw": self._adamw.state_dict(), "masters": masters}
@@ -124,12 +118,11 @@ class PolicyOptimizer:
             order = [weight for group in self._adamw.param_groups for weight in group["params"]]
             moments = {
                 index: {
-                    name: cut_as(value, order[index])
-                    if value.shape == order[index].shape
-                    else value
+                    name: cut_as(value, like) if value.shape == like.shape else value
                     for name, value in of_weight.items()
                 }
                 for index, of_weight in adamw["state"].items()
+                for like in [order[index]]
             }
             adamw = {**adamw, "state": moments}
         self._adamw.load_state_dict(adamw)
@@ -170,9 +163,7 @@ def warn_of_delegates(team: Team) -> None:
             logger.warning(
                 "the policy of %s is not trained: its class %s has no %s; members that it forwards by __getattr__ "
                 "do not count",
-                agents,
-                type(policy).__name__,
-                ", ".join(missing),
+                *(agents, type(policy).__name__, ", ".join(missing)),
             )
 
 
@@ -189,8 +180,7 @@ class BaseLearner(ABC):
         ValueError: If the algorithm cannot train the team, or no policy can be trained.
     """
 
-    critic: ReturnEstimator | None = None
-    """The critic, if there is one."""
+    critic: ReturnEstimator | None = None  # the critic, if there is one
     has_comparator = False
     """Whether its pairs have one side from another team, or from an earlier visit of the start."""
     role_deviation: RoleDeviation | None = None
@@ -232,12 +222,7 @@ class BaseLearner(ABC):
     def _keep_references(self, needed_by: str, remedy: str) -> None:
         """Make the current weights of each policy its reference, and log which model that is.
 
-        Args:
-            needed_by: The option or algorithm that needs references, for errors.
-            remedy: The way to do without them, for errors.
-
-        Raises:
-            TypeError: If a policy keeps no reference.
+        `needed_by` and `remedy` are for the `TypeError` of a policy that keeps no reference.
         """
         for name, policy in self.policies.items():
             if not isinstance(policy, ReferencedPolicy):
@@ -251,8 +236,7 @@ class BaseLearner(ABC):
             logger.info(
                 "the KL reference of %s is %s: changes by training since then, as in a warm start, count in the "
                 "KL divergence",
-                name,
-                words,
+                *(name, words),
             )
 
     def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -288,8 +272,9 @@ class BaseLearner(ABC):
 
     def _factor(self) -> float:
         options = self.options
+        total = options.total_updates
         return learning_rate_factor(
-            self.updates, options.lr_schedule, options.warmup_updates, options.total_updates
+            self.updates, options.lr_schedule, options.warmup_updates, total
         )
 
     def _clear(self) -> None:
@@ -329,8 +314,7 @@ class BaseLearner(ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of optimizers, critic and algorithm, and the number of updates.
 
-        The policies keep their own state. With sharded weights all processes call this, and only the first gets
-        the optimizers' tensors.
+        With sharded weights all processes call this, and only the first gets the optimizers' tensors.
         """
         first = processes.rank() == 0
         optimizers = {name: opt.state_dict(keep=first) for name, opt in self._optimizers.items()}
@@ -344,11 +328,7 @@ class BaseLearner(ABC):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from the value of `state_dict`.
-
-        Raises:
-            ValueError: If the state is that of other policies.
-        """
+        """Continue from the value of `state_dict`; raise a `ValueError` if it is of other policies."""
         if set(state["optimizers"]) != set(self._optimizers):
             raise ValueError(
                 f"the state is of the policies {sorted(state['optimizers'])}, "

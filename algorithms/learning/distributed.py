@@ -27,11 +27,8 @@ def initialize(timeout_minutes: float) -> None:
 
     Each process on a machine with GPUs gets one of its own.
 
-    Args:
-        timeout_minutes: Longest wait of a process for the others, after which torch ends it.
-
-    Raises:
-        RuntimeError: If the machine has fewer GPUs than processes.
+    A process waits at most so long for the others. Each one on a machine with GPUs gets one of its own; a machine
+    with fewer GPUs than processes is a `RuntimeError`.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or _is_initialized():
         return

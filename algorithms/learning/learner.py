@@ -52,12 +52,10 @@ if TYPE_CHECKING:
 class LossItem(NamedTuple):
     """The completions of one agent in one group."""
 
-    position: int
-    """Position of the group among those from which this process learns."""
+    position: int  # of the group among those from which this process learns
     agent: str
     source: GroupAdvantages
-    counts: bool = True
-    """False for a dummy, whose weight is 0."""
+    counts: bool = True  # False for a dummy, whose weight is 0
 
     @property
     def prompt(self) -> str:
@@ -167,10 +165,8 @@ def _dummy(item: LossItem) -> LossItem:
     return LossItem(item.position, agent, source, counts=False)
 
 
-TOKEN_METRICS = ("entropy", "kl", "clip_fraction", "mismatch")
-"""Metrics of tokens that are always written, for each agent."""
-CORRECTION_TERMS = ("ratio", "masked", "weight", "square")
-"""Terms of importance weights, from which `TokenMetrics` computes metrics."""
+TOKEN_METRICS = ("entropy", "kl", "clip_fraction", "mismatch")  # always written, for each agent
+CORRECTION_TERMS = ("ratio", "masked", "weight", "square")  # of importance weights
 
 
 class Learner(BaseLearner):
@@ -184,8 +180,7 @@ class Learner(BaseLearner):
         features: Features of the texts that a critic reads; by default those of the policies' own models.
 
     Raises:
-        TypeError: If the loss needs a reference and a policy keeps none, `overlong_tokens` is set and a policy
-            does not report its token limit, or there is a critic and no policy gives features.
+        TypeError: If a policy lacks a reference, a token limit or features that the options need.
         ValueError: If the algorithm cannot train the team with these options, no policy can be trained, or there
             is a `correction` and a policy samples from a part of its distribution.
     """
@@ -223,11 +218,7 @@ class Learner(BaseLearner):
 
         With n `updates_per_batch`, the first n - 1 steps are taken here, and the gradient is that of the last. No
         weight changes otherwise. Groups without a learning signal are counted and skipped; with sharded weights,
-        completions of other processes cost a pass (`loss_items`).
-
-        Returns:
-            The metrics of `TokenMetrics` and of the critic, `learning_rate`, `grad_norm/<policy>` (before
-            clipping), `groups` and `groups_without_signal`.
+        completions of other processes cost a pass (`loss_items`). Returns the metrics of `docs/metrics.md`.
 
         Raises:
             FloatingPointError: If a return, loss or gradient isn't finite; names the update and the starts.
@@ -281,26 +272,15 @@ class Learner(BaseLearner):
     def _advantages(
         self, rollouts: Sequence[Rollout], targets: Sequence[ValueTargets] | None
     ) -> list[GroupAdvantages]:
+        part_of_run = progress(self.updates, self.options.total_updates)
+        arguments = (self._agents, self.algorithm, self.options, part_of_run, targets, self._limits)
         try:
-            return list(
-                group_advantages(
-                    rollouts,
-                    self._agents,
-                    self.algorithm,
-                    self.options,
-                    progress(self.updates, self.options.total_updates),
-                    targets,
-                    self._limits,
-                )
-            )
+            return list(group_advantages(rollouts, *arguments))
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
     def _learn(self, microbatches: Sequence[Sequence[LossItem]], *arguments: Any) -> None:
-        """Add the gradients of all microbatches; policies on different devices learn at the same time.
-
-        The further arguments are those of `_backward`.
-        """
+        """Add the gradients of all microbatches by `_backward`; policies on different devices learn at once."""
         sharded = self.is_sharded
 
         def learn(part: tuple[Sequence[LossItem], bool]) -> None:
@@ -325,11 +305,10 @@ class Learner(BaseLearner):
         token_metrics: TokenMetrics,
         log_ratios: Sequence[dict[str, Tensor]],
     ) -> None:
-        """Add the gradient of one forward pass of an agent's policy.
+        """Add the gradient of one forward pass of an agent's policy, and fill the last three arguments.
 
-        `starts` is their number in all processes. Filled are: `old_log_probs`, in the first pass, with the
-        log-probabilities before the first step; `token_metrics`; and `log_ratios`, with log(pi / pi_old) of the
-        completions, (G,), by group and agent.
+        `starts` is their number in all processes. `old_log_probs` are those before the first step; `log_ratios`
+        have log(pi / pi_old) of the completions, (G,), by group and agent.
         """
         losses = []
         for item, (log_probs, mask, reference) in zip(
@@ -418,10 +397,8 @@ class Learner(BaseLearner):
 class TokenMetrics:
     """Sums over the tokens of one pass through a batch, by agent and over all processes.
 
-    Args:
-        agents: The agents that learn.
-        several: Whether the pass is one of several with the same batch.
-        corrects: Whether groups have the terms of importance weights.
+    `several` tells whether the pass is one of several with the same batch, and `corrects` whether groups have the
+    terms of importance weights.
     """
 
     def __init__(
@@ -457,24 +434,7 @@ class TokenMetrics:
             self._sizes.append(size)
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the pass.
-
-        - `loss/<agent>`: the agent's part of the loss.
-        - `entropy/<agent>`: mean of -log pi over the tokens in the loss, in nats per token: estimates the policy's
-          entropy in the groups that are learned from, if `top_p` and `top_k` do not truncate the distribution.
-        - `kl/<agent>`: mean of `losses.kl_estimate`, in nats per token; 0 without a reference.
-        - `clip_fraction/<agent>`: share of the tokens whose ratio is outside the clip range.
-        - `mismatch/<agent>`: mean of |log pi - log pi of the sampler|, in nats per token: the two compute the same
-          in different ways, and more coarsely in bfloat16. 0 if the sampler reports none.
-        - `ratio/<agent>`: with a correction, mean of `losses.importance_ratio`.
-        - `masked/<agent>`: with a correction, share of the tokens at which a bound is reached.
-        - `ess/<agent>`: with a correction, (sum w)^2 / (n sum w^2) of the weights of n tokens: their effective
-          sample size as a share; 0 if all weights are 0.
-        - `<name>/<agent>`: means of the other metrics that `Algorithm.loss` returns.
-        - `completion_tokens`: tokens in the loss, of all agents.
-        - `effective_sample_size`: mean of `losses.joint_effective_sample_size` over the groups whose
-          size is known; missing if there is none, and if the pass is the only one with its batch.
-        """
+        """Return the metrics of the pass, which `docs/metrics.md` defines; collective over processes."""
         metrics, tokens = {}, 0.0
         # Sums over processes are collective, so all processes need the same names, also those without groups.
         own_names = sorted(set(processes.gather(list(self._own_names))))
@@ -511,12 +471,7 @@ def _recorded_log_probs(completions: Sequence[Completion], like: Tensor) -> Tens
 
 
 def token_limit(agent: str, policy: Policy, overlong: int) -> int:
-    """Return the token limit of an agent's policy, for a penalty that grows over its last `overlong` tokens.
-
-    Raises:
-        TypeError: If the policy does not report its limit.
-        ValueError: If the limit is smaller than `overlong`.
-    """
+    """Return the token limit of an agent's policy, for a penalty that grows over its last `overlong` tokens."""
     limit: int | None = policy_attribute(policy, "max_new_tokens")
     if limit is None:
         raise TypeError(

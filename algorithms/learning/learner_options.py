@@ -5,11 +5,6 @@ from __future__ import annotations
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.options import NonNegative, Options, option
 
-LOSSES = ("sequence_sum", "token_mean", "fixed_length")
-SCHEDULES = ("constant", "linear", "cosine")
-TRUNCATED = ("train", "mask", "penalise")
-AGGREGATIONS = ("mean", "max", "quantile", "annealed")
-CORRECTIONS = ("none", "truncate", "mask")
 CLIP_RANGES = {"ppo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4), "cispo": (1.0, 4.0)}
 """Objectives, and the distances below and above 1 at which each clips ratios unless it is told: those of their
 papers, and 5 = 1 + 4 for `cispo`, whose paper tells none (ScaleRL, arXiv 2510.13786). A ratio never falls by 1."""
@@ -20,15 +15,11 @@ NO_K3 = (
 
 
 class StepOptions(Options):
-    """Loss and steps of the policies (AdamW), as far as they do not depend on the run.
-
-    Raises:
-        ValueError: If a value is out of its range, or two do not fit together.
-    """
+    """Loss and steps of the policies (AdamW), as far as they do not depend on the run."""
 
     learning_rate: float = option(1e-5, ge=0)
     """Peak learning rate of AdamW, after the warm-up."""
-    lr_schedule: str = option("constant", choices=SCHEDULES)
+    lr_schedule: str = option("constant", choices=("constant", "linear", "cosine"))
     """Decay of the learning rate after the warm-up, to 0 with the last update, or none."""
     warmup_updates: int = option(0, ge=0)
     """Updates over which the learning rate rises."""
@@ -36,7 +27,7 @@ class StepOptions(Options):
     """AdamW's decay of matrices; biases and norms never decay."""
     max_grad_norm: float | None = option(None, gt=0)
     """Norm at which the gradient of a policy is clipped; `None` does not clip."""
-    loss: str = option("sequence_sum", choices=LOSSES)
+    loss: str = option("sequence_sum", choices=("sequence_sum", "token_mean", "fixed_length"))
     """Reduction of the tokens' losses: `sequence_sum`, `token_mean` (the sum divided by the number of tokens of
     the completions that are compared with each other), or `fixed_length` (the sum divided by a constant, in a run
     the largest `max_new_tokens` of the trained policies)."""
@@ -114,7 +105,7 @@ class ImportanceSamplingOptions(Options):
     """Correction of the difference between the policy and what sampled."""
 
     switch = "correction"
-    correction: str = option("none", choices=CORRECTIONS, key="mode")
+    correction: str = option("none", choices=("none", "truncate", "mask"), key="mode")
     """Weight of a token from older weights or another numeric format: the ratio of its current probability to that
     of the sampler, at most `correction_cap` (`truncate`), or 0 outside 1/cap to cap (`mask`). For `lag` and for
     servers that sample. `none` treats all samples as on-policy."""
@@ -150,7 +141,7 @@ class TruncationOptions(Options):
     """Completions that hit the token limit."""
 
     switch = "truncated"
-    truncated: str = option("train", choices=TRUNCATED, key="mode")
+    truncated: str = option("train", choices=("train", "mask", "penalise"), key="mode")
     """Treatment of completions at the token limit: `train` like any other, `mask` (used for comparison only), or
     `penalise` (`truncation_penalty` is subtracted from their value, for the agent that wrote them)."""
     truncation_penalty: float = option(
@@ -175,7 +166,9 @@ class AggregationOptions(Options):
     """Value of a completion that was played with several choices of its partners."""
 
     switch = "joint_aggregation"
-    joint_aggregation: str = option("mean", choices=AGGREGATIONS, key="name")
+    joint_aggregation: str = option(
+        "mean", choices=("mean", "max", "quantile", "annealed"), key="name"
+    )
     """Value of a completion that was combined with several partner tuples: the `mean` of its returns, their `max`
     or a `quantile`, or `annealed` from `max` to `mean` over the run. All but `mean` are optimistic about partners
     that still learn, and select lucky samples if rewards are noisy."""
@@ -201,19 +194,11 @@ class UpdateOptions(
     ObjectiveOptions,
     StepOptions,
 ):
-    """Options of updates: those of the policies' steps, then those of a critic.
-
-    Raises:
-        ValueError: If a value is out of its range, or two do not fit together.
-    """
+    """Options of updates: those of the policies' steps, then those of a critic."""
 
 
 class LearnerOptions(UpdateOptions):
-    """All options of a learner.
-
-    Raises:
-        ValueError: If a value is out of its range, or two do not fit together.
-    """
+    """All options of a learner."""
 
     discount: float = option(1.0, ge=0, le=1)
     """Weight of a reward a turn later; the plan `chain` has no returns that reach over turns.

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.inference.determinism import cumulative_sum
+from llm_decpomdp.agents.inference.log_probs import cumulative_sum
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group
@@ -38,7 +37,6 @@ class LossInputs:
     """The input of `Algorithm.loss`: one agent's completions in one group."""
 
     agent: str
-    """The agent."""
     source: GroupAdvantages
     """The group: start, turn, prompts, texts, rewards and values."""
     log_probs: Tensor
@@ -147,20 +145,13 @@ def weighted_surrogate(
     return -ratio.detach().clamp(1 - low, 1 + high) * gain * log_probs
 
 
-class Objective(NamedTuple):
-    """A ratio, and the function that computes terms from it."""
-
-    ratio: Ratio
-    surrogate: Surrogate
-
-
-OBJECTIVES: Mapping[str, Objective] = {
-    "ppo": Objective(token_ratio, clipped_surrogate),
-    "dapo": Objective(token_ratio, clipped_surrogate),
-    "gspo": Objective(sequence_ratio, clipped_surrogate),
-    "cispo": Objective(token_ratio, weighted_surrogate),
+OBJECTIVES: Mapping[str, tuple[Ratio, Surrogate]] = {
+    "ppo": (token_ratio, clipped_surrogate),
+    "dapo": (token_ratio, clipped_surrogate),
+    "gspo": (sequence_ratio, clipped_surrogate),
+    "cispo": (token_ratio, weighted_surrogate),
 }
-"""Objective by name; `UpdateOptions.clip_bounds` has the range of each."""
+"""Ratio and surrogate by the name of an objective; `UpdateOptions.clip_bounds` has the range of each."""
 
 
 def objective_terms(
@@ -196,14 +187,6 @@ def loss_terms(
     (the estimator k1 as a return-to-go). Both forms have the gradient of the divergence at pi = pi_old. In later
     steps, the divergence in the reward is that of the samples, weighted and clipped like any other reward.
 
-    Args:
-        options: Of the update; `kl_coefficient` is c.
-        log_probs: (G, T).
-        old: (G, T), of the policy that sampled; constants.
-        advantages: (G,), or (G, T) if they differ by token; constants.
-        mask: (G, T).
-        reference: Log-probabilities of the reference, (G, T), constants; needed if c is above 0.
-
     Returns:
         (G, T).
     """
@@ -224,7 +207,8 @@ def loss_terms(
 def is_clipped(options: UpdateOptions, log_probs: Tensor, old: Tensor, mask: Tensor) -> Tensor:
     """Return True where the ratio of the objective is outside its clip range, (G, T)."""
     low, high = options.clip_bounds
-    distance = OBJECTIVES[options.objective].ratio(log_probs, old, mask).detach() - 1
+    ratio, _ = OBJECTIVES[options.objective]
+    distance = ratio(log_probs, old, mask).detach() - 1
     return (distance > high) | (distance < -low)
 
 
@@ -236,12 +220,9 @@ def _expand_tokens(advantages: Tensor) -> Tensor:
 
 
 def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
-    """-A_g log pi_gt: its gradient is the negative policy gradient (REINFORCE, Williams 1992).
+    """-A_g log pi_gt, (G, T): its gradient is the negative policy gradient (REINFORCE, Williams 1992).
 
-    Assumption: the completions come from the policy that is updated.
-
-    Returns:
-        (G, T), from log-probabilities (G, T) in nats and advantages (G,) or (G, T).
+    Assumption: the completions come from the policy that is updated. Advantages are (G,) or (G, T).
     """
     return -_expand_tokens(advantages).detach() * log_probs
 
@@ -274,12 +255,9 @@ def kl_to_come(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
 
 
 def kl_estimate(log_probs: Tensor, reference: Tensor) -> Tensor:
-    """exp(-d) - 1 + d with d = log pi - log reference: never below 0, and its mean is the divergence.
+    """exp(-d) - 1 + d with d = log pi - log reference, in nats, (G, T): never below 0; its mean is the divergence.
 
     (Schulman 2020, "Approximating KL divergence", k3.) Use it for metrics only: see `kl_divergence`.
-
-    Returns:
-        (G, T), in nats, without a gradient.
     """
     difference = (log_probs - reference).detach()
     return torch.expm1(-difference) + difference
@@ -345,9 +323,8 @@ REDUCTIONS: Mapping[str, Reduction] = {
 # Degenerate cases: if pi = mu, every weight is 1 and both modes have the plain gradient. A completion of one token
 # has the same ratio on both levels.
 
-# e^20 is larger than any useful cap, and far from the overflow of float64.
+# Log-ratios are clamped to this: e^20 is larger than any useful cap, and far from the overflow of float64.
 LIMIT = 20.0
-"""Log-ratios are clamped to this distance from 0."""
 
 
 def importance_ratio(log_probs: Tensor, sampled: Tensor, mask: Tensor, level: str) -> Tensor:
@@ -378,10 +355,7 @@ def importance_weights(
     sampled: Tensor,
     mask: Tensor,
 ) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """Compute the weights of the tokens, and the terms of their metrics.
-
-    Returns:
-        The weights (G, T), in the format of `log_probs` (log pi), and terms of `TokenMetrics` by name, (G, T).
+    """Compute the weights of the tokens, in the format of `log_probs` (log pi), and terms of metrics, (G, T).
 
     Raises:
         ValueError: If the sampler recorded no log-probabilities.

@@ -17,8 +17,7 @@ class RoleDeviation:
     only the first update that has a signal takes its own.
     """
 
-    DECAY = 0.9
-    """Weight of the updates before in the running mean square: that of about ten updates."""
+    DECAY = 0.9  # weight of the updates before in the running mean square: that of about ten
 
     def __init__(self) -> None:
         self.squares: dict[str, float] = {}
@@ -46,12 +45,8 @@ class RoleDeviation:
     @staticmethod
     def scale(group: GroupAdvantages, deviations: Mapping[str, float]) -> GroupAdvantages:
         """Return a group whose advantages are divided by the deviation of their agent, where that is not 0."""
-        scaled = {
-            agent: values / deviation
-            if (deviation := deviations[agent]) > SMALLEST_SPREAD
-            else values
-            for agent, values in group.advantages.items()
-        }
+        divisors = {a: d if d > SMALLEST_SPREAD else 1.0 for a, d in deviations.items()}
+        scaled = {agent: values / divisors[agent] for agent, values in group.advantages.items()}
         return replace(group, advantages=scaled)
 
 

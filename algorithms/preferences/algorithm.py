@@ -66,11 +66,7 @@ class PreferenceAlgorithm(Algorithm):
         )
 
     def make_learner(
-        self,
-        team: Team,
-        options: LearnerOptions,
-        seed: int = 0,
-        features: Features | None = None,
+        self, team: Team, options: LearnerOptions, seed: int = 0, features: Features | None = None
     ) -> BaseLearner:
         """Build the learner, with the arguments and errors of `Algorithm.make_learner`; no features are read."""
         # Imported here, because looking up an algorithm must not load torch.
@@ -96,8 +92,7 @@ class PreferenceAlgorithm(Algorithm):
         for name, reason in MEANINGLESS.items():
             refuse_changes(options, [name], f"{self.name}, as {reason}")
         pairs = f"{self.name}, which compares returns in pairs"
-        critic = [name for name in names(type(options)) if name.startswith("critic")]
-        refuse_changes(options, critic, pairs)
+        refuse_changes(options, [n for n in names(type(options)) if n.startswith("critic")], pairs)
 
     def check_rollouts(
         self,
@@ -120,11 +115,8 @@ class PreferenceAlgorithm(Algorithm):
                 f"groups would have up to {samples:,} joint samples, and pairs are made of at most "
                 f"{MAX_JOINT_SAMPLES:,}: take fewer num_generations, or joint_mode=common"
             )
-        if (
-            self.pair_options.pair_kind == "single"
-            and rollouts.joint_mode == "aligned"
-            and len(agents) > 1
-        ):
+        single = self.pair_options.pair_kind == "single"
+        if single and rollouts.joint_mode == "aligned" and len(agents) > 1:
             raise ValueError(
                 "pair_kind=single needs joint samples that differ in one agent alone, and with "
                 "joint_mode=aligned all agents differ: set joint_mode=common or joint_mode=cross"

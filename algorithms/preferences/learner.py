@@ -55,12 +55,7 @@ def completion_weights(
 ) -> Tensor:
     """Return the derivative of sum_p weights_p L_p by the log-probability of each completion of an agent, (C,).
 
-    Args:
-        signs: (C, P), as in `AgentCompletions`.
-        margins: (P,), m.
-        weights: (P,).
-        beta: Weight of the log-ratios in the margin.
-        alpha: Weight of the winners' log-likelihood.
+    The signs are (C, P), as in `AgentCompletions`; margins and weights are (P,).
     """
     pull = weights * beta * torch.sigmoid(-margins)
     return -(signs @ pull) - alpha * ((signs > 0).to(weights) @ weights)
@@ -72,14 +67,11 @@ class AgentCompletions:
 
     agent: str
     prompt: str
-    completions: list[Completion]
-    """C completions."""
-    pairs: list[int]
-    """Positions of P pairs in which the agent's completions differ."""
+    completions: list[Completion]  # C completions
+    pairs: list[int]  # positions of P pairs in which the agent's completions differ
     signs: Tensor
     """(C, P): 1 if the completion is the winner of the pair, -1 if it is the loser, else 0."""
-    reference: Tensor
-    """Log-probabilities of the completions under the reference, (C,)."""
+    reference: Tensor  # log-probabilities of the completions under the reference, (C,)
 
 
 class PreferenceLearner(BaseLearner):
@@ -128,11 +120,7 @@ class PreferenceLearner(BaseLearner):
 
         A pair is weighted by the share of the episodes that reach its group, so the loss has the same scale for
         trees of any size. With n `updates_per_batch`, the first n - 1 steps are taken here, and the gradient is
-        that of the last.
-
-        Returns:
-            The metrics of `PairMetrics`, `learning_rate`, `grad_norm/<policy>` (before clipping), `groups` and
-            `groups_without_signal` (without a pair).
+        that of the last. Returns the metrics of `docs/metrics.md`.
 
         Raises:
             FloatingPointError: If a return, loss or gradient isn't finite; names the update and the starts.
@@ -184,10 +172,7 @@ class PreferenceLearner(BaseLearner):
         for index, pair in enumerate(pairs):
             if pair.differs(agent):
                 by_prompt.setdefault(pair.prompts[agent], []).append(index)
-        return [
-            self._to_prompt(agent, prompt, pairs, of_prompt)
-            for prompt, of_prompt in by_prompt.items()
-        ]
+        return [self._to_prompt(agent, prompt, pairs, of) for prompt, of in by_prompt.items()]
 
     def _to_prompt(
         self, agent: str, prompt: str, pairs: Sequence[PreferencePair], of_prompt: list[int]
@@ -256,13 +241,7 @@ def _starts(pairs: Sequence[PreferencePair]) -> str:
 
 
 class PairMetrics:
-    """Sums over the pairs of one pass, over all processes.
-
-    Args:
-        agents: The agents that learn.
-        pairs: The pairs of this process.
-        total: Number of pairs of all processes.
-    """
+    """Sums over the pairs of one pass, over all processes; `total` is their number of pairs."""
 
     def __init__(
         self, agents: Collection[str], pairs: Sequence[PreferencePair], total: float
@@ -302,57 +281,34 @@ class PairMetrics:
             self._sums[f"{name}/{agent}"] += value
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the pass, from before its step.
+        """Return the metrics of the pass, from before its step; `docs/metrics.md` defines them.
 
-        - `pairs`: number of pairs.
-        - `compared_pairs`: number of pairs with one side of another team; missing if it is 0.
-        - `comparator_wins`: share of these in which that side is better.
-        - `pair_gap`: mean difference of the returns of a pair.
-        - `pair_loss`: mean of -log sigmoid(m), in nats.
-        - `pair_margin`, `pair_accuracy`: mean of m, and the share of pairs in which it is above 0.
-        - `loss/<agent>`: loss of the pairs in which the agent's completions differ.
-        - `equal_answers/<agent>`: number of pairs in which they are equal, so the agent learns nothing.
-        - `winner_nll/<agent>`: mean of -log pi over the tokens of its winners.
-        - `winner_log_ratio/<agent>`, `loser_log_ratio/<agent>`: mean of log pi - log reference of a winner, and of
-          a loser. If both fall, the team loses abilities.
-        - `completion_tokens`: tokens of the winners and losers in the loss, of all agents.
-
-        Means over no pairs are missing.
+        Means over no pairs are missing. All processes take part in each sum, also those without pairs.
         """
-        total, agents = self._total, self.agents
-        gaps = processes.total(sum(pair.gap for pair in self._pairs))
-        metrics = {"pairs": total, "completion_tokens": self._over("tokens")}
-        means = {"pair_gap": gaps} | {
-            name: processes.total(self._sums[name])
-            for name in ("pair_loss", "pair_margin", "pair_accuracy")
+        total, sums = self._total, self._sums
+        tokens = processes.total(sum(sums[f"tokens/{agent}"] for agent in self.agents))
+        metrics = {"pairs": total, "completion_tokens": tokens}
+        sums["pair_gap"] = sum(pair.gap for pair in self._pairs)
+        means = {
+            name: processes.total(sums[name])
+            for name in ("pair_gap", "pair_loss", "pair_margin", "pair_accuracy")
         }
         metrics |= {name: value / total for name, value in means.items() if total}
-        metrics |= self._opponent_metrics()
-        for agent in agents:
-            sums = {
-                name: processes.total(self._sums[f"{name}/{agent}"])
+        sides = [pair.comparator for pair in self._pairs]
+        won, lost = (processes.total(sides.count(side)) for side in ("winner", "loser"))
+        if won + lost:
+            metrics |= {"compared_pairs": won + lost, "comparator_wins": won / (won + lost)}
+        for agent in self.agents:
+            loss, pairs, tokens, nll, wins, losses = (
+                processes.total(sums[f"{name}/{agent}"])
                 for name in (
                     *("loss", "pairs", "winner_tokens"),
                     *("winner_nll", "winner_log_ratio", "loser_log_ratio"),
                 )
-            }
-            metrics[f"loss/{agent}"] = sums["loss"]
-            metrics[f"equal_answers/{agent}"] = total - sums["pairs"]
-            if sums["pairs"]:
-                metrics[f"winner_nll/{agent}"] = sums["winner_nll"] / sums["winner_tokens"]
-                metrics |= {
-                    f"{name}/{agent}": sums[name] / sums["pairs"]
-                    for name in ("winner_log_ratio", "loser_log_ratio")
-                }
+            )
+            metrics |= {f"loss/{agent}": loss, f"equal_answers/{agent}": total - pairs}
+            if pairs:
+                metrics[f"winner_nll/{agent}"] = nll / tokens
+                metrics[f"winner_log_ratio/{agent}"] = wins / pairs
+                metrics[f"loser_log_ratio/{agent}"] = losses / pairs
         return metrics
-
-    def _opponent_metrics(self) -> dict[str, float]:
-        # Summed over processes even if this one has no pairs, because all take part in a sum.
-        sides = [pair.comparator for pair in self._pairs]
-        won, lost = (processes.total(sides.count(side)) for side in ("winner", "loser"))
-        if not won + lost:
-            return {}
-        return {"compared_pairs": won + lost, "comparator_wins": won / (won + lost)}
-
-    def _over(self, name: str) -> float:
-        return processes.total(sum(self._sums[f"{name}/{agent}"] for agent in self.agents))

@@ -15,10 +15,9 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, 
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.sampling import Timer, require_short
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
@@ -60,8 +59,7 @@ class OpponentSource(SourceWrapper):
         super().__init__(source, "a comparator's team")
         require_short(env, opponents, source.starts)
         self.env, self.opponents, self.options = env, opponents, options
-        size = options.group_size
-        self.cost = run_cost(env, env, options, size, source.batches, episodes=0, comparator=True)
+        self.cost = run_cost(env, options, options.group_size, source.batches, comparator=True)
         self._tokenizers = {
             agent: policy
             for agent, policy in team.items()
@@ -76,11 +74,7 @@ class OpponentSource(SourceWrapper):
             )
 
     def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
-        """Sample the starts of a request, and the same starts with the opponents.
-
-        Raises:
-            TypeError: If an agent's policy has to tokenize texts, and cannot.
-        """
+        """Sample the starts of a request, and the same starts with the opponents."""
         rollout_batches = iter(request.rollout_batches(self.options))  # without the empty ones
         shard = [
             self.add_opponents(next(rollout_batches), rollouts, timer) if rollouts else []
@@ -90,9 +84,7 @@ class OpponentSource(SourceWrapper):
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Count the tokens of the opponents."""
-        rollouts = [
-            rollout.comparator for rollout in batch.rollouts if rollout.comparator is not None
-        ]
+        rollouts = [of.comparator for of in batch.rollouts if of.comparator is not None]
         return {**self.source.metrics(batch), "comparator_tokens": count_tokens(rollouts)}
 
     def add_opponents(
@@ -152,14 +144,7 @@ def _share_vocabulary(one: Policy, other: Policy) -> bool:
 def check_comparator(
     learner: BaseLearner, options: TrainerOptions, source: RolloutSource, opponents: Team | None
 ) -> None:
-    """Raise a `ValueError` if a run cannot compare as its options say.
-
-    Args:
-        learner: The learner.
-        options: Options of the run.
-        source: The rollouts of the team that learns.
-        opponents: The team that `comparator` names, if it names one.
-    """
+    """Raise a `ValueError` if a run cannot compare as its options say; `comparator` may name the opponents."""
     pair_options = learner.algorithm.options
     pairs = pair_options if isinstance(pair_options, PreferenceOptions) else PreferenceOptions()
     name = pairs.comparator

@@ -5,22 +5,16 @@ from __future__ import annotations
 from llm_decpomdp.options import Options, option
 
 CURRENT, HISTORY = "current", "history"
-KINDS = ("joint", "single")
-SELECTIONS = ("largest_gap", "random")
 
 
 class PreferenceOptions(Options):
-    """Pairs of joint samples and their loss: the options of `PreferenceAlgorithm`.
+    """Pairs of joint samples and their loss: the options of `PreferenceAlgorithm`."""
 
-    Raises:
-        ValueError: If a value is out of its range.
-    """
-
-    pair_kind: str = option("joint", choices=KINDS)
+    pair_kind: str = option("joint", choices=("joint", "single"))
     """Pairs of joint samples of a group, of which the one with the higher return becomes more likely: any two
     (`joint`), or two that differ in the completion of one agent (`single`). Only this agent then learns from the
     pair. `single` needs `joint_mode=common` or `cross`, unless there is one agent."""
-    pair_selection: str = option("largest_gap", choices=SELECTIONS)
+    pair_selection: str = option("largest_gap", choices=("largest_gap", "random"))
     """Order of the pairs: by the largest difference of returns, or `random`, drawn from the seed. No completion
     enters the loss twice."""
     pair_min_gap: float = option(0.5, ge=0)

@@ -27,8 +27,7 @@ from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 
-MOST_STARTS = 10_000
-"""Maximum number of starts of a history: of more, those visited longest ago are forgotten."""
+MOST_STARTS = 10_000  # of a history: of more, those visited longest ago are forgotten
 
 
 class OpponentSamples(NamedTuple):
@@ -44,13 +43,8 @@ def add_opponent_samples(
 ) -> OpponentSamples:
     """Combine the joint samples of a group with those of the other team, if they can be compared.
 
-    They can in the first state, if all agents had equal prompts and no prompt was skipped.
-
-    Args:
-        rollout: With the other team's rollout from the same start (`comparator`), or without.
-        index: Position of the group.
-        values: Returns of its joint samples, (J,).
-        discount: Weight of a reward one turn later.
+    They can in the first state, if all agents had equal prompts and no prompt was skipped. `values` are the
+    returns of the joint samples, (J,).
     """
     group, comparator = rollout.groups[index], rollout.comparator
     if index or comparator is None or not _comparable(group, root := comparator.groups[0]):
@@ -155,8 +149,7 @@ def _group(row: Mapping[str, Any]) -> Group:
     return Group(0, None, row["prompts"], completions, row["joint"], row["rewards"], ())
 
 
-MAX_JOINT_SAMPLES = 2048
-"""Maximum number of joint samples of a group: they make two million pairs."""
+MAX_JOINT_SAMPLES = 2048  # of a group: they make two million pairs
 
 
 class SamplePair(NamedTuple):
@@ -173,14 +166,10 @@ class PreferencePair:
 
     start: Start
     prompts: Mapping[str, str]
-    winner: Mapping[str, Completion]
-    """The completion of each agent in the better one."""
-    loser: Mapping[str, Completion]
-    """The completion of each agent in the worse one."""
-    gap: float
-    """Difference of the returns, above 0."""
-    weight: float = 1.0
-    """Factor of the loss: `visits`, times the factor of the turn."""
+    winner: Mapping[str, Completion]  # the completion of each agent in the better one
+    loser: Mapping[str, Completion]  # the completion of each agent in the worse one
+    gap: float  # difference of the returns, above 0
+    weight: float = 1.0  # factor of the loss: `visits`, times the factor of the turn
     visits: float = 1.0
     """Share of the episodes that reach the group: weight of the pair in the mean of the losses."""
     comparator: str | None = None
@@ -265,14 +254,8 @@ def disjoint(
     """Return the first pairs of an order in which no completion enters the loss twice.
 
     A completion enters the loss if its agent learns and differs between the two samples. It is then made more, or
-    less, likely at most once in a pass over the pairs.
-
-    Args:
-        ordered: Pairs of the group, in order of preference.
-        group: The group.
-        said: (J, N), of `answers`.
-        learns: Whether each agent learns, (N,).
-        limit: Maximum number of pairs.
+    less, likely at most once in a pass over the pairs. `said` are the `answers`, (J, N), and `limit` is the most
+    pairs.
     """
     result: list[SamplePair] = []
     completions: set[tuple[int, int]] = set()

@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import (
     Completion,
@@ -23,7 +25,7 @@ from llm_decpomdp.policy import (
     policy_attribute,
     reads_history,
 )
-from llm_decpomdp.utils.text import WrongEncoding, read_utf8
+from llm_decpomdp.utils.text import parse_lines
 
 logger = logging.getLogger(__name__)
 
@@ -31,17 +33,11 @@ Row = Mapping[str, Any]
 
 SIDES = ("chosen", "rejected")
 NEEDED = (
-    "task",
-    "turn",
-    "agent",
-    "prompt",
-    "chosen",
-    "rejected",
-    "chosen_return",
-    "rejected_return",
+    *("task", "turn", "agent", "prompt"),
+    *("chosen", "rejected", "chosen_return", "rejected_return"),
 )
+# Columns that identify a pair.
 SAMPLES = ("run", "task", "rollout", "group", "chosen_sample", "rejected_sample")
-"""Columns that identify a pair."""
 
 
 def stored_pairs(
@@ -62,25 +58,18 @@ def stored_pairs(
     Raises:
         ValueError: If the file cannot be read or has no pair, or a line has another format; names the line.
     """
-    try:
-        lines = read_utf8(path).splitlines()
-    except (OSError, WrongEncoding) as error:
-        raise ValueError(f"cannot read pairs from {path}: {error}") from None
     rows: dict[tuple[Any, ...], list[Row]] = {}
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                row = _check_row(line, models, environment)
-                of_pair = rows.setdefault(tuple(row.get(key) for key in SAMPLES), [])
-                if row["agent"] in [before["agent"] for before in of_pair]:
-                    raise ValueError(
-                        f"a second row of {row['agent']!r} in a pair: pairs are told apart by {', '.join(SAMPLES)}"
-                    )
-                of_pair.append(row)
-            except ValueError as error:
-                raise ValueError(f"{path}, line {number}: {error}") from None
-    if not rows:
-        raise ValueError(f"{path} holds no pairs: it has no lines")
+
+    def add(line: str) -> None:
+        row = _check_row(line, models, environment)
+        of_pair = rows.setdefault(tuple(row.get(key) for key in SAMPLES), [])
+        if row["agent"] in [before["agent"] for before in of_pair]:
+            raise ValueError(
+                f"a second row of {row['agent']!r} in a pair: pairs are told apart by {', '.join(SAMPLES)}"
+            )
+        of_pair.append(row)
+
+    parse_lines(path, "pairs", add)
     return _limit([_rollout(of_pair, models) for of_pair in rows.values()], limit)
 
 
@@ -143,14 +132,9 @@ def _limit(pairs: list[Rollout], limit: int | None) -> list[Rollout]:
         index
         for of_task in by_task.values()
         # The sort is stable: of equal gaps, the first ones in the file are kept.
-        for index in sorted(of_task, key=lambda k: -_gap(pairs[k]))[:limit]
+        for index in sorted(of_task, key=lambda k: np.diff(pairs[k].groups[0].rewards)[0])[:limit]
     }
     return [pair for index, pair in enumerate(pairs) if index in positions]
-
-
-def _gap(pair: Rollout) -> float:
-    better, worse = pair.groups[0].rewards
-    return better - worse
 
 
 def add_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:
@@ -201,11 +185,7 @@ def _require_no_history(group: Group, team: Team) -> None:
 def tokenize(
     completion: Completion, prompt: str, policy: TrainablePolicy, agent: str
 ) -> Completion:
-    """Return a completion of a prompt with the tokens of its text by a policy, and its end unless it was cut off.
-
-    Raises:
-        TypeError: If the policy has no `encode_completion`.
-    """
+    """Return a completion with the tokens of its text by a policy; its end, too, unless it was cut off."""
     encode_completion = policy_attribute(policy, "encode_completion")
     if encode_completion is None:
         raise TypeError(

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.options import Options, option
-from llm_decpomdp.utils.text import WrongEncoding, read_utf8, shorten
+from llm_decpomdp.utils.text import parse_lines, shorten
 
 
 class RewardModelOptions(Options):
-    """The training of a reward model on comparisons.
-
-    Raises:
-        ValueError: If a value is out of its range.
-    """
+    """The training of a reward model on comparisons."""
 
     held_out: float = option(0.2, gt=0, lt=1)
     """Share of the tasks whose pairs are held out to measure the model; of the pairs if there is one task."""
@@ -34,10 +31,8 @@ class RewardModelOptions(Options):
 class Sample(NamedTuple):
     """A joint sample as a reward model reads it."""
 
-    prompts: Mapping[str, str]
-    """The prompt of each agent."""
-    answers: Mapping[str, str]
-    """The answer of each agent."""
+    prompts: Mapping[str, str]  # the prompt of each agent
+    answers: Mapping[str, str]  # the answer of each agent
 
 
 class JointComparison(NamedTuple):
@@ -49,13 +44,7 @@ class JointComparison(NamedTuple):
 
 
 def team_text(sample: Sample, agents: Sequence[str], limit: int) -> str:
-    """Write the text of a joint sample: the prompt of every agent, then the answer of each.
-
-    Args:
-        sample: The joint sample.
-        agents: All agents, in their order.
-        limit: Largest number of characters of a part.
-    """
+    """Write the text of a joint sample: the prompt of every agent, then the answer of each."""
     parts = [(f"{agent} sees", sample.prompts[agent]) for agent in agents]
     parts += [(f"{agent} answers", sample.answers[agent]) for agent in agents]
     # Each part is shortened alone: a text shortened as a whole would lose the last agent's answer.
@@ -76,20 +65,9 @@ def read_comparisons(path: Path, agents: Sequence[str], environment: str) -> lis
         ValueError: If the file cannot be read, has no pairs, or pairs of another form, environment or team; names
             the line.
     """
-    try:
-        lines = read_utf8(path).splitlines()
-    except (OSError, WrongEncoding) as error:
-        raise ValueError(f"cannot read pairs from {path}: {error}") from None
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                row = _row(line, environment)
-                groups.setdefault(tuple(row[key] for key in PAIR), []).append(row)
-            except ValueError as error:
-                raise ValueError(f"{path}, line {number}: {error}") from None
-    if not groups:
-        raise ValueError(f"{path} holds no pairs: it has no lines")
+    for row in parse_lines(path, "pairs", partial(_row, environment=environment)):
+        groups.setdefault(tuple(row[key] for key in PAIR), []).append(row)
     try:
         return [_comparison(rows, agents) for rows in groups.values()]
     except ValueError as error:

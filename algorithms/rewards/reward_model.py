@@ -40,19 +40,14 @@ logger = logging.getLogger(__name__)
 Features = Callable[[Sequence[str]], Tensor]
 """From texts to their features, (B, d), float32."""
 
-ITERATIONS = 500
-"""Maximum number of iterations of L-BFGS."""
-
-BINS = 10
-"""Bins of the calibration error, over confidences from 1/2 to 1."""
-
-# Without it, a feature that is nearly constant in training would dominate the score of a new text.
+ITERATIONS = 500  # of L-BFGS, at most
+BINS = 10  # of the calibration error, over confidences from 1/2 to 1
+# Minimum deviation of a feature, as a share of the mean deviation. Without it, a feature that is nearly constant
+# in training would dominate the score of a new text.
 SMALLEST = 1e-3
-"""Minimum deviation of a feature, as a share of the mean deviation."""
-
-# Other precisions and devices change features a little, other weights by far more.
+# Maximum relative difference of the features of one model. Other precisions and devices change features a little,
+# other weights by far more.
 LIKE = 0.05
-"""Maximum relative difference of the features of one model."""
 
 
 class RewardModel:
@@ -112,11 +107,7 @@ class RewardModel:
 
     @classmethod
     def load(cls, path: Path) -> RewardModel:
-        """Read the model of `save`.
-
-        Raises:
-            ValueError: If the file cannot be read, or holds something else.
-        """
+        """Read the model of `save`; raise a `ValueError` if the file cannot be read, or holds something else."""
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
             return cls(state.pop("agents"), state.pop("part_length"), **state)
@@ -164,15 +155,9 @@ def fit_reward_model(
     report: dict[str, float] = {"pairs": len(comparisons), "held_out_pairs": len(held_out)}
     report |= {f"train_{name}": value for name, value in measures(margins[: len(train)]).items()}
     report |= measures(margins[len(train) :])
-    return RewardModel(
-        agents,
-        options.part_length,
-        weight=weight,
-        mean=mean,
-        scale=scale,
-        checked=(texts[0], table[0].clone()),
-        report=report,
-    )
+    checked = (texts[0], table[0].clone())
+    parts: dict[str, Any] = {"weight": weight, "mean": mean, "scale": scale, "checked": checked}
+    return RewardModel(agents, options.part_length, **parts, report=report)
 
 
 def split(

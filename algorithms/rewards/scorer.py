@@ -32,15 +32,10 @@ from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import ReferencedPolicy, Team, policy_attribute
 
-MOST = 512
-"""Number of the newest pairs that a model is fitted to; more if an update has more."""
-
+MOST = 512  # newest pairs that a model is fitted to; more if an update has more
 # A model that is fitted to two pairs is no better than chance, and its scores have no scale.
 LEAST = 16
-"""Minimum number of pairs that a model is fitted to."""
-
-PER_GROUP = 4
-"""Maximum number of pairs of a group."""
+PER_GROUP = 4  # pairs, at most
 
 
 class RewardModelScorer:
@@ -202,15 +197,7 @@ class RewardModelUpdater(ScoredSource):
         row |= self.observe(trainer.learner.updates, batch.rollouts)
 
     def observe(self, update: int, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Add the pairs of an update, and fit the model every `interval` updates.
-
-        Args:
-            update: Counted from 1.
-            rollouts: All of the update, in the first process.
-
-        Returns:
-            After a fit, `reward_model/pairs` and `reward_model/held_out_accuracy`, and else nothing.
-        """
+        """Add the pairs of an update, and fit the model every `interval` updates; return metrics."""
         pairs = processes.broadcast(
             [
                 pair
@@ -267,13 +254,7 @@ def _sample(group: Group, joint: int) -> Sample:
 
 
 def score_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Compare the scores of a reward model with the rewards of the task, over joint samples.
-
-    - `reward_model/mean`: as `reward_mean`, of the scores.
-    - `reward_model/correlation`: Pearson's, of score and reward; 0 where one of them is the same throughout.
-    - `reward_model/agreement`: share of the pairs of a group with unequal rewards that the scores order alike,
-      equal scores counted one half; missing where there is no such pair.
-    """
+    """Compare the scores of a reward model with the task.s rewards, over joint samples (`docs/metrics.md`)."""
     groups = [group for rollout in rollouts for group in rollout.groups]
     pairs = [pair for group in groups for pair in zip(group.scores, group.rewards, strict=True)]
     scores, rewards = np.array(pairs, dtype=np.float64).T
@@ -295,5 +276,4 @@ def _orders(group: Group) -> NDArray[np.float64]:
     scores, rewards = (
         np.sign(np.subtract.outer(values, values)) for values in (group.scores, group.rewards)
     )
-    orders: NDArray[np.float64] = scores[rewards > 0].astype(np.float64)
-    return orders
+    return np.asarray(scores[rewards > 0], np.float64)
