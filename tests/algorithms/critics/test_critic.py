@@ -165,7 +165,7 @@ def test_each_part_of_a_text_is_cut_by_itself_and_counted() -> None:
     assert only == f"[x sees]\n{'a' * 50}\n\n[y sees]\n{'b' * 10}"
     # The state alone holds all other parts, and may be as long as they together: 1 + 4 + 2.
     long = view._replace(state="s" * 140)
-    assert critic_text("state", long, past, ["x", "y"], 20).text == f"[state]\n{long.state}"
+    assert critic_text("state", long, past, ["x", "y"], 20)[0] == f"[state]\n{long.state}"
     assert critic_text("state", long, past, ["x", "y"], 18).cut_parts == 1
 
 

@@ -20,9 +20,9 @@ from llm_decpomdp.algorithms.learning.advantages import (
     returns,
     visit_weights,
 )
-from llm_decpomdp.algorithms.learning.learner_options import AGGREGATIONS, LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.maremax import MAREMAX
-from llm_decpomdp.algorithms.rollouts.joint import cross, pairing
+from llm_decpomdp.algorithms.rollouts.collection import cross, pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.trainer_options import check_credit
@@ -112,10 +112,6 @@ def test_in_a_cross_tree_a_completion_is_worth_the_mean_of_its_joint_samples() -
     assert y == pytest.approx([(3.25 + 0.0) / 2, (0.9 + 3.8) / 2])  # 1.625, 2.35
 
 
-def test_the_samples_of_a_chain_are_credited_with_their_own_rewards() -> None:
-    assert [values.tolist() for values in returns(CHAIN, DISCOUNT)] == [[1.0, 0.0], [2.0, 4.0]]
-
-
 @pytest.mark.parametrize(
     ("baseline", "aligned", "cross_x", "cross_y", "chain"),
     [
@@ -166,12 +162,6 @@ def test_returns_that_are_not_finite_name_the_start() -> None:
         rollout_advantages(rollout, "mean", "x")
 
 
-def test_the_four_baselines_differ_where_nothing_is_normalised() -> None:
-    values = np.array([0.1, 0.9, 0.4, 0.4])
-    found = [tuple(np.round(values - baseline(values), 9)) for baseline in BASELINES.values()]
-    assert len(set(found)) == 4
-
-
 VALUES = np.array([[11.0, -30.0, 0.0], [0.0, 7.0, 6.0]])
 
 
@@ -186,7 +176,7 @@ def test_values_by_hand() -> None:
     assert aggregate(VALUES, "annealed", progress=1.0) == pytest.approx([-19 / 3, 13 / 3])
 
 
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("aggregation", ["mean", "max", "quantile", "annealed"])
 def test_beside_one_choice_of_partners_all_are_the_return(aggregation: str) -> None:
     values = aggregate(VALUES[:, :1], aggregation, quantile=0.3, progress=0.4)
     assert values.tolist() == [11.0, 0.0]

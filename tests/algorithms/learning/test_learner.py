@@ -212,19 +212,12 @@ def test_a_team_without_a_trainable_policy_is_refused(policy: Any) -> None:
     ("options", "match"),
     [
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
-        ({"weight_decay": -1.0}, "weight_decay"),
-        ({"max_grad_norm": 0.0}, "max_grad_norm must be above 0"),
-        ({"turn_gradient_weights": (1.0, -1.0)}, "turn_gradient_weights"),
         ({"early_termination_weight": -2.0}, "early_termination_weight"),
         ({"loss": "token_meen"}, "did you mean 'token_mean'"),
         ({"loss": "fixed_length"}, "needs fixed_length"),
         ({"lr_schedule": "cosine"}, "needs total_updates"),
         ({"truncated": "penalise"}, "need each other"),
         ({"truncation_penalty": 0.1}, "truncation_penalty=0.1 means nothing with truncated=train"),
-        ({"discount": 1.1}, "discount must be at most 1, got 1.1"),
-        ({"clip_range": 1.0}, "clip_range must be below 1, got 1.0"),
-        ({"updates_per_batch": 0}, "updates_per_batch must be at least 1"),
-        ({"kl_coefficient": float("inf")}, "kl_coefficient"),
     ],
 )
 def test_bad_options_are_named(options: Any, match: str) -> None:
@@ -335,19 +328,6 @@ def test_a_second_step_on_a_batch_is_clipped_where_the_ratio_left_the_range(
         for tiny in (policy, free)
     ]
     assert ratios[0] < 1.3 < ratios[1]
-
-
-def test_the_first_of_several_steps_is_that_of_the_plain_gradient(
-    make_policy: Any, make_chain: Any
-) -> None:
-    one, two = make_policy("unigram"), make_policy("unigram")
-    chains = [make_chain(one, [([1.0, 2.0, 3.0], {"x": rows})]) for rows in (ROWS, MORE)]
-    plain = accumulated(one, chains)
-    learner = Learner(
-        {"x": two}, MAGRPO, LearnerOptions(learning_rate=0.0, updates_per_batch=2)
-    )  # the rate of 0 keeps the weights, so that the last gradient is the first one again
-    learner.accumulate(chains)
-    torch.testing.assert_close(two.model.bias.grad, plain)
 
 
 class Referenced(TinyPolicy):

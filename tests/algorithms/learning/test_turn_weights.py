@@ -24,8 +24,13 @@ from llm_decpomdp.algorithms.learning.advantages import (
 )
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.joint import Pairing, align, common, cross
+from llm_decpomdp.algorithms.rollouts.collection import (
+    Pairing,
+    align,
+    collect_rollouts,
+    common,
+    cross,
+)
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.analysis.credit import Coalition, orders, shapley
