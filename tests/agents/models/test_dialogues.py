@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import string
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
-from transformers import PreTrainedTokenizerFast
 
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
@@ -25,7 +22,7 @@ from llm_decpomdp.policy import (
     to_messages,
     turns_after,
 )
-from tests.agents.models.test_prompting import byte_tokenizer, policy_of
+from tests.agents.models.test_prompting import byte_tokenizer, llama_tokenizer, policy_of
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"
@@ -187,25 +184,6 @@ def test_a_template_without_an_end_of_turns_gets_none() -> None:
     policy = chat(PLAIN)
     ids = policy.encode(after(policy, "hi", "a", "more", end="<|endoftext|>"))
     assert policy.tokenizer.decode(ids) == "user: hi\nassistant: a\nuser: more\nassistant: "
-
-
-def llama_tokenizer(template: str) -> PreTrainedTokenizerFast:
-    """A tokenizer that puts a blank before each piece of text, as that of Llama 2."""
-    letters = ["<unk>", "<s>", "</s>", "\n", "▁", *string.ascii_letters, *"[]/<>"]
-    vocabulary = {token: index for index, token in enumerate(letters)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
-    )
-    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in ("<s>", "</s>")])
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-    )
-    fast.chat_template = template
-    return fast
 
 
 @pytest.mark.parametrize("ended", [True, False])

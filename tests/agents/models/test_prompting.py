@@ -243,11 +243,9 @@ def test_a_text_without_a_template_keeps_its_letters_too() -> None:
     assert policy.encode("a b<|")[:-1] == policy.tokenizer("a b<|").input_ids
 
 
-def test_letters_of_a_control_token_get_no_blanks_from_a_tokenizer_that_begins_texts_with_one() -> (
-    None
-):
-    """A tokenizer as of Llama 2."""
-    letters = ["<unk>", "<s>", "</s>", "\n", "▁", *string.ascii_lowercase, "<", "/", ">"]
+def llama_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
+    """A tokenizer that puts a blank before each piece of text, as that of Llama 2."""
+    letters = ["<unk>", "<s>", "</s>", "\n", "▁", *string.ascii_letters, *"[]/<>"]
     vocabulary = {token: index for index, token in enumerate(letters)}
     tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Sequence(
@@ -256,11 +254,20 @@ def test_letters_of_a_control_token_get_no_blanks_from_a_tokenizer_that_begins_t
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
     )
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 1)]
-    )
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in ("<s>", "</s>")])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )
+    fast.chat_template = template
+    return fast
+
+
+def test_letters_of_a_control_token_get_no_blanks_from_a_tokenizer_that_begins_texts_with_one() -> (
+    None
+):
+    fast = llama_tokenizer()
+    fast._tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
     )
     policy = policy_of(fast)
     ids = policy.encode("a </s>b <s> c")

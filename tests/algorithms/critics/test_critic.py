@@ -166,7 +166,7 @@ def test_each_part_of_a_text_is_cut_by_itself_and_counted() -> None:
     # The state alone holds all other parts, and may be as long as they together: 1 + 4 + 2.
     long = view._replace(state="s" * 140)
     assert critic_text("state", long, past, ["x", "y"], 20)[0] == f"[state]\n{long.state}"
-    assert critic_text("state", long, past, ["x", "y"], 18).cut_parts == 1
+    assert critic_text("state", long, past, ["x", "y"], 18)[1] == 1
 
 
 def test_what_a_state_has_word_for_word_is_not_read_twice_unless_it_may_be_chance() -> None:
@@ -179,7 +179,7 @@ def test_what_a_state_has_word_for_word_is_not_read_twice_unless_it_may_be_chanc
         assert part in text
     assert text.count(written) == 2 and text.endswith(f"[x answers]\n{written}")
     # What the state lacks, as it was cut, is read.
-    assert "[x sees]\nx reads" in critic_text("history+state", view, past, ["x", "y"], 145).text
+    assert "[x sees]\nx reads" in critic_text("history+state", view, past, ["x", "y"], 145)[0]
 
 
 def test_an_environment_without_a_state_is_told_and_one_without_texts_refused(

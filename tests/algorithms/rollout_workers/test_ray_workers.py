@@ -51,28 +51,13 @@ def test_actors_play_what_one_process_plays(
 
 
 @slow
-def test_a_bundle_whose_actor_is_killed_is_played_again(
-    local: Run, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("node", [False, True])
+def test_a_bundle_whose_actor_or_node_is_killed_is_played_again(
+    local: Run, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture, node: bool
 ) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()
-    run = trainer(
-        tmp_path / "run",
-        rollout_worker=rollout_worker(partial(worker_states.fatal, deaths, 1), 2, cluster),
-    )
-    with caplog.at_level(logging.WARNING):
-        run.run_updates()
-    require_same(local, run)
-    assert "batch 2 of update 2 (starts: seed 12, seed 13) is sampled again" in caplog.text
-
-
-@slow
-def test_a_run_goes_on_when_a_node_dies(
-    local: Run, tmp_path: Path, cluster: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    deaths = tmp_path / "deaths"
-    deaths.mkdir()
-    build = partial(worker_states.fatal, deaths, 1, node=True)
+    build = partial(worker_states.fatal, deaths, 1, node=node)
     run = trainer(tmp_path / "run", rollout_worker=rollout_worker(build, 2, cluster))
     with caplog.at_level(logging.WARNING):
         run.run_updates()

@@ -50,26 +50,17 @@ def test_a_run_with_turns_resumes_exactly(tmp_path: Path, game: str, more: dict[
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("workers", [ProcessRolloutWorkers, RayRolloutWorkers])
 @pytest.mark.parametrize("game", GAMES)
-def test_two_workers_play_turns_as_one_process_does(tmp_path: Path, game: str) -> None:
-    local = run(tmp_path / "local", game, **BUNDLES)
-    local.run_updates()
-    workers = ProcessRolloutWorkers(partial(take_turns, game), 2)
-    spread = run(tmp_path / "workers", game, rollout_worker=workers, **BUNDLES)
-    spread.run_updates()
-    require_same(local, spread)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("game", GAMES)
-def test_ray_actors_play_turns_as_one_process_does(
-    tmp_path: Path, game: str, monkeypatch: pytest.MonkeyPatch
+def test_workers_play_turns_as_one_process_does(
+    tmp_path: Path, game: str, workers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "b" * 64)  # a process keeps the first that it has read
-    pytest.importorskip("ray")
+    if workers is RayRolloutWorkers:
+        pytest.importorskip("ray")
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "b" * 64)  # a process keeps the first that it has read
     local = run(tmp_path / "local", game, **BUNDLES)
     local.run_updates()
-    workers = RayRolloutWorkers(partial(take_turns, game), 2)
-    spread = run(tmp_path / "workers", game, rollout_worker=workers, **BUNDLES)
+    two = workers(partial(take_turns, game), 2)
+    spread = run(tmp_path / "workers", game, rollout_worker=two, **BUNDLES)
     spread.run_updates()
     require_same(local, spread)
