@@ -191,7 +191,7 @@ def load_team(
     seed: int = 0,
     hollow: bool = False,
 ) -> dict[str, Policy]:
-    """Load the policies of a team; return a policy for each agent.
+    """Load the policies of a team.
 
     Agents with one policy share its object, and so its weights. Policies with an adapter on the same base
     share one copy of the base, which is frozen, and are sampled in one batch.
@@ -201,6 +201,9 @@ def load_team(
         policies: The declaration of each policy, by name.
         seed: Seed of the first weights of new adapters and of sampling, with a separate stream for each policy.
         hollow: Leave the weights of models that learn in their files, until `shard_team` reads them in parts.
+
+    Returns:
+        A policy for each agent.
 
     Raises:
         KeyError: If an agent's policy is not declared.

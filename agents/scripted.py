@@ -45,7 +45,11 @@ class Replay(Scripted):
         """Number of texts so far."""
 
     def act(self, prompt: str) -> str:
-        """Return the next text; raise an `IndexError` if there is none."""
+        """Return the next text.
+
+        Raises:
+            IndexError: If there is none.
+        """
         if self.played == len(self.texts):
             raise IndexError(
                 f"all {len(self.texts)} texts of the replay were given; it needs one for each completion"

@@ -43,7 +43,15 @@ def packed_log_probs(
     divisor: float,
     contexts: Contexts = noop_context_fn,
 ) -> Tensor:
-    """Return log-probabilities of all tokens of `rows`, one row after the other, (K,), float32."""
+    """Return log-probabilities of all tokens of `rows`, one row after the other, (K,), float32.
+
+    Args:
+        model: A transformers model with a head for the next token, or a peft model around one.
+        prompt: Token ids, at least one.
+        rows: Token ids of the completions, each at least one.
+        divisor: Divides the logits.
+        contexts: Around the first computation of the logits, and around the second.
+    """
     base, device = unwrap_peft(model), model.device
     config = base.config.get_text_config()
     # Gemma 2 bounds its logits behind its head.
@@ -199,6 +207,11 @@ def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> 
     """Return log-probabilities of `tokens` under the softmax of the tempered logits, in nats and float32.
 
     The softmax is over the whole vocabulary, also with `top_p` and `top_k`, so that sampler and learner agree.
+
+    Args:
+        logits: (..., V).
+        tokens: (...).
+        divisor: The temperature, or 1 for greedy decoding; a number, or (..., 1).
     """
     tempered = logits.float() / divisor
     selected = tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)

@@ -9,7 +9,11 @@ from llm_decpomdp.policy import CHAT
 
 
 class Sampling(Options):
-    """Distribution and length of completions; temperature 0 always takes the most likely token."""
+    """Distribution and length of completions; temperature 0 always takes the most likely token.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
 
     temperature: float = option(1.0, ge=0)
     """Divisor of the logits: a higher temperature gives more varied completions."""
@@ -43,7 +47,11 @@ class Sampling(Options):
 
 
 class Prompting(Options):
-    """Chat template variables, and the handling of long prompts."""
+    """Chat template variables, and the handling of long prompts.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
 
     system_prompt: str | None = None
     """System message of the chat template, which may be empty; `None` sends none, and the template may have its

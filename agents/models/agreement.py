@@ -265,6 +265,10 @@ def disagreement(dtype: torch.dtype, measure: Callable[[torch.dtype], float]) ->
 
     In half precision, rounding alone can reach the limit. A difference above it is measured again in float32,
     where rounding is far below the limit.
+
+    Args:
+        dtype: The format of computing.
+        measure: Returns the mean difference when computed in a format.
     """
     difference = measure(dtype)
     if difference <= mismatch_limit(dtype):

@@ -183,6 +183,10 @@ class CausalLM:
     def log_probs(self, prompt: str, completions: Sequence[Completion]) -> tuple[Tensor, Tensor]:
         """Return differentiable log-probabilities of the sampled tokens, at the sampling temperature.
 
+        Args:
+            prompt: The prompt, as it was given to `generate`.
+            completions: G completions of it.
+
         Returns:
             `(log_probs, mask)`, both (G, T), float32: log-probabilities in nats (0 on padding), and 1 where
             a token was sampled.
@@ -211,7 +215,11 @@ class CausalLM:
     def reference_log_probs(
         self, prompt: str, completions: Sequence[Completion]
     ) -> tuple[Tensor, Tensor]:
-        """Return `log_probs` under the reference, without a gradient; raise a `RuntimeError` if there is none."""
+        """Return `log_probs` under the reference, without a gradient.
+
+        Raises:
+            RuntimeError: If there is no reference.
+        """
         with self._compute_reference():
             return self.log_probs(prompt, completions)
 
@@ -219,7 +227,10 @@ class CausalLM:
     def features(self, texts: Sequence[str]) -> Tensor:
         """Return the mean of the last hidden states of each text under the reference, (B, d), float32.
 
-        Texts have no chat template; an empty text has features of 0. Without a reference it is a `RuntimeError`.
+        Texts have no chat template; an empty text has features of 0.
+
+        Raises:
+            RuntimeError: If there is no reference.
         """
         rows = [self.encoder.plain(text) for text in texts]
         with self._compute_reference():
@@ -238,7 +249,11 @@ class CausalLM:
                 yield
 
     def new_trunk(self, seed: int) -> LoraTrunk | None:
-        """Return a trainable trunk for a critic, a LoRA adapter; `None` if the policy has no adapter."""
+        """Return a trainable trunk for a critic, a LoRA adapter; `None` if the policy has no adapter.
+
+        Raises:
+            ValueError: If the policy's adapter is no LoRA.
+        """
         if self.adapter is None:
             return None
         return LoraTrunk(self.engine, self.encoder, self.adapter, seed)

@@ -170,6 +170,9 @@ class ModelEngine:
         """Reuse the keys and values of earlier prompts and answers until the block ends.
 
         A collection of rollouts is one block, so what is reused does not depend on earlier collections.
+
+        Args:
+            dialogues: Whether prompts have histories; with `prefix_cache=None`, nothing is reused without.
         """
         gigabytes = float(dialogues) if self.prefix_cache is None else self.prefix_cache
         if gigabytes:
@@ -220,7 +223,16 @@ class ModelEngine:
     def log_probs(
         self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float
     ) -> Tensor:
-        """Return differentiable log-probabilities of the tokens of all rows, in order, (K,), float32."""
+        """Return differentiable log-probabilities of all tokens of `rows`, one row after the other.
+
+        Args:
+            prompt: Token ids.
+            rows: Token ids of completions.
+            divisor: Divides the logits.
+
+        Returns:
+            (K,), float32, in nats.
+        """
         packs = self._can_pack(prompt, rows)
         with self._computing(), self._checkpointing():
             if packs:

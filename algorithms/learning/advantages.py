@@ -400,10 +400,18 @@ def _sum_of_parts(
 def compare(
     groups: Sequence[GroupValues], baseline: Baseline, options: LearnerOptions
 ) -> list[dict[str, Returns]]:
-    """Subtract a baseline from the values of each agent's completions; return advantages (G,) for each group.
+    """Subtract a baseline from the values of each agent's completions.
 
     A completion is compared with the others of its group or, if the rollout consists of whole episodes, with those
-    of all groups of its turn. The options are `normalize_advantages`, and `step_advantage_weight` for episodes.
+    of all groups of its turn.
+
+    Args:
+        groups: The groups of one rollout.
+        baseline: From values (..., G) to baselines in the same shape.
+        options: `normalize_advantages`, and `step_advantage_weight` for whole episodes.
+
+    Returns:
+        For each group the advantages (G,) by agent.
     """
     normalize = options.normalizes_groups
     if groups[0].num_episodes is not None:

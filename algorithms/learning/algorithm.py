@@ -90,7 +90,11 @@ class Algorithm:
                 )
 
     def configure(self, **values: Any) -> Self:
-        """Return a copy with these values of its own options; raise a `ValueError` if it has no such option."""
+        """Return a copy with these values of the algorithm's own options.
+
+        Raises:
+            ValueError: If the algorithm has no such option, or a value is out of range.
+        """
         if self.Options is None:
             if values:
                 changes = ", ".join(f"{name}={value}" for name, value in values.items())
@@ -105,10 +109,16 @@ class Algorithm:
     def advantages(
         self, groups: Sequence[GroupValues], options: LearnerOptions
     ) -> list[dict[str, Returns]]:
-        """Return the advantages of completions, (G,), by agent, for each group; by default values less baseline.
+        """Compute the advantage of each completion. By default the value less the baseline.
 
-        Called with the groups of one rollout, also to check whether it carries a gradient: change no state here.
-        The shapes are those of `GroupValues.values`.
+        Called for each rollout, also to check whether a rollout carries a gradient: change no state here.
+
+        Args:
+            groups: The groups of one rollout, each with start, turn, prompts, completions and values.
+            options: Options of the learner.
+
+        Returns:
+            For each group the advantages by agent, in the shapes of `GroupValues.values`, (G,).
         """
         return compare(groups, self.baseline, options)
 
@@ -128,7 +138,11 @@ class Algorithm:
         return []
 
     def update_state(self, summaries: Sequence[Any]) -> None:
-        """Learn from a batch after its last step, by the summaries of all, in the same order in each process."""
+        """Learn from a batch after its last step. By default there is no state.
+
+        Args:
+            summaries: Items of `summarize` of all processes. All processes get the same items in the same order.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the algorithm as plain values and tensors; empty if it has none."""
@@ -144,7 +158,11 @@ class Algorithm:
     ) -> BaseLearner:
         """Build the learner that trains a team by this algorithm.
 
-        `seed` is that of its random choices. A critic reads with `features`, by default of the policies' models.
+        Args:
+            team: Agent to policy.
+            options: Loss, optimizer and schedule.
+            seed: Seed of the learner's random choices.
+            features: Features of the texts that a critic reads; by default those of the policies' own models.
 
         Raises:
             TypeError: If a policy lacks something that the options need.
@@ -240,7 +258,14 @@ class Algorithm:
         rollouts: RolloutOptions,
         group_size: int,
     ) -> None:
-        """Raise a `ValueError` if it cannot learn from groups of `group_size` completions of such rollouts."""
+        """Raise a `ValueError` if it cannot learn from such groups.
+
+        Args:
+            agents: The agents.
+            options: Options of the learner.
+            rollouts: Plan and joint samples.
+            group_size: G.
+        """
         if group_size < self.min_group_size:
             raise ValueError(
                 f"{self.name} compares completions of a group, so num_generations (group_size) must be at least "

@@ -218,7 +218,11 @@ class Learner(BaseLearner):
 
         With n `updates_per_batch`, the first n - 1 steps are taken here, and the gradient is that of the last. No
         weight changes otherwise. Groups without a learning signal are counted and skipped; with sharded weights,
-        completions of other processes cost a pass (`loss_items`). Returns the metrics of `docs/metrics.md`.
+        completions of other processes cost a pass (`loss_items`).
+
+        Returns:
+            The metrics of `TokenMetrics` and of the critic, `learning_rate`, `grad_norm/<policy>` (before
+            clipping), `groups` and `groups_without_signal`.
 
         Raises:
             FloatingPointError: If a return, loss or gradient isn't finite; names the update and the starts.

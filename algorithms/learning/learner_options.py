@@ -198,7 +198,11 @@ class UpdateOptions(
 
 
 class LearnerOptions(UpdateOptions):
-    """All options of a learner."""
+    """All options of a learner.
+
+    Raises:
+        ValueError: If a value is out of its range, or two do not fit together.
+    """
 
     discount: float = option(1.0, ge=0, le=1)
     """Weight of a reward a turn later; the plan `chain` has no returns that reach over turns.

@@ -199,7 +199,11 @@ class RolloutWorker(Protocol):
 
 
 class LocalRolloutWorker:
-    """Samples in this process, one batch after the other, with the policies that learn."""
+    """Samples in this process, one batch after the other, with the policies that learn.
+
+    Args:
+        state: Environments and team.
+    """
 
     def __init__(self, state: WorkerState) -> None:
         self.state = state
@@ -232,7 +236,13 @@ def update_servers(samplers: Sequence[RemoteSampler], version: int) -> None:
 
 
 class WeightSync:
-    """Sends new weights to a rollout worker before it samples; `version` returns the version of the weights."""
+    """Sends new weights to a rollout worker before it samples.
+
+    Args:
+        rollout_worker: The rollout worker.
+        policies: The policies that learn, by the names of `distinct_policies`.
+        version: Returns the version of their weights.
+    """
 
     def __init__(
         self,

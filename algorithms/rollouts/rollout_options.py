@@ -11,7 +11,11 @@ JOINT_MODES = ("aligned", "common", "cross")
 
 
 class RolloutOptions(Options):
-    """Rollouts from a start."""
+    """Rollouts from a start.
+
+    Raises:
+        ValueError: If a value is out of its range, or two do not fit together.
+    """
 
     switch = "plan"
     plan: str = option("chain", choices=("chain", "tree", "episodes"), key="mode")

@@ -47,12 +47,24 @@ class TrainerCallback:
         """Before the first update of this session."""
 
     def on_optimizer_step(self, trainer: Trainer, batch: TrainBatch, row: dict[str, Any]) -> None:
-        """Weights have changed; metrics may be added to the row. The first process has collected the batch."""
+        """Weights have changed.
+
+        Args:
+            trainer: The trainer.
+            batch: The rollouts of the update, collected in the first process.
+            row: The metrics of the update, to which more may be added.
+        """
 
     def on_log(
         self, trainer: Trainer, row: Mapping[str, Any], rollouts: Sequence[Rollout] = ()
     ) -> None:
-        """A row of metrics is complete, with `update` and `kind`; in the first process with its rollouts."""
+        """A row of metrics is complete; `update` and `kind` are among its keys.
+
+        Args:
+            trainer: The trainer.
+            row: The row.
+            rollouts: The rollouts or episodes that it is of, in the first process.
+        """
 
     def on_update_end(self, trainer: Trainer) -> None:
         """An update, or a step of the warm start, is complete."""

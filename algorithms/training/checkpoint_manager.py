@@ -89,7 +89,12 @@ class CheckpointManager(TrainerCallback):
         }
 
     def on_train_begin(self, trainer: Trainer) -> None:
-        """Lock the folder, and check that the disk will hold all checkpoints of a new run at once."""
+        """Lock the folder, and check that the disk will hold all checkpoints of a new run at once.
+
+        Raises:
+            FolderInUse: If another process writes to the folder.
+            OSError: If the disk has no room.
+        """
         self._lock_folder()
         if self.newest is not None:
             return
@@ -131,7 +136,13 @@ class CheckpointManager(TrainerCallback):
             self.save_best(row["reward_mean"])
 
     def on_exception(self, trainer: Trainer, failure: BaseException) -> None:
-        """Save the last complete update; raise `Interrupted` if a signal ends the run, or the errors of `save`."""
+        """Save the last complete update.
+
+        Raises:
+            Interrupted: If a signal ends the run; names the folder to continue from.
+            OSError: If the disk has no room.
+            RuntimeError: If an update failed half way.
+        """
         interrupted = isinstance(failure, KeyboardInterrupt)
         if self.learner.is_sharded:
             logger.error(

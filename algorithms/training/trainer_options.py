@@ -40,7 +40,11 @@ class StorageOptions(Options):
 
 
 class TrainerOptions(RewardScoreOptions, RolloutOptions, StorageOptions):
-    """All options of a training run."""
+    """All options of a training run.
+
+    Raises:
+        ValueError: If a value is out of its range, or two do not fit together.
+    """
 
     group_size: int = option(4, ge=1)
     """Completions of each agent in a group (G); at least 2 where the algorithm compares them."""
