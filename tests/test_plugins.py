@@ -109,7 +109,8 @@ NUMBER = "import llm_decpomdp\nNUMBER = 3\ndef three(part): return 3\n"
     ],
 )
 def test_what_is_no_part_is_refused(example, monkeypatch, arguments, error, text):
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.setitem(sys.modules, "mine", sys)  # so that the end of the test removes the module
+    monkeypatch.delitem(sys.modules, "mine")
     (example / "mine.py").write_text(NUMBER)
     with pytest.raises(error, match=text):
         make("probe-turns-v0", **arguments)

@@ -28,14 +28,16 @@ class SamplerOptions(Options):
     engine: str = option("transformers", choices=("transformers", "vllm"))
     """`transformers` samples in the learning process, `vllm` at vLLM servers, one for each base model, which get
     new weights before they sample."""
-    urls: list[str] = field(default_factory=list, metadata={"unless": ("engine", "transformers")})
+    urls: list[str] = field(
+        default_factory=list, metadata={"unless": (("engine", "transformers"),)}
+    )
     """Addresses of running servers, one for each base model in the order of the team, as in
     `[http://127.0.0.1:8000]`. Empty: the run starts its own on this machine, and ends them."""
     python: str | None = option(None, unless=("engine", "transformers"))
     """Path of the Python of vLLM's separate environment; null takes the environment variable
     `LLM_DECPOMDP_VLLM_PYTHON`."""
     flags: dict[str, Any] = field(
-        default_factory=dict, metadata={"unless": ("engine", "transformers")}
+        default_factory=dict, metadata={"unless": (("engine", "transformers"),)}
     )
     """Further flags of `vllm serve`, as in `{gpu_memory_utilization: 0.8}`; true and false turn a switch on and
     off."""

@@ -235,6 +235,8 @@ def test_policies_share_in_a_worker_what_they_share_where_they_learn(
         "sampler.engine=vllm & model.top_p=1 & sampler.urls=[http://a:1,http://b:1] & APART": (
             "inference.urls names ones that run: drop either"
         ),
+        "sampler.urls=[http://a:1]": "means nothing with engine=transformers",
+        "sampler.flags={seed: 1}": "means nothing with engine=transformers",
         "LOCAL & policies.aux_0.sample_on=[0,1]": "one GPU; name one",
         "RAY & policies.aux_0.sample_on=[1] & cluster.worker_gpus=1": (
             r"sees the cluster.worker_gpus=1 .* raise that to 2"
