@@ -141,6 +141,15 @@ def test_a_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_a_notebook_imports_is_there(path: Path) -> None:
+    """The notebook that is read with its figures runs in the slow tests alone."""
+    text = "\n".join("".join(cell["source"]) for cell in code_cells(path))
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    own = [node for node in found if (node.module or "").startswith("llm_decpomdp")]
+    assert all(hasattr(importlib.import_module(n.module), a.name) for n in own for a in n.names)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_kept_without_outputs_unless_it_is_read_with_figures(path: Path) -> None:
     code = code_cells(path)
     assert not any(cell.get("execution_count") for cell in code)
