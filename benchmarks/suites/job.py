@@ -116,8 +116,7 @@ def read_job(folder: Path) -> Job:
 def make_jobs(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
     """Return the jobs of a suite, with their configurations loaded and checked.
 
-    The first seeds of all arms come first, so that an interrupted suite has measured all arms equally often. Among
-    them, the arms of one configuration follow each other in the order of the suite.
+    The first seeds of all arms come first, so that an interrupted suite has measured all arms equally often.
 
     Args:
         suite: The suite.
@@ -132,14 +131,7 @@ def make_jobs(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]
         if name not in names:
             raise ConfigError(unknown("arm", name, names))
     arms = [arm for arm in suite.arms if not only or arm.name in only]
-    configs = list(dict.fromkeys(arm.config for arm in arms))
-    jobs = [
-        job
-        for config in configs
-        for arm in arms
-        if arm.config == config
-        for job in _jobs(suite, arm, output)
-    ]
+    jobs = [job for arm in arms for job in _jobs(suite, arm, output)]
     return sorted(jobs, key=lambda job: job.arm.seeds.index(job.seed))
 
 

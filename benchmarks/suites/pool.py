@@ -64,8 +64,7 @@ class JobPool:
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Run all jobs; after Ctrl-C and SIGTERM all processes save their results and end first."""
-        # Jobs start in the order of the suite, but a small job may overtake a large one that waits for
-        # cores.
+        # Jobs start in this order, but a small job may overtake a large one that waits for cores.
         pending = list(jobs)
         with terminable():
             try:

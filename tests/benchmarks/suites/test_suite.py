@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.benchmarks.cli.suite_job import work
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.suites.job import Job, make_jobs, read_job, refuse_others
 from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite, shipped_suites
@@ -66,12 +68,10 @@ def test_a_configuration_may_stand_beside_the_suite(tmp_path: Path) -> None:
     assert (job.arm.name, job.config.model.name) == ("untrained", "mine")
 
 
-def test_first_seeds_of_all_arms_come_first_one_configuration_after_the_other(
-    tmp_path: Path,
-) -> None:
+def test_first_seeds_of_all_arms_come_first(tmp_path: Path) -> None:
     text = "config: [demo, demo_tldr]\nseeds: [4, 3]\narms: [{name: a}, {name: b}]\n"
     found = [(job.arm.name, job.seed) for job in jobs(tmp_path, text)]
-    order = ["a-demo", "b-demo", "a-demo_tldr", "b-demo_tldr"]
+    order = ["a-demo", "a-demo_tldr", "b-demo", "b-demo_tldr"]
     assert found == [(name, seed) for seed in (4, 3) for name in order]
 
 
@@ -85,6 +85,29 @@ def test_an_arm_may_train_in_another_environment(tmp_path: Path) -> None:
     assert read_job(levels.folder) == levels
     with pytest.raises(ConfigError, match="coophuman-v0"):
         jobs(tmp_path, text % "train_env: coophuman-v0")
+
+
+def test_a_job_trains_in_its_environment_and_is_measured_in_the_other(tmp_path: Path) -> None:
+    text = (
+        "config: demo\narms: [{method: train, tasks: 1, train_env: probe-rendezvous-v0, override: "
+        "[env.id=probe-lazy-v0, model.name=tiny-random, algorithm.max_updates=1, output.report=false]}]"
+    )
+    (job,) = jobs(tmp_path, text)
+    job.write()
+    work(job)
+    manifests = (job.folder / "training/manifest.json", job.folder / "manifest.json")
+    found = [json.loads(path.read_text(encoding="utf-8"))["environment"] for path in manifests]
+    assert found == ["probe-rendezvous-v0", "probe-lazy-v0"]
+
+
+def test_an_arm_without_training_has_no_environment_of_it(tmp_path: Path) -> None:
+    text = "config: magrpo_che_shared_config\ntrain_env: coophumaneval-v0\narms: [{method: [untrained, train]}]"
+    untrained, trained = jobs(tmp_path, text)
+    assert untrained.arm.train_env is None and "train_env" not in untrained.identity
+    assert trained.arm.train_env == "coophumaneval-v0"
+    text = "config: demo\narms: [{method: gold, train_env: coophumaneval-v0}]"
+    with pytest.raises(ConfigError, match="gold does not train: drop `train_env`"):
+        jobs(tmp_path, text)
 
 
 def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
