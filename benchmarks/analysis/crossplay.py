@@ -110,8 +110,10 @@ def cross_play(
     *,
     folder: Path,
     agent: str | None = None,
+    samples: int = 1,
+    seed: int = 0,
+    at_a_time: int = 64,
     about: Mapping[str, Any] | None = None,
-    **options: Any,
 ) -> CrossPlay:
     """Evaluate every pair of teams, except those in the folder, and write the matrices.
 
@@ -121,8 +123,10 @@ def cross_play(
         starts: Episode starts.
         folder: A new folder, or that of the same cross-play.
         agent: The agent from the column's team; by default the last one.
+        samples: Episodes of each start.
+        seed: Seed of all sampling.
+        at_a_time: Episodes in a batch.
         about: JSON-able identity of each team, by name; cells of other teams are refused.
-        **options: `samples`, `seed` and `at_a_time`, as of `evaluate`.
 
     Raises:
         ConfigError: If an argument is out of its range, or the folder holds something else.
@@ -149,7 +153,9 @@ def cross_play(
                 folder=folder / "cells" / f"{row}+{column}",
                 # A cell has the identity of its teams, so that cells of other trainings are refused.
                 about={member: (about or {}).get(name, name) for member, name in sources.items()},
-                **options,
+                samples=samples,
+                seed=seed,
+                at_a_time=at_a_time,
             )
         matrices = {
             measure: matrix(tuple(teams), scores, is_share(measure))
@@ -175,8 +181,10 @@ def swap_roles(
     *,
     folder: Path,
     agent: str | None = None,
+    samples: int = 1,
+    seed: int = 0,
+    at_a_time: int = 64,
     about: Mapping[str, Any] | None = None,
-    **options: Any,
 ) -> RoleSwap:
     """Evaluate teams with own and with swapped roles, except for the evaluations in the folder.
 
@@ -203,7 +211,9 @@ def swap_roles(
                 starts,
                 folder=folder / "cells" / f"{name}+{case}",
                 about={member: [identity, source] for member, source in sources.items()},
-                **options,
+                samples=samples,
+                seed=seed,
+                at_a_time=at_a_time,
             )
     effects = {}
     for measure, scores in _scores_by_measure(evaluations).items():

@@ -321,8 +321,10 @@ def _add_env_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, 
     env_id = next((x["env.id"] for x in reversed(layers) if "env.id" in x), EnvConfig.id)
     if not isinstance(env_id, str):
         return [*layers]  # the check of values refuses it
-    with raise_config_errors():
+    try:
         arguments = arguments_of(env_id)
+    except (KeyError, ImportError) as error:  # other errors of a user's module keep their traceback
+        raise ConfigError(str(error.args[0])) from None
     values = {
         key: arguments[name]
         for key, name in ARGUMENTS.items()

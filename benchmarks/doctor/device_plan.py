@@ -1,4 +1,4 @@
-"""The command `plan`: the memory of a run on given devices, in words, and what would make it fit."""
+"""Memory of a run on given devices, in words, and what would make it fit, for the command `plan`."""
 
 from __future__ import annotations
 

@@ -96,17 +96,19 @@ def write_demonstrations(
             raise RunError(str(error)) from error
         if found is not None and found.division.shared() >= min_shared:
             origins[found.origin] += 1
-            rows += _rows(env, task, found)
+            rows += _rows(env, task, found, in_order)
     with writing(output):
         write_atomically(output, "".join(json.dumps(row) + "\n" for row in rows))
     return WrittenDemonstrations(output, len(kept), len(tasks) - len(kept), origins)
 
 
-def _rows(env: DecPOMDPEnv, task: CodeTask, found: DividedReference) -> Iterator[dict[str, Any]]:
+def _rows(
+    env: DecPOMDPEnv, task: CodeTask, found: DividedReference, in_order: bool
+) -> Iterator[dict[str, Any]]:
     prompts, _ = env.reset(options={"task_id": task.task_id})
-    if "" in prompts.values():  # of agents that wait for the answers of others
-        first = {agent: found.code[agent] for agent, prompt in prompts.items() if prompt}
-        prompts = {**env.step(first)[0], **{agent: prompts[agent] for agent in first}}
+    if in_order:  # main_0 has its prompt when aux_0 has answered
+        helper = {"aux_0": prompts["aux_0"]}
+        prompts = {**env.step({"aux_0": found.code["aux_0"]})[0], **helper}
     about = {"origin": found.origin, "balance": round(found.balance, 3)}
     about["shared"] = round(found.division.shared(), 3)
     for agent, prompt in prompts.items():

@@ -17,7 +17,6 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
-from llm_decpomdp.plugins import plugins
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.extras import installed
 from llm_decpomdp.utils.storage import RunFolder
@@ -103,7 +102,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
     import torch
 
     config, train_env = run.config, run.train_env
-    packages_of_names = origins(config) if plugins() else {}
+    packages_of_names = origins(config)
     return {
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "config": name,
