@@ -35,6 +35,13 @@ SINGLE = "single_grpo"
 
 GOAL, TOKEN_GOAL = 0.3, 0.7
 
+GOALS = {
+    "magrpo": ("S1", "S4"),
+    "order_magrpo": ("S1", "not declared"),
+    "known_call_magrpo": ("S9", "S9"),
+}
+"""Hypotheses of an arm on the goals for shared programs and for tests passed."""
+
 COMPARED = (
     ("S2", SHARED, "magrpo", "demonstrations", 1),
     ("S3", SHARED, "few_magrpo", "few_demonstrations", 1),
@@ -95,18 +102,18 @@ def table(arms: Arms) -> Iterator[str]:
 
 def verdicts(arms: Arms) -> Iterator[str]:
     """Yield a line for each hypothesis whose arms are measured."""
-    for name in ("magrpo", "order_magrpo", "known_call_magrpo"):
+    for name, (shared_goal, tests_goal) in GOALS.items():
         if name in arms:
             found = share(arms[name][SHARED])
             reached = "reached" if found.value >= GOAL else "missed"
-            yield f"S1, {name}: {SHARED} {format_estimate(found)}, goal {GOAL} {reached}"
+            yield f"{shared_goal}, {name}: {SHARED} {format_estimate(found)}, goal {GOAL} {reached}"
         if name in arms and SINGLE in arms:
             tests = (share(arms[key][TESTS]) for key in (name, SINGLE))
             own, bound = next(tests).value, next(tests).low
             part = ratio(arms[name][TOKENS], arms[SINGLE][TOKENS])
             good = bound is not None and own >= bound and part.value <= TOKEN_GOAL
             yield (
-                f"S4, {name}: {TESTS} {own:.2f}, lower bound of {SINGLE} {bound or 0:.2f}; {TOKENS} "
+                f"{tests_goal}, {name}: {TESTS} {own:.2f}, lower bound of {SINGLE} {bound or 0:.2f}; {TOKENS} "
                 f"{format_estimate(part)} of its, goal {TOKEN_GOAL}: {'reached' if good else 'missed'}"
             )
     for hypothesis, measure, first, second, sign in COMPARED:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from llm_decpomdp.benchmarks.suites.suite import load_suite
+from llm_decpomdp.envs.coding.division import POINTS
 from studies import shared_work
-from studies.shared_work.__main__ import COMPARED, MEASURES, SHARED, TESTS, TOKENS, table, verdicts
+from studies.shared_work.__main__ import (
+    COMPARED,
+    MEASURES,
+    SHARED,
+    TESTS,
+    TOKENS,
+    _scores,
+    table,
+    verdicts,
+)
 
 CONSTANT = np.linspace(0.1, 0.9, 8)[None].repeat(3, 0)
 
@@ -31,6 +43,14 @@ def test_goals_and_signs_of_differences_decide() -> None:
     slow = dict(arms, magrpo=arm(0.4, 1.0, 40))
     assert [line.endswith("missed") for line in verdicts(slow)] == [True, True, False, False]
     assert list(table(arms))[3].startswith("| magrpo | 3 | 0.40")
+
+
+def test_a_shared_program_has_full_marks_for_shared_work() -> None:
+    values = {"a": [POINTS["shared"], POINTS["shared"] - 0.01], "b": [0.0, 0.0]}
+    evaluation = SimpleNamespace(tasks=("a", "b"), values=dict.fromkeys(MEASURES.values(), values))
+    scores = _scores([evaluation])  # type: ignore[list-item]
+    assert scores[SHARED].tolist() == [[0.5, 0.0]]
+    assert scores[TESTS].tolist() == [[pytest.approx(POINTS["shared"] - 0.005), 0.0]]
 
 
 def test_hypotheses_name_arms_of_the_suite() -> None:

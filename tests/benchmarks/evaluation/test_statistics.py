@@ -78,6 +78,12 @@ def test_tasks_are_drawn_once_for_all_seeds() -> None:
     assert (one.units, many.units) == (30, 10)
 
 
+def test_equal_tasks_tell_as_little_of_other_seeds_as_one_of_them_does() -> None:
+    seeds = np.random.default_rng(2).normal(size=(8, 1))
+    one, many = bootstrap(seeds, replicates=5000), bootstrap(np.tile(seeds, 50), replicates=5000)
+    assert half_width(many) == pytest.approx(half_width(one), rel=0.1)
+
+
 def test_blocks_change_only_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.random.default_rng(3).normal(size=(3, 40))
     whole = bootstrap(scores)
