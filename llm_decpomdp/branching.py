@@ -96,9 +96,10 @@ def branch(env: Env) -> Env:
 
 def branches_in_threads(env: object) -> bool:
     """Check whether branches of an environment may step in different threads: forks, and wrappers around them."""
+    if isinstance(env, Forkable):
+        return True
     name = _stateless_attribute(env)
-    inner = name is not None and branches_in_threads(vars(env)[name])
-    return isinstance(env, Forkable) or inner
+    return name is not None and branches_in_threads(vars(env)[name])
 
 
 def inner_env(env: object) -> Any:

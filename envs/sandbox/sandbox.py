@@ -105,10 +105,13 @@ class Sandbox:
     def run_batch(
         self, jobs: Sequence[tuple[Program, Tests]], limits: Limits | None = None
     ) -> list[Execution]:
-        """Run programs in parallel on the workers, and return the executions in their order. Equal ones run once.
+        """Run programs in parallel on the workers. Equal programs run once.
 
         If a call hangs or ends its process, only that call fails. The program is started again for the later
         calls, at most `max_timeouts` times.
+
+        Returns:
+            The execution of each job, in the order of `jobs`.
 
         Raises:
             SandboxError: If the sandbox itself fails. A program cannot cause it.
@@ -197,13 +200,19 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
 def _execution(result: dict[str, Any], tests: Tests) -> Execution:
     error = result["error"]
     cases = zip(tests.cases, result["tests"], strict=True)
-    parts: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in result.items()
-    }
-    parts["tests"] = tuple(Outcome(case, *outcome) for case, outcome in cases)
-    parts["error"] = Outcome("", *error) if error is not None else None
-    parts["helpers_add"] = tuple(map(tuple, result.get("helpers_add", ())))
-    return Execution(**parts)
+    return Execution(
+        tests=tuple(Outcome(case, *outcome) for case, outcome in cases),
+        error=Outcome("", *error) if error is not None else None,
+        output=result["output"],
+        seconds=result["seconds"],
+        helper_calls=tuple(result["helper_calls"]),
+        helpers_used=tuple(result["helpers_used"]),
+        helpers_suffice=tuple(result["helpers_suffice"]),
+        main_adds=tuple(result.get("main_adds", ())),
+        helpers_add=tuple(map(tuple, result.get("helpers_add", ()))),
+        reached=tuple(result["reached"]),
+        wall_decided=result["wall_decided"],
+    )
 
 
 class CacheWaitCancelled(Exception):

@@ -107,7 +107,7 @@ def parse_lines(path: Path, what: str, parse: Callable[[str], Item]) -> list[Ite
             except ValueError as error:
                 raise ValueError(f"{path}, line {number}: {error}") from None
     if not items:
-        raise ValueError(f"{path} holds no {what}: it has no lines")
+        raise ValueError(f"{path} holds no {what}: it has no lines with text")
     return items
 
 

@@ -137,7 +137,7 @@ class Candidate:
 
             self._call(asyncio.run, data, [value])
         else:
-            self._call(OPERATIONS[operation], data, [value])
+            self._call(OPERATIONS[operation], data, [value], attribute=operation == "get")
 
     def _object(self, handle: int) -> Any:
         """Return the object with a number; a negative one stands for the entry point."""
@@ -159,8 +159,17 @@ class Candidate:
             data, self.unsent = self.unsent, b""
             channel.write(self.descriptor, data)
 
-    def _call(self, function: Any, data: bytes, first: Sequence[Any] = ()) -> None:
-        """Call a function with the arguments `first` and those in `data`, and send its result or exception."""
+    def _call(
+        self,
+        function: Callable[..., Any],
+        data: bytes,
+        first: Sequence[Any] = (),
+        attribute: bool = False,
+    ) -> None:
+        """Call a function with the arguments `first` and those in `data`, and send its result or exception.
+
+        The result is shared if it is a container and an `attribute` of an object.
+        """
         arguments = None
         try:
             args, kwargs = codec.unpack_call(data, self.decode)
@@ -168,15 +177,14 @@ class Candidate:
             kind = "value"
             every = [*args, *kwargs.values()]
             if not MUTABLE.isdisjoint([type(value).__name__ for value in every]):
-                plain, encode = data[:1] == codec.PLAIN, self.handles.encode_argument
-                now = codec.pack_call(args, kwargs, encode, plain)
+                now = codec.pack_call(
+                    args, kwargs, self.handles.encode_argument, data[:1] == codec.PLAIN
+                )
                 arguments = None if now == data else codec.encode_call(args, kwargs, self.handles)
             try:
-                # The value of an attribute is shared with the tests if it is a container.
-                if first and function is OPERATIONS["get"]:
-                    content = self.handles.share(result)
-                else:
-                    content = codec.encode(result, self.handles)
+                content = (
+                    self.handles.share(result) if attribute else codec.encode(result, self.handles)
+                )
             except (codec.Unsendable, RecursionError):
                 content = opaque(result, None)  # a value that cannot be written as text
             if not first and type(result).__name__ in MUTABLE:
@@ -237,8 +245,10 @@ class Candidate:
         def send(event: str, number: int, error: Any) -> None:
             self.send(event, [number, error])
 
-        record = reports.AssertRecorder(send, reports.describe)
-        stage = reports.StageRecorder(send, reports.describe, set(skipped))
+        record, stage = (
+            reports.AssertRecorder(send, reports.describe),
+            reports.StageRecorder(send, reports.describe, set(skipped)),
+        )
         # The test sees the program's names, such as helpers of the prompt, and leaves them as they are.
         scope = dict(program, __name__="__test__", __record__=record, __stage__=stage)
         try:

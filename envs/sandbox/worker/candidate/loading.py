@@ -90,15 +90,16 @@ RANDOM = SeededRandom()
 def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, Any], Any]:
     """Run the parts of a program, and return its namespace and its entry point.
 
-    The `request` has `segments` (author and code of each part), `entry_point`, `helpers` (author and name), and
-    `change`: empty, or a helper and the kind of the changed run, see `channel`. Calls add to `helper_calls`.
+    Args:
+        request: `segments` (author and code of each part), `entry_point`, `helpers` (author and name), and
+            `change`: empty, or a helper and the kind of the changed run, see `channel`.
+        helper_calls: Calls of each helper so far, which the program's own calls add to.
     """
     changed_helper, kind = request["change"] or (-1, -1)
     entry_point: Any = None
     in_place: InPlace | None = None
-    author, code = request["segments"][-1]  # of the entry point
     if channel.SAME <= kind < channel.ALTERED:
-        in_place = InPlace(kind, constants(_compile(code, f"<{author}>")))
+        in_place = InPlace(kind, constants(_compile(*_last(request))))
     module = type(sys)("__program__")
     # Dataclasses and pickle look their class's module up, and `timeit` takes names from the main one.
     sys.modules[module.__name__] = sys.modules["__main__"] = module
@@ -131,10 +132,16 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
     if entry_point is not None:
         scope: dict[str, Any] = {}
         source = ENTRY_POINT.format(name=request["entry_point"])
-        exec(compile(source, f"<{origin}>", "exec"), program, scope)
+        exec(compile(source, f"<{request['segments'][-1][0]}>", "exec"), program, scope)
         return program, scope["make"](entry_point)
     function = program[request["entry_point"]]
     return program, function if in_place is None else in_place.replace(function)
+
+
+def _last(request: dict[str, Any]) -> tuple[str, str]:
+    """Return the code of the entry point's author, and its file name."""
+    origin, code = request["segments"][-1]
+    return code, f"<{origin}>"
 
 
 # A changed run loads the same code again in the same process.
@@ -203,7 +210,11 @@ def _change_results(helper: Callable[..., Any], kind: int) -> Callable[..., Any]
 
     if kind < channel.CHANGES:
         return changed
-    return argument if kind in (channel.FIRST_ARGUMENT, channel.ALL_ARGUMENTS) else constant
+    return (
+        constant
+        if kind in (channel.FIRST_RESULT, channel.OTHER_RESULT, channel.PLAIN_RESULT)
+        else argument
+    )
 
 
 def _is_plain(value: Any) -> bool:

@@ -7,11 +7,18 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.evaluator.proxies import Exhausted, ProxyTable, Reference
+from llm_decpomdp.envs.sandbox.worker.evaluator.proxies import (
+    Exhausted,
+    ProxyTable,
+    Reference,
+    refuse,
+)
 from llm_decpomdp.envs.sandbox.worker.evaluator.reports import NoAnswer, rebuild_exception
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import assign
 from llm_decpomdp.envs.sandbox.worker.protocol.codec import DECODE_ERRORS, decode_call, pack_call
+
+NO_ARGUMENTS = pack_call((), {}, refuse)
 
 
 class Conversation:
@@ -69,7 +76,6 @@ class Conversation:
         self.failure: NoAnswer | None = None
         """Last failure of the program to answer: a test that swallows it must not pass."""
         self.objects = ProxyTable(self)
-        self._no_arguments = pack_call((), {}, self.objects)
         session.decode = self.objects.decode
         session.answer_callback = self.objects.answer_callback
 
@@ -225,7 +231,7 @@ class Conversation:
 
     def next(self, reference: Reference) -> Any:
         """Return the next item of an iterator; raises `Exhausted` after the last one."""
-        answer = self._ask_alive("next", self._no_arguments, reference)
+        answer = self._ask_alive("next", NO_ARGUMENTS, reference)
         kind, content, _ = answer
         # Only here may the program end an iteration; elsewhere StopIteration would end a loop of the test early.
         if kind == "error" and isinstance(content, list) and content[5:6] == ["StopIteration"]:
@@ -234,7 +240,7 @@ class Conversation:
 
     async def run_coroutine(self, reference: Reference) -> Any:
         """Run a coroutine of the program in its process, and return its result."""
-        return self._value(self._ask_alive("run", self._no_arguments, reference))
+        return self._value(self._ask_alive("run", NO_ARGUMENTS, reference))
 
     def _ask_alive(self, operation: str, data: bytes, reference: Reference) -> Any:
         """Request an operation on an object, if its process is still running."""
