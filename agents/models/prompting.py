@@ -133,7 +133,8 @@ class PromptEncoder:
     def _own_prefill(self, prompt: str) -> str | None:
         marker = self.prompting.prefill_after
         _, found, text = prompt.rpartition(marker) if marker else ("", "", "")
-        return text.partition("\n\n")[0] if found else None
+        # A beginning may end with a line break of its own, before the empty line in front of further text.
+        return re.split(r"\n\n(?!\n)", text, maxsplit=1)[0] if found else None
 
     def _begin(self, prompt: str) -> str:
         """Return the prefill as it is encoded: control tokens that a prompt spells become letters."""

@@ -72,13 +72,14 @@ def write_demonstrations(
         ConfigError: If an argument is wrong.
         RunError: If the sandbox fails.
     """
-    order = {"order": ["aux_0", "main_0"]} if in_order else {}
-    env = load_env(env_id, source, split, **order)
+    env = load_env(env_id, source, split)
     if env.possible_agents != ["aux_0", "main_0"]:
         raise ConfigError(
             f"{env_id} has the agents {env.possible_agents}: demonstrations are of environments with aux_0 and "
             "main_0, such as mbpp-v0"
         )
+    if in_order:
+        env = load_env(env_id, source, split, order=["aux_0", "main_0"])
     evaluated = {
         name for other in without for task in _tasks(other, source) for name in _names(task)
     }

@@ -138,7 +138,8 @@ Skeleton:
 BEGIN, END = "### START OF SKELETON", "### END OF SKELETON"
 
 ANSWER_BEGINS = "Your answer begins with:\n"
-"""Line of a prompt before the header of the agent's first method, for `prefill_after` of a policy."""
+"""Line of a prompt before the header of the agent's first method, for `prefill_after` of a policy. The header ends
+with a line break, because models often stop after a complete header."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,6 @@ class ClassRole(Writer):
             mates=mates,
             methods="\n".join(f"- `{name}`" for name in methods),
             skeleton=skeleton_block(task),
-            # With the end of the line: after a whole header that its prompt shows, a model often ends its answer.
         ) + (f"\n\n{ANSWER_BEGINS}{self.opening(task)}\n" if self.begins else "")
 
     def _contribution(self, task: ClassTask, reading: ClassReading) -> Contribution:

@@ -158,15 +158,14 @@ class DivisionReward(CodeReward):
 
     def own_points(self, execution: Execution) -> dict[str, dict[str, float]]:
         """Return for each agent the share of the passing tests to which its own code adds something."""
+        if not self.helpers:
+            return {}
         division = Division.of(execution)
         passing = max(sum(division.passed), 1)
         parts = [sum(adds) / passing for adds in division.helpers_add]
         agents = [role.agent for role in self.roles]
-        return {
-            agent: {"part": part}
-            for agent, part in zip(agents, [*parts, division.main_part()], strict=True)
-            if self.helpers
-        }
+        shares = zip(agents, [*parts, division.main_part()], strict=True)
+        return {agent: {"part": share} for agent, share in shares}
 
     def audit(self, env: DecPOMDPEnv) -> Iterator[Remark]:
         """Yield for each row how many tests are shared work under its own division, or its best known one."""
@@ -234,7 +233,7 @@ def divide_reference(
             without reading each other's code.
     """
     best: DividedReference | None = None
-    candidates = [*_candidates(task, same_parameters)]
+    candidates = _candidates(task, same_parameters)
     for first in range(0, len(candidates), AT_ONCE):
         if best is not None and best.division.shared() == 1.0:
             break  # those that follow are less balanced, or only count
@@ -245,9 +244,7 @@ def divide_reference(
     return best
 
 
-def _candidates(
-    task: CodeTask, same_parameters: bool
-) -> Iterator[tuple[dict[str, str], str, float]]:
+def _candidates(task: CodeTask, same_parameters: bool) -> list[tuple[dict[str, str], str, float]]:
     if "aux_0" in task.references:
         found = [(dict(task.references), REFERENCE, 1.0)]
     else:
@@ -259,14 +256,20 @@ def _candidates(
         found = [
             each
             for each in found
-            if _parameters(each[0]["aux_0"], HELPER) == _parameters(each[0]["main_0"], entry)
+            if (given := _parameters(each[0]["main_0"], entry)) is not None
+            and given == _parameters(each[0]["aux_0"], HELPER)
         ]
-    yield from found[:MAX_TRIED]
+    return found[:MAX_TRIED]
 
 
-def _parameters(code: str, name: str) -> list[str]:
+def _parameters(code: str, name: str) -> tuple[list[str], ...] | None:
+    """Return the names of a function's parameters by kind, without annotations; `None` without the function."""
     function = find_function(code, name)
-    return [] if function is None else [argument.arg for argument in function.args.args]
+    if function is None:
+        return None
+    of = function.args
+    kinds = (of.posonlyargs, of.args, of.kwonlyargs, [of.vararg], [of.kwarg])
+    return tuple([each.arg for each in kind if each is not None] for kind in kinds)
 
 
 def _measure(

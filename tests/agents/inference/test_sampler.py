@@ -433,6 +433,7 @@ def test_a_prompt_brings_its_own_prefill(make_policy: Make) -> None:
         "abc With:": "",
         "With:a b With:d": "d",
         "a With:d e\n\nmore": "d e",
+        "a With:d e\n\n\nmore": "d e\n",
         "With:<pad>": "<pad>",
     }
     for prompt, begin in prompts.items():
