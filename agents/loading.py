@@ -32,6 +32,8 @@ from llm_decpomdp.utils.hub import hub_address, hub_answers
 from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
+    import torch
+
     from llm_decpomdp.agents.models.causal_lm import CausalLM
 
 
@@ -357,7 +359,7 @@ def load_policy(
     *,
     compute_dtype: str = "auto",
     lora: Mapping[str, Any] | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     attn_implementation: str | None = None,
     gradient_checkpointing: bool = False,
     caching: Caching | None = None,
@@ -393,7 +395,7 @@ def load_policy(
         ModelOptions,
         *parts,
         compute_dtype=compute_dtype,
-        device=device,
+        device=str(device),
         attn_implementation=attn_implementation,
         gradient_checkpointing=gradient_checkpointing,
         quantization=quantization,

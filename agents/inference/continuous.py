@@ -153,17 +153,19 @@ class _Batch:
         logits, mask, positions = (
             tensor.repeat_interleave(samples, 0) for tensor in (logits, mask, positions[:, -1:])
         )
-        steps = GrowingSteps(
-            Prefilled(
-                *(self._model, cache, mask, positions, self._rows.limit),
-                set_adapters=lambda: self._set_adapters(self._rows.adapters()),
-                padded=True,
-            )
+        added = Prefilled(
+            self._model,
+            cache,
+            mask,
+            positions,
+            self._rows.limit,
+            set_adapters=lambda: self._set_adapters(self._rows.adapters()),
+            padded=True,
         )
         if self._steps is None:
-            self._steps, self._logits = steps, logits
+            self._steps, self._logits = GrowingSteps(added), logits
         else:
-            self._steps.append(steps)
+            self._steps.append(added)
             self._logits = torch.cat([self._logits, logits])
         self._columns += [width] * len(positions)
         self._rows.keep(

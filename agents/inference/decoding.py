@@ -1,4 +1,4 @@
-"""Fast passes of one new token for each row: attention, memory of keys and values, threads.
+"""Passes of one new token for each line with a cache that grows (`GrowingSteps`), and what makes them fast.
 
 - Attention: heads that share keys become queries of one head. Without padding, transformers leaves this to
   torch, whose kernel for CPUs takes five times as long.
@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from inspect import signature
 from typing import Any
 
@@ -126,8 +126,12 @@ def takes_prepared_masks(model: Any) -> bool:
 
 def cache_argument(model: Any) -> str:
     """Return the name of the argument of `forward` for a cache: `cache` from transformers 5.24 on."""
-    arguments = signature(type(unwrap_peft(model)).forward).parameters
-    return "cache" if "cache" in arguments else "past_key_values"
+    return _cache_argument(type(unwrap_peft(model)))
+
+
+@cache  # reading a signature takes as long as several small products
+def _cache_argument(kind: Any) -> str:
+    return "cache" if "cache" in signature(kind.forward).parameters else "past_key_values"
 
 
 class GrowingLayer(CacheLayerMixin):
@@ -270,8 +274,8 @@ class GrowingSteps:
     def __init__(self, begin: Prefilled) -> None:
         self._forward, self._cache = forward_with(begin.model, begin.cache), begin.cache
         self._positions, self._padded = begin.positions, begin.padded
-        prepared = takes_prepared_masks(begin.model)
-        self._mask = begin.mask.bool()[:, None, None] if prepared else begin.mask
+        self._prepares_masks = takes_prepared_masks(begin.model)
+        self._mask = self._prepare(begin.mask)
         self._set_adapters = begin.set_adapters
         self._weights, self._device = product_size(unwrap_peft(begin.model)), begin.model.device
 
@@ -284,14 +288,17 @@ class GrowingSteps:
             for layer in self._cache.layers:
                 layer.keep_last(columns)
 
-    def append(self, other: GrowingSteps) -> None:
+    def append(self, other: Prefilled) -> None:
         """Add the lines of another batch; the last tokens of all lines then stand in one column."""
-        for layer, added in zip(self._cache.layers, other._cache.layers, strict=True):
+        for layer, added in zip(self._cache.layers, other.cache.layers, strict=True):
             layer.append(added)
-        masks = (self._mask, other._mask)
+        masks = (self._mask, self._prepare(other.mask))
         width = max(mask.shape[-1] for mask in masks)
         self._mask = torch.cat([pad(mask, (width - mask.shape[-1], 0)) for mask in masks])
-        self._positions = torch.cat([self._positions, other._positions])
+        self._positions = torch.cat([self._positions, other.positions])
+
+    def _prepare(self, mask: Tensor) -> Tensor:
+        return mask.bool()[:, None, None] if self._prepares_masks else mask
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return the logits (N, V) behind one more token of each line (N,)."""

@@ -49,10 +49,7 @@ def load_causal_lm(
     adapted = (Path(source) / "adapter_config.json").is_file()
     if adapted and options.lora is not None:
         raise ValueError(f"{str(source)!r} holds an adapter already; leave out lora")
-    if options.quantization != "none":
-        check_quantization(
-            options.quantization, adapted or options.lora is not None, hollow, source
-        )
+    check_quantization(options.quantization, adapted or options.lora is not None, hollow, source)
     if adapted or options.lora is not None:
         base, tokenizer = load_base(source, options, hollow)
         adapters = {"default": source if options.lora is None else options.lora}
@@ -123,8 +120,7 @@ def adapter_policies(
         if not name or "." in name:
             raise ValueError(f"a policy's name must have a letter, and no '.', got {name!r}")
     first = next(iter(options.values()))
-    if first.quantization != "none":
-        check_quantization(first.quantization, True, hollow, name_or_path)
+    check_quantization(first.quantization, True, hollow, name_or_path)
     base, tokenizer = load_base(name_or_path, first, hollow)
     # With a prefix, since peft would mistake a bare `a` or `lora` for a part of its own names.
     names = {name: f"policy_{name}" for name in adapters}

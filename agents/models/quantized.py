@@ -63,6 +63,8 @@ def quantization_of(model: Any) -> str:
 
 def check_quantization(quantization: str, adapted: bool, hollow: bool, name: object) -> None:
     """Raise a `ValueError` unless a quantized model is a whole one below an adapter."""
+    if quantization == "none":
+        return
     if not adapted:
         raise ValueError(
             f"quantization={quantization} of {str(name)!r}: quantized weights cannot be trained, and there is no "

@@ -144,9 +144,12 @@ class Endpoint(Options, frozen=False, eq=False):
         messages = [to_messages(p if self.history == CHAT else str(p)) for p in prompts]
         calls = [(messages[index], count, self._draw(messages[index])) for index, count in requests]
         ask = partial(self._ask, self._client)  # the client is built here, not by several threads
-        # Its threads are daemons, so that Ctrl-C waits for no server.
-        with ThreadPool(min(self.max_parallel, max(1, len(calls)))) as pool:
-            answers = list(pool.imap(ask, calls))
+        if len(calls) < 2:
+            answers = [ask(call) for call in calls]
+        else:
+            # Its threads are daemons, so that Ctrl-C waits for no server.
+            with ThreadPool(min(self.max_parallel, len(calls))) as pool:
+                answers = list(pool.imap(ask, calls))
         for (index, _), answer in zip(requests, answers, strict=True):
             completions[index] += answer
 

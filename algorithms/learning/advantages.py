@@ -390,6 +390,7 @@ def _sum_of_parts(
     for part, weight, part_options in parts:
         groups = _group_values(part, setting._replace(options=part_options))
         found = algorithm.advantages(groups, part_options)
+        _check_shapes(algorithm, groups, found)
         for total, of_group in zip(totals, found, strict=True):
             for agent, values in of_group.items():
                 scaled = weight * values
@@ -495,7 +496,10 @@ def _group_values(
     agents, options, progress, limits = setting
     if targets is None:
         discount, weight = options.discount, options.own_weight
-        targets = {agent: returns(rollout, discount, agent, weight) for agent in agents}
+        if weight:
+            targets = {agent: returns(rollout, discount, agent, weight) for agent in agents}
+        else:
+            targets = dict.fromkeys(agents, returns(rollout, discount))
     values: list[dict[str, Returns]] = []
     for index, group in enumerate(rollout.groups):
         if not all(math.isfinite(float(of_agent[index].sum())) for of_agent in targets.values()):

@@ -79,9 +79,11 @@ class Algorithm:
             self.options = self.Options()
         for returns in (SAMPLE_RETURNS, SAMPLE_RETURNS[0]):
             baselines = self.baseline(returns.copy())
-            shape = np.shape(baselines)
-            is_array = isinstance(baselines, np.ndarray)
-            if not is_array or shape != returns.shape or not np.isfinite(baselines).all():
+            if (
+                not isinstance(baselines, np.ndarray)
+                or baselines.shape != returns.shape
+                or not np.isfinite(baselines).all()
+            ):
                 name = getattr(self.baseline, "__name__", repr(self.baseline))
                 raise ValueError(
                     f"the baseline {name!r} of {self.name!r} must return an array of finite numbers in the shape "

@@ -224,8 +224,8 @@ def _generate(
     policy, texts = answering[0], [prompts[state][agent] for state, agent in rows]
     generate_with_envs = policy_attribute(policy, "generate_with_envs")
     if generate_with_envs is not None:
-        states, agents = zip(*rows, strict=True)
-        return list(generate_with_envs([envs[state] for state in states], agents, group_size))
+        agents = [agent for _, agent in rows]
+        return list(generate_with_envs([envs[state] for state, _ in rows], agents, group_size))
     if (engine := shared_engine(policy)) is not None:
         return engine.generate(list(zip(answering, texts, strict=True)), group_size)
     return policy.generate(texts, group_size)

@@ -287,6 +287,10 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_loaded() -> No
         load_team({"one": "a"}, {"a": spec})
 
 
+def test_a_device_may_be_that_of_torch() -> None:
+    assert load_policy("tiny-random", device=torch.device("cpu")).model.device.type == "cpu"
+
+
 LEAST: dict[str, dict[str, Any]] = {
     "model": {"name": "a"},
     "endpoint": {"name": "a"},

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("openai")
 
+from llm_decpomdp.agents.remote import endpoint
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
 from llm_decpomdp.policy import (
     REFUSAL,
@@ -156,6 +157,13 @@ def test_requests_wait_together_up_to_the_limit(server: ChatServer, limit: int) 
     server.delay = 0.05  # one too many would come meanwhile
     Endpoint("m", server.url, max_parallel=limit).generate(list("abcdef"))
     assert server.most_waiting == limit
+
+
+def test_one_request_is_sent_without_threads(
+    policy: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "ThreadPool", None)
+    assert len(policy.generate(["a"])) == 1
 
 
 def test_a_failure_that_passes_is_tried_again(server: ChatServer, policy: Endpoint) -> None:

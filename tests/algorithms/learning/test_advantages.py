@@ -162,6 +162,17 @@ def test_returns_that_are_not_finite_name_the_start() -> None:
         rollout_advantages(rollout, "mean", "x")
 
 
+@pytest.mark.parametrize("parts", ["sum", "normalize_then_sum"])
+def test_advantages_are_those_of_all_groups(parts: str) -> None:
+    class First(Algorithm):
+        def advantages(self, groups: Any, options: Any) -> Any:
+            return super().advantages(groups, options)[:1]
+
+    found = group_advantages([CHAIN], AGENTS, First("mine"), LearnerOptions(reward_parts=parts))
+    with pytest.raises(ValueError, match=r"mine\.advantages must return a mapping"):
+        list(found)
+
+
 VALUES = np.array([[11.0, -30.0, 0.0], [0.0, 7.0, 6.0]])
 
 
@@ -372,7 +383,11 @@ def infinite(returns: Any) -> Any:
     return np.full_like(returns, np.nan)
 
 
-@pytest.mark.parametrize("baseline", [no_axis, no_keepdims, kept, nothing, infinite])
+def ragged(returns: Any) -> Any:
+    return [[1.0, 2.0], [3.0]]
+
+
+@pytest.mark.parametrize("baseline", [no_axis, no_keepdims, kept, nothing, infinite, ragged])
 def test_a_baseline_has_the_shape_of_the_returns(baseline: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match=rf"the baseline '{baseline.__name__}' of 'mine' must"):
         Algorithm("mine", baseline=baseline)
