@@ -136,7 +136,8 @@ def load_saved_team(
 
     Raises:
         FileNotFoundError: If there is no team, or a part of it is missing.
-        ValueError: If the manifest cannot be read, or names something not allowed or outside of the folder.
+        ValueError: If the manifest cannot be read, has a newer format, or names a class or a server that is not
+            allowed, or a folder outside of the team's.
     """
     agents, policies = declaration(folder, device=device)
     check_trust(folder, policies, allow_code, allow_endpoints)

@@ -44,6 +44,18 @@ def make_source(
 ) -> RolloutSource:
     """Build the source of rollouts of a run, with the wrappers that the options ask for.
 
+    Args:
+        env: The environment.
+        team: The team that learns.
+        workers: Samples the rollouts.
+        learner: The learner of the team.
+        options: How to sample.
+        batches: The starts of each update.
+        stored: The stored rollouts of each update, if nothing is sampled.
+        problems: Starts that dynamic sampling and curricula draw from; by default all of `batches`.
+        opponents: The team that `comparator` of the algorithm's options names.
+        can_prefetch: Whether workers can sample while the learner learns.
+
     Raises:
         ValueError: If the options do not fit the rollouts.
     """
@@ -94,6 +106,15 @@ def make_warm_start(
     seed: int = 0,
 ) -> SupervisedTraining:
     """Build the supervised phase before the first update.
+
+    Args:
+        env: The environment of training.
+        team: The team that learns.
+        options: The source of the demonstrations, and how to learn from them.
+        demonstrations: The demonstrations, if the team does not sample its own.
+        problems: Starts of the problems that the team samples with `source=passes`.
+        max_grad_norm: Largest norm of a policy's gradient; `None` for no limit.
+        seed: Decides the order of demonstrations, and all samples.
 
     Raises:
         ValueError: If there is nothing to learn from, or the episodes of a problem would be absurdly many.

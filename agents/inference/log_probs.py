@@ -33,7 +33,7 @@ LOGITS_AT_ONCE = 2**24  # most logits in memory at a time
 Rows = Sequence[Sequence[int]]
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
-"""Around the first computation of the logits, and around the second."""
+"""Makes the context of the first computation of the logits, and that of the second."""
 
 
 def packed_log_probs(

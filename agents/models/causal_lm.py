@@ -297,7 +297,10 @@ class CausalLM:
         self.tokenizer.save_pretrained(folder)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the trainable weights, whole and on the CPU, and the sampler's random state."""
+        """Return a copy of the trainable weights, on the CPU, and the sampler's random state.
+
+        Sharded weights are gathered: all processes call this, and each gets whole weights.
+        """
         weights = {name: whole(p.detach()).to("cpu", copy=True) for name, p in self._trainable()}
         return {"weights": weights, "generator": self._generator.get_state()}
 

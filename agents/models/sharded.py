@@ -243,6 +243,11 @@ def shard_team(team: Team, shards: int, reduce_once: bool | None = None) -> None
     Every process calls it with the same team, after `torch.distributed` is initialized and before optimizers are
     made. Frozen models and other policies do not change.
 
+    Args:
+        team: A policy for each agent; the weights are those of the first process.
+        shards: Number of processes; 1 changes nothing.
+        reduce_once: See `ShardedEngine`; `None` is true for adapters alone.
+
     Raises:
         ValueError: If there are more or fewer processes, or a model cannot be cut.
     """

@@ -25,11 +25,11 @@ from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
 
 QUOTED = 500  # characters of a server's answer in an error
 AT_ONCE = 256  # requests that wait for answers at once
-# All in seconds.
+# Times in seconds.
 BRIEF = 10.0  # timeout of short requests, such as the one for the server's health
-POLL = 0.005  # between two requests for the server's number of open requests
-SETTLING = 0.05  # in which a server queues the last request of a batch that it has read
-UNSEEN = 20.0  # without a counted request: the server does not count requests
+POLL = 0.005  # time between two requests for the server's number of open requests
+SETTLING = 0.05  # time in which a server queues the last request of a batch that it has read
+UNSEEN = 20.0  # time without a counted request: the server does not count requests
 
 HOW_TO_SERVE = "start it with the flags of docs/cluster.md, or let the run start it"
 

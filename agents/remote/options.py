@@ -9,7 +9,9 @@ from typing import Any
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.options import Options, option
 
-PYTHON_VARIABLE = "LLM_DECPOMDP_VLLM_PYTHON"  # with the path of vLLM's Python, without an option
+PYTHON_VARIABLE = "LLM_DECPOMDP_VLLM_PYTHON"
+"""Environment variable with the path of vLLM's Python, without an option."""
+
 BASE = "base"  # name of the model without an adapter on a server
 
 

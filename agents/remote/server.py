@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 GUARD = Path(__file__).with_name("guard.py")
 
-LAST_LINES = 25  # of a server's log in an error
+LAST_LINES = 25  # lines of a server's log in an error
 PAUSE = 0.1  # seconds between two checks whether a server is ready
-PORTS = 3  # that are tried for a server, if another process takes the free one first
+PORTS = 3  # ports that are tried for a server, if another process takes the free one first
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of adapters for which vLLM can reserve memory
 
 VARIABLES = {

@@ -136,7 +136,10 @@ class Algorithm:
         return policy_loss(inputs)
 
     def summarize(self, groups: Sequence[GroupAdvantages]) -> list[Any]:
-        """Return picklable values that `update_state` needs to know about a batch. By default none."""
+        """Return picklable values that `update_state` needs to know about a batch. By default none.
+
+        With several processes, each one summarizes its own groups.
+        """
         return []
 
     def update_state(self, summaries: Sequence[Any]) -> None:

@@ -180,7 +180,8 @@ class BaseLearner(ABC):
         ValueError: If the algorithm cannot train the team, or no policy can be trained.
     """
 
-    critic: ReturnEstimator | None = None  # the critic, if there is one
+    critic: ReturnEstimator | None = None
+    """The critic, if there is one."""
     has_comparator = False
     """Whether its pairs have one side from another team, or from an earlier visit of the start."""
     role_deviation: RoleDeviation | None = None
@@ -314,7 +315,8 @@ class BaseLearner(ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of optimizers, critic and algorithm, and the number of updates.
 
-        With sharded weights all processes call this, and only the first gets the optimizers' tensors.
+        The policies keep their own state. With sharded weights all processes call this, and only the first gets
+        the optimizers' tensors.
         """
         first = processes.rank() == 0
         optimizers = {name: opt.state_dict(keep=first) for name, opt in self._optimizers.items()}

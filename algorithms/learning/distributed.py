@@ -25,10 +25,11 @@ logger = logging.getLogger(__name__)
 def initialize(timeout_minutes: float) -> None:
     """Initialize torch.distributed under torchrun or accelerate; without a launcher, or twice, do nothing.
 
-    Each process on a machine with GPUs gets one of its own.
+    Each process on a machine with GPUs gets one of its own. A process waits at most `timeout_minutes` for the
+    others; then torch ends it.
 
-    A process waits at most so long for the others. Each one on a machine with GPUs gets one of its own; a machine
-    with fewer GPUs than processes is a `RuntimeError`.
+    Raises:
+        RuntimeError: If the machine has fewer GPUs than processes.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or _is_initialized():
         return

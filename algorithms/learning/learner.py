@@ -180,7 +180,8 @@ class Learner(BaseLearner):
         features: Features of the texts that a critic reads; by default those of the policies' own models.
 
     Raises:
-        TypeError: If a policy lacks a reference, a token limit or features that the options need.
+        TypeError: If the loss needs a reference and a policy keeps none, `overlong_tokens` is set and a policy
+            does not report its token limit, or there is a critic and no policy gives features.
         ValueError: If the algorithm cannot train the team with these options, no policy can be trained, or there
             is a `correction` and a policy samples from a part of its distribution.
     """

@@ -37,6 +37,7 @@ class LossInputs:
     """The input of `Algorithm.loss`: one agent's completions in one group."""
 
     agent: str
+    """The agent."""
     source: GroupAdvantages
     """The group: start, turn, prompts, texts, rewards and values."""
     log_probs: Tensor
@@ -187,6 +188,14 @@ def loss_terms(
     (the estimator k1 as a return-to-go). Both forms have the gradient of the divergence at pi = pi_old. In later
     steps, the divergence in the reward is that of the samples, weighted and clipped like any other reward.
 
+    Args:
+        options: Of the update; `kl_coefficient` is c.
+        log_probs: (G, T).
+        old: (G, T), of the policy that sampled; constants.
+        advantages: (G,), or (G, T) if they differ by token; constants.
+        mask: (G, T).
+        reference: Log-probabilities of the reference, (G, T), constants; needed if c is above 0.
+
     Returns:
         (G, T).
     """
@@ -255,9 +264,12 @@ def kl_to_come(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
 
 
 def kl_estimate(log_probs: Tensor, reference: Tensor) -> Tensor:
-    """exp(-d) - 1 + d with d = log pi - log reference, in nats, (G, T): never below 0; its mean is the divergence.
+    """exp(-d) - 1 + d with d = log pi - log reference: never below 0, and its mean is the divergence.
 
     (Schulman 2020, "Approximating KL divergence", k3.) Use it for metrics only: see `kl_divergence`.
+
+    Returns:
+        (G, T), in nats, without a gradient.
     """
     difference = (log_probs - reference).detach()
     return torch.expm1(-difference) + difference

@@ -144,7 +144,14 @@ def _share_vocabulary(one: Policy, other: Policy) -> bool:
 def check_comparator(
     learner: BaseLearner, options: TrainerOptions, source: RolloutSource, opponents: Team | None
 ) -> None:
-    """Raise a `ValueError` if a run cannot compare as its options say; `comparator` may name the opponents."""
+    """Raise a `ValueError` if a run cannot compare as its options say.
+
+    Args:
+        learner: The learner.
+        options: Options of the run.
+        source: The rollouts of the team that learns.
+        opponents: The team that `comparator` names, if it names one.
+    """
     pair_options = learner.algorithm.options
     pairs = pair_options if isinstance(pair_options, PreferenceOptions) else PreferenceOptions()
     name = pairs.comparator

@@ -27,7 +27,7 @@ from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 
-MOST_STARTS = 10_000  # of a history: of more, those visited longest ago are forgotten
+MOST_STARTS = 10_000  # starts of a history: of more, those visited longest ago are forgotten
 
 
 class OpponentSamples(NamedTuple):
@@ -149,7 +149,7 @@ def _group(row: Mapping[str, Any]) -> Group:
     return Group(0, None, row["prompts"], completions, row["joint"], row["rewards"], ())
 
 
-MAX_JOINT_SAMPLES = 2048  # of a group: they make two million pairs
+MAX_JOINT_SAMPLES = 2048  # joint samples of a group: they make two million pairs
 
 
 class SamplePair(NamedTuple):
@@ -166,10 +166,14 @@ class PreferencePair:
 
     start: Start
     prompts: Mapping[str, str]
-    winner: Mapping[str, Completion]  # the completion of each agent in the better one
-    loser: Mapping[str, Completion]  # the completion of each agent in the worse one
-    gap: float  # difference of the returns, above 0
-    weight: float = 1.0  # factor of the loss: `visits`, times the factor of the turn
+    winner: Mapping[str, Completion]
+    """The completion of each agent in the better one."""
+    loser: Mapping[str, Completion]
+    """The completion of each agent in the worse one."""
+    gap: float
+    """Difference of the returns, above 0."""
+    weight: float = 1.0
+    """Factor of the loss: `visits`, times the factor of the turn."""
     visits: float = 1.0
     """Share of the episodes that reach the group: weight of the pair in the mean of the losses."""
     comparator: str | None = None

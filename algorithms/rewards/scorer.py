@@ -35,7 +35,7 @@ from llm_decpomdp.policy import ReferencedPolicy, Team, policy_attribute
 MOST = 512  # newest pairs that a model is fitted to; more if an update has more
 # A model that is fitted to two pairs is no better than chance, and its scores have no scale.
 LEAST = 16
-PER_GROUP = 4  # pairs, at most
+PER_GROUP = 4  # largest number of pairs of a group
 
 
 class RewardModelScorer:
@@ -254,7 +254,7 @@ def _sample(group: Group, joint: int) -> Sample:
 
 
 def score_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Compare the scores of a reward model with the task.s rewards, over joint samples (`docs/metrics.md`)."""
+    """Compare the scores of a reward model with the task's rewards, over joint samples (`docs/metrics.md`)."""
     groups = [group for rollout in rollouts for group in rollout.groups]
     pairs = [pair for group in groups for pair in zip(group.scores, group.rewards, strict=True)]
     scores, rewards = np.array(pairs, dtype=np.float64).T

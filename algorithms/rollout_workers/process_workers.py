@@ -45,8 +45,15 @@ PATIENCE = 5.0  # seconds that a worker has to end after it was asked to
 class ProcessRolloutWorkers(RolloutWorkerPool):
     """Samples batches in processes; the batch of a process that dies is sampled again by a new one.
 
-    `make_state` makes environments and team of a worker, in the worker: equal to those of the learner, whose
-    weights are sent to them. Other arguments and errors are those of `RolloutWorkerPool`.
+    Args:
+        make_state: Makes environments and team of a worker, in the worker: equal to those of the learner, whose
+            weights are sent to them.
+        workers: Number of processes, at least 1. They start with the first batches.
+        max_retries: Maximum number of times that a batch is sampled again.
+        samplers: As for `RolloutWorkerPool`.
+
+    Raises:
+        ValueError: If there are no workers, or `max_retries` is negative.
     """
 
     def __init__(

@@ -162,9 +162,16 @@ class RayActor:
 class RayRolloutWorkers(RolloutWorkerPool):
     """Samples batches in Ray actors; the batch of an actor or node that dies is sampled again by another.
 
-    All nodes need the same package and data, and must reach the servers. `cpus` and `gpus` of a node are kept for
-    each actor. `address` and `trusted_network` are as for `connect`; a cluster that is started here ends with the
-    pool. Other arguments are those of `ProcessRolloutWorkers`.
+    Args:
+        make_state: Makes environments and team of an actor, as for `ProcessRolloutWorkers`. All nodes need the
+            same package and data.
+        workers: Number of actors, at least 1.
+        max_retries: Maximum number of times that a batch is sampled again.
+        samplers: As for `RolloutWorkerPool`; every node must reach the servers.
+        address: As for `connect`; a cluster that is started here ends with the pool.
+        trusted_network: As for `connect`.
+        cpus: CPUs of a node that an actor takes.
+        gpus: GPUs of a node that an actor takes.
     """
 
     def __init__(
@@ -247,7 +254,8 @@ class RayActorHandle(WorkerHandle):
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
         self.is_placed = False
-        self.call: Any = actor.ready.remote()  # that it works on
+        self.call: Any = actor.ready.remote()
+        """The call that it works on."""
         self._death = ""
 
     def assign(self, index: int, request: RolloutRequest) -> None:

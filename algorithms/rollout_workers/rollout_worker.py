@@ -51,10 +51,12 @@ class WorkerState:
 class RolloutBatch(ABC):
     """Starts that are sampled together, one rollout from each, with random streams of their own."""
 
-    seed: int  # of the run
+    seed: int
+    """The run's seed."""
     index: int
     """Position among the batches of the same update or evaluation, of all processes, from 0."""
-    starts: tuple[Start, ...]  # at least one
+    starts: tuple[Start, ...]
+    """At least one."""
 
     @property
     @abstractmethod
@@ -70,10 +72,14 @@ class RolloutBatch(ABC):
 class UpdateBatch(RolloutBatch):
     """A part of an update."""
 
-    update: int  # counted from 1
+    update: int
+    """Counted from 1."""
     options: RolloutOptions
+    """How rollouts are collected."""
     group_size: int
-    views: bool  # whether a critic will read the states
+    """Completions of each agent in a group."""
+    views: bool
+    """Whether a critic will read the states."""
     round: int = 0
     """Round of dynamic sampling that added the starts; 0 for the update's own starts."""
 
@@ -117,7 +123,8 @@ class UpdateBatch(RolloutBatch):
 class EvaluationBatch(RolloutBatch):
     """A part of an evaluation; all evaluations sample with the same random numbers."""
 
-    at_a_time: int  # episodes that are played at the same time
+    at_a_time: int
+    """Episodes that are played at the same time."""
 
     @property
     def purpose(self) -> str:
@@ -172,10 +179,11 @@ class RolloutWorker(Protocol):
     """Samples rollouts of batches of starts with the newest weights, in this process or in others."""
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Take over new weights of the policies that learn, by the names of `distinct_policies`.
+        """Take over new weights. Called before the first batch, and between a step and the next batch.
 
-        Called before the first batch, and between a step and the next batch. `version` counts completed updates
-        and warm start steps; it never decreases.
+        Args:
+            policies: The policies that learn, by the names of `distinct_policies`.
+            version: Number of completed updates and warm start steps; it never decreases.
         """
         ...
 
@@ -184,9 +192,11 @@ class RolloutWorker(Protocol):
         ...
 
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Sample the batches of an update or evaluation; return the rollouts of each, in the order of the batches.
+        """Sample batches, and return the rollouts of each, in the order of the batches.
 
-        The timer adds up the seconds of each activity, summed over processes that work at the same time.
+        Args:
+            batches: Parts of one update or evaluation.
+            timer: Adds up the seconds of each activity, summed over processes that work at the same time.
 
         Raises:
             RolloutWorkerError: If a batch failed and its retries are used up.

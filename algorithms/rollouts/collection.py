@@ -89,7 +89,8 @@ def collect_rollouts(
         env: Any text environment; it is reset, and played in branches of it.
         team: A policy for each agent. Agents with the same policy object are sampled in one batch.
         starts: The first state of each rollout.
-        options: Plan, joint samples and early termination.
+        options: The plan, the joint samples of a group, the joint sample that continues, and early termination. By
+            default one of G aligned joint samples continues, at random.
         group_size: Completions of each agent in a group (G), at least 1; with `plan="episodes"`, episodes.
         rng: Draws the joint samples that continue at random, and the partners of `joint_mode="common"`.
         act: Samples the agents' groups of completions; by default every policy samples G of them.
@@ -157,8 +158,16 @@ def play_episodes(
 ) -> list[Rollout]:
     """Play one episode from each start, as evaluations do: every group has one joint sample.
 
-    At most `at_a_time` episodes are played in step. The other arguments, and errors, are those of
-    `collect_rollouts`.
+    Args:
+        env: Any text environment; it is reset, and played in branches of it.
+        team: A policy for each agent.
+        starts: Episode starts.
+        act: Samples the agents' completions, one of each; by default every policy samples.
+        at_a_time: Episodes that are played in step; all if `None`.
+        timer: Adds up the seconds of `act`, and those spent `stepping`.
+
+    Raises:
+        KeyError: If an agent has no policy. Otherwise the same errors as `collect_rollouts`.
     """
     size = at_a_time or max(1, len(starts))
     rollouts: list[Rollout] = []

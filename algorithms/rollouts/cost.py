@@ -15,7 +15,9 @@ from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 
-MAX_JOINT_SAMPLES = 100_000  # of a start: a larger plan is refused as a likely mistake
+MAX_JOINT_SAMPLES = (
+    100_000  # joint samples of a start: a larger plan is refused as a likely mistake
+)
 
 logger = logging.getLogger(__name__)
 
@@ -116,8 +118,12 @@ def run_cost(
 ) -> RunCost | None:
     """Compute upper bounds of the cost of a run; `None` where the environment does not tell its horizon.
 
-    `batches` has the starts of each update, and `comparator` says whether another team plays beside that of the
-    run.
+    Args:
+        env: The environment of training.
+        options: The plan of its rollouts.
+        group_size: Completions of each agent in a group (G).
+        batches: The starts of each update.
+        comparator: Whether another team plays beside that of the run.
 
     Raises:
         ValueError: If a rollout is absurdly large; names the number.

@@ -35,15 +35,19 @@ class Start:
 class Parent(NamedTuple):
     """The joint sample that led to a group."""
 
-    group: int  # position in the rollout of the group before
-    sample: int  # index of the joint sample of that group which was played
+    group: int
+    """Position in the rollout of the group before."""
+    sample: int
+    """Index of the joint sample of that group which was played."""
 
 
 class View(NamedTuple):
     """A state as a critic reads it, and no agent."""
 
-    state: str  # the environment's `state()`; empty if it has none
-    prompts: Mapping[str, str]  # the prompt of each agent
+    state: str
+    """The environment's `state()`; empty if it has none."""
+    prompts: Mapping[str, str]
+    """The prompt of each agent."""
 
 
 @dataclass(frozen=True)

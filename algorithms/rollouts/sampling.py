@@ -272,7 +272,7 @@ def long_first_prompts(
 ) -> list[LongPrompt]:
     """List the first prompts that are too long, for the policies whose `on_long_prompt` is `handling`.
 
-    Looks no further after `ENOUGH` starts in a row that fit, so those with the most text come best first. Starts
+    Looks no further after `ENOUGH` starts in a row that fit, so pass the starts with the most text first. Starts
     that leave the choice to the environment's running generator are left out.
     """
     policies = {

@@ -135,7 +135,11 @@ class AsyncSource(SourceWrapper):
         return {"batches": rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value, of as many processes and no earlier version."""
+        """Continue from `state_dict`'s value.
+
+        Raises:
+            ValueError: If it is of another number of processes, or an earlier version.
+        """
         rank, size = processes.rank(), processes.world_size()
         self._begun, self._waiting = None, {}
         for row in state["batches"]:

@@ -97,7 +97,13 @@ STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """A run was stopped by Ctrl-C, SIGTERM or SIGHUP and left a checkpoint of its last complete update."""
+    """A run was stopped by Ctrl-C, SIGTERM or SIGHUP and left a checkpoint.
+
+    Args:
+        folder: The run's folder.
+        update: The last complete update.
+        total: All updates of the run.
+    """
 
     def __init__(self, folder: Path, update: int, total: int) -> None:
         super().__init__(

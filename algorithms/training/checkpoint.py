@@ -74,7 +74,11 @@ def load(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def restore_policies(team: Team, checkpoint: Path) -> None:
-    """Give the policies of a team that can be trained the weights of a checkpoint of these policies."""
+    """Give the policies of a team that can be trained the weights of a checkpoint.
+
+    Raises:
+        ValueError: If the checkpoint has other policies.
+    """
     from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
 
     _, state = load(checkpoint)

@@ -116,7 +116,10 @@ class CheckpointManager(TrainerCallback):
         self._lock.close()
 
     def on_step_end(self, trainer: Trainer) -> None:
-        """Write a checkpoint if the options want one; raises the errors of `save`."""
+        """Write a checkpoint if the options want one.
+
+        With weights in shards all processes call this at the same time. Raises the errors of `save`.
+        """
         every, minutes = self.options.checkpoint_every, self.options.checkpoint_minutes
         update, total = self.learner.updates, trainer.total
         wait = max(60 * minutes, PATIENCE * self._seconds_of_saving)
@@ -247,7 +250,11 @@ class CheckpointManager(TrainerCallback):
         self._saved_at = time.monotonic()
 
     def save_best(self, reward: float) -> None:
-        """Keep the policies as they are if no evaluation before had a mean reward as high."""
+        """Keep the policies as they are if no evaluation before had a mean reward as high.
+
+        Raises:
+            OSError: If the disk has no room for them.
+        """
         if self.learner.is_sharded:
             best = processes.compute_on_first(lambda: self._is_best(reward))
         else:
@@ -290,9 +297,15 @@ class CheckpointManager(TrainerCallback):
 
 
 def require_same_models(before: BaseModels | None, now: BaseModels, checkpoint: Path) -> None:
-    """Raise a `ValueError` unless frozen models have the weights of the start of a run. Their names may differ.
+    """Check that the frozen models have the same weights as at the start of a run. Their names may differ.
 
-    The checkpoint of an older version has none (`None`).
+    Args:
+        before: Frozen models in the checkpoint; `None` if an older version without them wrote it.
+        now: Frozen models that were loaded.
+        checkpoint: The checkpoint, for the message.
+
+    Raises:
+        ValueError: If a model has other weights.
     """
     if before is None:
         if now:

@@ -127,7 +127,11 @@ class CurriculumSource(SourceWrapper):
         return {"passed": self._passed.tolist(), "played": self._played.tolist()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value, of as many problems."""
+        """Continue from `state_dict`'s value.
+
+        Raises:
+            ValueError: If it is of another number of problems.
+        """
         if len(state["passed"]) != len(self.problems):
             raise ValueError(
                 f"the curriculum was of {len(state['passed'])} problems, and there are {len(self.problems)}: "

@@ -183,8 +183,10 @@ Row = Mapping[str, Any]
 class TrainingWarning:
     """A doubt about a training."""
 
-    name: str  # such as `growing KL`, with the agent if it is of one
-    text: str  # what was measured, and what to do
+    name: str
+    """What it is, such as `growing KL`, with the agent if it is of one."""
+    text: str
+    """What was measured, and what to do."""
 
 
 def find_warnings(updates: Sequence[Row], evaluations: Sequence[Row]) -> list[TrainingWarning]:

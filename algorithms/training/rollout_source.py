@@ -43,13 +43,16 @@ logger = logging.getLogger(__name__)
 class UpdateRequest:
     """Starts of an update, each of which is sampled once."""
 
-    update: int  # counted from 1
-    starts: Sequence[Start]  # the starts of all processes
+    update: int
+    """Counted from 1."""
+    starts: Sequence[Start]
+    """The starts of all processes."""
     shard: Sequence[Sequence[Start]]
     """The starts of this process, by rollout batch; a rollout batch may be empty."""
     size: int | None = None
     """Largest number of starts of a rollout batch; `None` for one rollout batch of each process."""
-    round: int = 0  # round of dynamic sampling; 0 for the starts that an update begins with
+    round: int = 0
+    """Round of dynamic sampling; 0 for the starts that an update begins with."""
 
     def rollout_batches(self, options: TrainerOptions, views: bool = False) -> list[UpdateBatch]:
         """Return the rollout batches of this process that are not empty; with `views` for a critic."""
@@ -79,12 +82,14 @@ def make_request(update: int, starts: Sequence[Start], size: int | None) -> Upda
 class TrainBatch:
     """The rollouts of an update."""
 
-    shard: list[list[Rollout]]  # the rollouts that this process learns from, by rollout batch
+    shard: list[list[Rollout]]
+    """The rollouts that this process learns from, by rollout batch."""
     rounds: list[list[list[Rollout]]] = field(default_factory=list)
     """Everything that this process has sampled, by round and rollout batch, until `gather` collects it."""
     rollouts: list[Rollout] = field(default_factory=list)
     """Everything that all processes have sampled, in the first process: the first round, then later rounds."""
-    num_resampled: int = 0  # number of the rollouts of later rounds, in the first process
+    num_resampled: int = 0
+    """Number of the rollouts of later rounds, in the first process."""
     shards: Sequence[Sequence[int]] = ()
     """Positions in `rollouts` of what each process learns from, in the first process."""
     metrics: dict[str, float] = field(default_factory=dict)
@@ -122,11 +127,14 @@ class TrainBatch:
 class RolloutSource(TrainerCallback, ABC):
     """Gives the rollouts of each update. As a callback it may keep a state and learn from each update."""
 
-    batches: Sequence[Sequence[Start]]  # starts of each update of the run
-    starts: Sequence[Start] = ()  # all starts that may be sampled
+    batches: Sequence[Sequence[Start]]
+    """Starts of each update of the run."""
+    starts: Sequence[Start] = ()
+    """All starts that may be sampled."""
     cost: RunCost | None = None
     """Upper bound of the cost of all sampling; `None` where nothing is known of it."""
-    is_sampled = True  # false if nothing is sampled, and nothing costs anything
+    is_sampled = True
+    """False if nothing is sampled, and nothing costs anything."""
     needs_last_update: str | None = None
     """The option by which starts depend on what the last update has sampled; `None` if they don't."""
 
@@ -290,7 +298,11 @@ class PeriodicEvaluation(TrainerCallback):
         self.env, self.workers, self.starts = env, workers, starts
 
     def on_init_end(self, trainer: Trainer) -> None:
-        """Check that the starts fit the options and the team."""
+        """Check that the starts fit the options and the team.
+
+        Raises:
+            ValueError: If the best policies are to be kept without evaluations, or a first prompt is too long.
+        """
         options = trainer.options
         if options.keep_best and not self.starts:
             raise ValueError("keep_best compares evaluations, and there are no eval_starts")
@@ -324,7 +336,9 @@ class PeriodicEvaluation(TrainerCallback):
     def evaluate(self, trainer: Trainer, kind: str = "eval") -> dict[str, Any]:
         """Play the episodes, log them, and return the metrics.
 
-        Only rows of the kind `eval` store episodes and can update the best checkpoint.
+        Args:
+            trainer: The trainer.
+            kind: Kind of the row. Only `eval` stores episodes and can update the best checkpoint.
         """
         if not self.starts:
             return {}

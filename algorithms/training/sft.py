@@ -209,7 +209,11 @@ class SupervisedTraining(TrainerCallback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value, of the same demonstrations, after the weights were loaded."""
+        """Continue from `state_dict`'s value, after the policies' weights were loaded.
+
+        Raises:
+            ValueError: If it is not done, and the demonstrations or their order were others.
+        """
         steps, total = state["steps"], state["total"]
         if steps < total and state["fingerprint"] != self._fingerprint:
             raise ValueError(

@@ -170,9 +170,16 @@ class ShardOptions(Options):
 def check_sharded(
     algorithm: Algorithm, options: UpdateOptions, reward_model: str | None, warm: bool
 ) -> None:
-    """Raise a `ValueError` unless processes make equally many passes of models in shards, as those of a `Learner`.
+    """Check that processes make equally many passes of models in shards: only the passes of a `Learner` do.
 
-    The options are completed by the algorithm; `warm` says whether supervised learning comes first.
+    Args:
+        algorithm: Which algorithm learns.
+        options: Say whether there is a critic, completed by the algorithm.
+        reward_model: The option.
+        warm: Whether supervised learning comes first.
+
+    Raises:
+        ValueError: If something else makes as many passes in each process as it has texts.
     """
     wrong = {
         f"algorithm {algorithm.name}": not algorithm.supports_sharding,
