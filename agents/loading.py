@@ -390,10 +390,11 @@ def load_policy(
         ImportError: If torch, transformers or the offline model's package is missing.
         OSError: If there is no such model, or the hub cannot be reached.
     """
-    parts = (sampling or Sampling(), caching or Caching(), prompting or Prompting())
     options = pick(
         ModelOptions,
-        *parts,
+        sampling or Sampling(),
+        caching or Caching(),
+        prompting or Prompting(),
         compute_dtype=compute_dtype,
         device=str(device),
         attn_implementation=attn_implementation,

@@ -39,8 +39,12 @@ FORMAT = 1  # version of the folder's format
 MANIFEST = "team.json"
 
 _MACHINE = (
-    *("device", "attn_implementation", "gradient_checkpointing", *names(Caching)),
-    *("lora", "name"),
+    "device",
+    "attn_implementation",
+    "gradient_checkpointing",
+    *names(Caching),
+    "lora",
+    "name",
 )
 """Options of a model that are not read from a team's folder: they belong to the machine, or to the checkpoint."""
 # An `attn_implementation` could also name code on the hub, which would be run.
@@ -174,9 +178,10 @@ def declaration(
     """Return the arguments of `load_team` for a saved team; arguments and errors as in `load_saved_team`."""
     folder = Path(folder)
     manifest = read_manifest(folder)
+    known = names(PolicySpec)
     policies: dict[str, PolicySpec] = {}
     for name, entry in manifest["policies"].items():
-        options = {key: value for key, value in entry.items() if key in names(PolicySpec)}
+        options = {key: value for key, value in entry.items() if key in known}
         if entry["kind"] == "model":
             checkpoint = _checkpoint(folder, name, entry["folder"])
             options = {key: value for key, value in options.items() if key not in _MACHINE}

@@ -153,7 +153,11 @@ def sample(
     )  # (N, V), (N, P), (N, 1)
     step = steps(
         Prefilled(
-            *(model, cache, mask, positions, rows.limit),
+            model,
+            cache,
+            mask,
+            positions,
+            rows.limit,
             set_adapters=lambda: set_adapters(rows.adapters()),
             padded=padded,
         )

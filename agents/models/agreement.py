@@ -341,6 +341,9 @@ def sample_without_cache(
 
 
 METHODS: tuple[SamplingMethod, ...] = (
-    *(sample_static, sample, sample_by_length, sample_without_cache),
+    sample_static,
+    sample,
+    sample_by_length,
+    sample_without_cache,
 )
 """Sampling methods; those that are tried behind another one take a model that does not agree with it."""

@@ -135,8 +135,10 @@ def describe_weights(name_or_path: str) -> dict[str, str]:
 
 def _folder(name_or_path: str) -> tuple[Path | None, str | None]:
     """Return the folder of a model's files, and the revision if it is in the cache of the hub."""
-    if not name_or_path or Path(name_or_path).is_dir():
-        return (Path(name_or_path) if name_or_path else None), None
+    if not name_or_path:
+        return None, None
+    if Path(name_or_path).is_dir():
+        return Path(name_or_path), None
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(name_or_path, "config.json")

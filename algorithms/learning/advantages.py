@@ -315,7 +315,7 @@ class _Setting(NamedTuple):
 
     agents: Collection[str]
     options: LearnerOptions
-    progress: float
+    part_of_run: float
     limits: Mapping[str, int]
 
 
@@ -493,7 +493,7 @@ def _group_values(
     rollout: Rollout, setting: _Setting, targets: ValueTargets | None = None
 ) -> list[GroupValues]:
     """Return the values of the completions of each group of a rollout."""
-    agents, options, progress, limits = setting
+    agents, options, part_of_run, limits = setting
     if targets is None:
         discount, weight = options.discount, options.own_weight
         if weight:
@@ -510,7 +510,7 @@ def _group_values(
                     partner_returns(group, targets[agent][index], position),
                     options.joint_aggregation,
                     quantile=options.aggregation_quantile,
-                    progress=progress,
+                    progress=part_of_run,
                 )
                 - _penalty(group, agent, options, limits)
                 for position, (agent, completions) in enumerate(group.completions.items())
@@ -525,7 +525,9 @@ def _group_values(
             rollout.start,
             group,
             visit * options.turn_weight(group.turn, group.stopped_early),
-            *(of_group, of_tokens, size),
+            of_group,
+            of_tokens,
+            size,
         )
         for group, visit, of_group, of_tokens in zip(
             rollout.groups, visit_weights(rollout), values, tokens, strict=True

@@ -118,11 +118,12 @@ class PolicyOptimizer:
             order = [weight for group in self._adamw.param_groups for weight in group["params"]]
             moments = {
                 index: {
-                    name: cut_as(value, like) if value.shape == like.shape else value
+                    name: cut_as(value, order[index])
+                    if value.shape == order[index].shape
+                    else value
                     for name, value in of_weight.items()
                 }
                 for index, of_weight in adamw["state"].items()
-                for like in [order[index]]
             }
             adamw = {**adamw, "state": moments}
         self._adamw.load_state_dict(adamw)
@@ -163,7 +164,9 @@ def warn_of_delegates(team: Team) -> None:
             logger.warning(
                 "the policy of %s is not trained: its class %s has no %s; members that it forwards by __getattr__ "
                 "do not count",
-                *(agents, type(policy).__name__, ", ".join(missing)),
+                agents,
+                type(policy).__name__,
+                ", ".join(missing),
             )
 
 
@@ -237,7 +240,8 @@ class BaseLearner(ABC):
             logger.info(
                 "the KL reference of %s is %s: changes by training since then, as in a warm start, count in the "
                 "KL divergence",
-                *(name, words),
+                name,
+                words,
             )
 
     def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:

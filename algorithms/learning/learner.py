@@ -277,10 +277,18 @@ class Learner(BaseLearner):
     def _advantages(
         self, rollouts: Sequence[Rollout], targets: Sequence[ValueTargets] | None
     ) -> list[GroupAdvantages]:
-        part_of_run = progress(self.updates, self.options.total_updates)
-        arguments = (self._agents, self.algorithm, self.options, part_of_run, targets, self._limits)
         try:
-            return list(group_advantages(rollouts, *arguments))
+            return list(
+                group_advantages(
+                    rollouts,
+                    self._agents,
+                    self.algorithm,
+                    self.options,
+                    progress(self.updates, self.options.total_updates),
+                    targets,
+                    self._limits,
+                )
+            )
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 

@@ -213,7 +213,11 @@ class PreferenceLearner(BaseLearner):
         for part, log_probs in zip(answers, before, strict=True):
             mine = weights[part.pairs]
             factors = completion_weights(
-                *(part.signs, margins[part.pairs], mine, options.dpo_beta, options.nll_coefficient)
+                part.signs,
+                margins[part.pairs],
+                mine,
+                options.dpo_beta,
+                options.nll_coefficient,
             )
             loss = (factors * self._log_probs(part)).sum()
             if loss.requires_grad:
@@ -302,8 +306,12 @@ class PairMetrics:
             loss, pairs, tokens, nll, wins, losses = (
                 processes.total(sums[f"{name}/{agent}"])
                 for name in (
-                    *("loss", "pairs", "winner_tokens"),
-                    *("winner_nll", "winner_log_ratio", "loser_log_ratio"),
+                    "loss",
+                    "pairs",
+                    "winner_tokens",
+                    "winner_nll",
+                    "winner_log_ratio",
+                    "loser_log_ratio",
                 )
             )
             metrics |= {f"loss/{agent}": loss, f"equal_answers/{agent}": total - pairs}

@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import (
     Completion,
@@ -33,8 +31,14 @@ Row = Mapping[str, Any]
 
 SIDES = ("chosen", "rejected")
 NEEDED = (
-    *("task", "turn", "agent", "prompt"),
-    *("chosen", "rejected", "chosen_return", "rejected_return"),
+    "task",
+    "turn",
+    "agent",
+    "prompt",
+    "chosen",
+    "rejected",
+    "chosen_return",
+    "rejected_return",
 )
 # Columns that identify a pair.
 SAMPLES = ("run", "task", "rollout", "group", "chosen_sample", "rejected_sample")
@@ -132,9 +136,14 @@ def _limit(pairs: list[Rollout], limit: int | None) -> list[Rollout]:
         index
         for of_task in by_task.values()
         # The sort is stable: of equal gaps, the first ones in the file are kept.
-        for index in sorted(of_task, key=lambda k: np.diff(pairs[k].groups[0].rewards)[0])[:limit]
+        for index in sorted(of_task, key=lambda k: -_gap(pairs[k]))[:limit]
     }
     return [pair for index, pair in enumerate(pairs) if index in positions]
+
+
+def _gap(pair: Rollout) -> float:
+    better, worse = pair.groups[0].rewards
+    return better - worse
 
 
 def add_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:

@@ -155,9 +155,15 @@ def fit_reward_model(
     report: dict[str, float] = {"pairs": len(comparisons), "held_out_pairs": len(held_out)}
     report |= {f"train_{name}": value for name, value in measures(margins[: len(train)]).items()}
     report |= measures(margins[len(train) :])
-    checked = (texts[0], table[0].clone())
-    parts: dict[str, Any] = {"weight": weight, "mean": mean, "scale": scale, "checked": checked}
-    return RewardModel(agents, options.part_length, **parts, report=report)
+    return RewardModel(
+        agents,
+        options.part_length,
+        weight=weight,
+        mean=mean,
+        scale=scale,
+        checked=(texts[0], table[0].clone()),
+        report=report,
+    )
 
 
 def split(

@@ -72,15 +72,7 @@ class BatchFailure(NamedTuple):
     @classmethod
     def from_error(cls, error: BaseException) -> BatchFailure:
         """Return an error in a form that can be sent: its text if it cannot be pickled and read again."""
-
-        def picklable(error: BaseException) -> BaseException:
-            try:
-                pickle.loads(pickle.dumps(error))
-            except Exception:
-                return RuntimeError(f"{type(error).__name__}: {error}")
-            return error
-
-        return cls(picklable(error), error.__cause__ and picklable(error.__cause__))
+        return cls(_picklable(error), error.__cause__ and _picklable(error.__cause__))
 
 
 class WorkerHandle(ABC):
@@ -321,3 +313,12 @@ def load_states(team: Team, states: Mapping[str, Any]) -> None:
 def _describe(batch: RolloutBatch) -> str:
     starts = ", ".join(map(label, batch.starts))
     return f"batch {batch.index} of {batch.purpose} (starts: {starts})"
+
+
+def _picklable(error: BaseException) -> BaseException:
+    """Return an error, or its text if it cannot be pickled and read again."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

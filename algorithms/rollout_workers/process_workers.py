@@ -16,7 +16,7 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -89,7 +89,7 @@ class ProcessRolloutWorkers(RolloutWorkerPool):
         self._started += 1
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
         log = self.folder / f"worker-{self._started}.log"
-        return ProcessHandle(log, (self._make_state, torch.get_num_threads(), device))
+        return ProcessHandle(log, WorkerSetup(self._make_state, torch.get_num_threads(), device))
 
     def close(self) -> None:
         """End the workers, and remove weights and logs."""
@@ -103,10 +103,21 @@ class ProcessRolloutWorkers(RolloutWorkerPool):
         return [worker for worker in self.workers if worker.connection in readable]
 
 
+class WorkerSetup(NamedTuple):
+    """What a worker process starts with."""
+
+    make_state: bytes
+    """A `MakeWorkerState`, pickled."""
+    threads: int
+    """Threads of torch, as many as the learner has: sums of several threads may differ in their last digits."""
+    device: int | None
+    """The CUDA device of the process that learns, if there are any."""
+
+
 class ProcessHandle(WorkerHandle):
     """A worker process as its pool sees it; `log` takes all of its output."""
 
-    def __init__(self, log: Path, setup: tuple[bytes, int, int | None]) -> None:
+    def __init__(self, log: Path, setup: WorkerSetup) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would share torch's threads
         self.connection, far_end = context.Pipe()
         self.process = context.Process(target=run_worker, args=(log, far_end), daemon=True)
@@ -165,21 +176,22 @@ class ProcessHandle(WorkerHandle):
 
 
 def run_worker(log: Path, connection: Connection) -> None:
-    """Sample the batches of requests, until the other end of the connection closes or the parent ends.
+    """Receive a `WorkerSetup`, then sample the batches of requests, until the other end closes or the parent ends.
 
-    The first message is the setup: a pickled `MakeWorkerState`; the number of threads of torch, as many as the
-    learner has, since their sums may differ in the last digits; and the CUDA device of the learner, if any.
+    Args:
+        log: File that takes all output.
+        connection: The worker's end of the connection to the pool.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too
     _end_with_parent(log.parent)
     _redirect_output(log)
     loaded: Path | None = None
     try:
-        make_state, threads, device = connection.recv()
-        torch.set_num_threads(threads)
-        if device:  # 0 is torch's own choice, and costs memory only if it is used
-            torch.cuda.set_device(device)
-        state: WorkerState = pickle.loads(make_state)()
+        setup: WorkerSetup = connection.recv()
+        torch.set_num_threads(setup.threads)
+        if setup.device:  # 0 is torch's own choice, and costs memory only if it is used
+            torch.cuda.set_device(setup.device)
+        state: WorkerState = pickle.loads(setup.make_state)()
         connection.send(WorkerReady())
         while True:
             batch, weights = connection.recv()

@@ -43,8 +43,13 @@ AUTH_MODE = "RAY_AUTH_MODE"
 TOKEN_FILE = Path(".ray", "auth_token")  # where Ray looks for a token, in the home of the user
 
 SHARED_VARIABLES = (
-    *("CUBLAS_WORKSPACE_CONFIG", "LLM_DECPOMDP_DATA", "OMP_NUM_THREADS"),
-    *("TOKENIZERS_PARALLELISM", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"),
+    "CUBLAS_WORKSPACE_CONFIG",
+    "LLM_DECPOMDP_DATA",
+    "OMP_NUM_THREADS",
+    "TOKENIZERS_PARALLELISM",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_HUB_OFFLINE",
 )
 """Environment variables that are copied to actors; none of them is a key."""
 

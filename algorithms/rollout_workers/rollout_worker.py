@@ -108,7 +108,10 @@ class UpdateBatch(RolloutBatch):
         assert state.rng is not None, self
         first = self.index * (self.options.starts_per_bundle or 0)
         rollouts = collect_rollouts(
-            *(state.env, state.team, self.starts, self.options),
+            state.env,
+            state.team,
+            self.starts,
+            self.options,
             group_size=self.group_size,
             rng=state.rng,
             timer=timer,

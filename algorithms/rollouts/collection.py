@@ -53,10 +53,15 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
     Start,
     add_history,
 )
-from llm_decpomdp.algorithms.rollouts.rollout_options import JOINT_MODES, RolloutOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import (
+    JOINT_MODES,
+    RolloutOptions,
+    check_partners,
+)
 from llm_decpomdp.algorithms.rollouts.sampling import (
     Act,
     Move,
+    Prompts,
     Timer,
     check_team,
     name_long_prompts,
@@ -265,7 +270,12 @@ def _make_collection(
     dialogues = tuple(agent for agent, policy in team.items() if reads_history(policy))
     if options.plan == "episodes":
         sizes = chain([group_size], repeat(1))  # G episodes part in the first turn
-        sample_turn: Act = lambda *turn: sampling(next(sizes))(*turn)  # noqa: E731
+
+        def sample_turn(
+            team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
+        ) -> list[Move]:
+            return sampling(next(sizes))(team, envs, prompts, timer)
+
         return _Collection(act or sample_turn, None, None, None, views, True, dialogues)
     return _Collection(
         act or sampling(group_size),
@@ -338,16 +348,6 @@ def common(
         for g in range(group_size)
     }
     return Pairing(tuple(sorted(joint)), tuple(anchors))
-
-
-def check_partners(group_size: int, num_agents: int, num_partners: int) -> None:
-    """Raise a `ValueError` unless an agent's partners have so many choices: at most G^(N-1)."""
-    choices = group_size ** (num_agents - 1)
-    if not 1 <= num_partners <= choices:
-        raise ValueError(
-            f"num_partners must be from 1 to {choices:,}, the choices of {num_agents - 1} partners' "
-            f"{group_size} completions, got {num_partners}"
-        )
 
 
 def pairing(

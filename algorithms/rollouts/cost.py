@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from typing_extensions import Protocol, runtime_checkable
 
-from llm_decpomdp.algorithms.rollouts.collection import check_partners
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, check_partners
 
 MAX_JOINT_SAMPLES = (
     100_000  # joint samples of a start: a larger plan is refused as a likely mistake
@@ -153,6 +152,11 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
         return
     logger.info(
         "%s (%s), G = %d: each start takes at most %s; the largest update %s; all %d updates %s",
-        *(options.plan, options.joint_mode, group_size),
-        *(costs.start, costs.update, updates, costs.training),
+        options.plan,
+        options.joint_mode,
+        group_size,
+        costs.start,
+        costs.update,
+        updates,
+        costs.training,
     )

@@ -64,3 +64,13 @@ class RolloutOptions(Options):
                 "others earn later: set algorithm.rollout.mode to episodes or tree, or take an algorithm with a "
                 "critic, such as maac"
             )
+
+
+def check_partners(group_size: int, num_agents: int, num_partners: int) -> None:
+    """Raise a `ValueError` unless an agent's partners have so many choices: at most G^(N-1)."""
+    choices = group_size ** (num_agents - 1)
+    if not 1 <= num_partners <= choices:
+        raise ValueError(
+            f"num_partners must be from 1 to {choices:,}, the choices of {num_agents - 1} partners' "
+            f"{group_size} completions, got {num_partners}"
+        )

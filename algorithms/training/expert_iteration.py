@@ -133,7 +133,9 @@ class ExpertIteration(SupervisedTraining):
         """Log the cost of all sampling before it begins."""
         logger.info(
             "warm start on passes: %d problems, %d episodes of each in each of %d rounds: at most %s",
-            *(len(self.problems), self.options.samples, self.options.rounds),
+            len(self.problems),
+            self.options.samples,
+            self.options.rounds,
             self.cost or "an unknown cost, as the environment does not tell its horizon",
         )
 
@@ -197,8 +199,13 @@ class ExpertIteration(SupervisedTraining):
             )
         logger.info(
             "warm start, round %d of %d: %d of %d episodes passed, in %d of %d problems; %d differ",
-            *(number, options.rounds, passing.passed, passing.episodes, passing.problems),
-            *(len(self.problems), len(passing.demonstrations)),
+            number,
+            options.rounds,
+            passing.passed,
+            passing.episodes,
+            passing.problems,
+            len(self.problems),
+            len(passing.demonstrations),
         )
         return passing
 

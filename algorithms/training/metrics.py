@@ -36,8 +36,7 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         metrics[f"turn_{k + 1}/groups"] = sum(len(groups) for (groups,) in kth)
     metrics |= _means("last/", [[rollout.last] for rollout in rollouts])
     for agent in {agent: 0 for group in _groups(rollouts) for agent in group.own}:
-        points: Values = lambda group, agent=agent: group.own.get(agent, (0.0,))  # type: ignore[misc]  # noqa: E731
-        own = [turn_mean(rollout, points) for rollout in turns]
+        own = [turn_mean(rollout, partial(_own_points, agent)) for rollout in turns]
         metrics[f"own/{agent}"] = float(np.mean(own))
     for agent, completions in _completions(rollouts).items():
         metrics[f"truncated/{agent}"] = float(np.mean([c.truncated for c in completions]))
@@ -152,6 +151,10 @@ def _infos(key: str, group: Group) -> Sequence[float]:
     return [info[key] for info in group.infos]
 
 
+def _own_points(agent: str, group: Group) -> Sequence[float]:
+    return group.own.get(agent, (0.0,))
+
+
 def turn_mean(turns: Turns, of: Values) -> float:
     """Compute the mean over the joint samples of a group, then over the groups of a turn, then over turns."""
     return float(
@@ -166,14 +169,14 @@ def _standard_error(values: Sequence[float]) -> float | None:
 
 
 # Thresholds of warnings are rules of thumb: a warning is a reason to look, not a proof.
-PATIENCE = 5  # updates whose mean is compared, and updates without signal in a row that are worth a warning
-MOSTLY = 0.5  # share of completions at the token limit from which on that is likely why
+WARNING_UPDATES = 5  # updates whose mean is compared, and updates without signal in a row that are worth a warning
+TRUNCATED_SHARE = 0.5  # share of completions at the token limit from which on that is likely why
 COLLAPSED = 0.1  # entropy over that of the first updates: hardly any variety is left
-FAR = 0.2  # divergence from the reference in nats/token that is far, if it still grows
+LARGE_KL = 0.2  # divergence from the reference in nats/token that is far, if it still grows
 LONGER = 1.5  # tokens of a group over those of the first updates: a growing length
 DEVIATIONS = 2.0  # standard errors by which the gain in training must exceed the held-out gain
 EXPLOITED = 0.25  # visible less hidden share of tests passed: answers may be made for the former
-SOLVED = 0.95  # share of solved samples from which on equal answers are no fault
+SOLVED_SHARE = 0.95  # share of solved samples from which on equal answers are no fault
 
 Row = Mapping[str, Any]
 """A row of `metrics.jsonl`."""
@@ -192,14 +195,15 @@ class TrainingWarning:
 def find_warnings(updates: Sequence[Row], evaluations: Sequence[Row]) -> list[TrainingWarning]:
     """Find what is doubtful at the end of the rows of updates and of evaluations, both in order.
 
-    The newest updates are compared with the first ones: `PATIENCE` of each are enough, and one evaluation of each.
+    The newest updates are compared with the first ones: `WARNING_UPDATES` of each are enough, and one evaluation
+    of each.
     """
     found = [*exploited_tests(evaluations)]
-    first, last = updates[:PATIENCE], updates[-PATIENCE:]
-    if len(last) == PATIENCE and all(map(lacks_signal, last)):
-        text = f"{PATIENCE} updates in a row taught nothing: {reason(last)}"
+    first, last = updates[:WARNING_UPDATES], updates[-WARNING_UPDATES:]
+    if len(last) == WARNING_UPDATES and all(map(lacks_signal, last)):
+        text = f"{WARNING_UPDATES} updates in a row taught nothing: {reason(last)}"
         found.insert(0, TrainingWarning("no group with signal", text))
-    if len(updates) >= 2 * PATIENCE:
+    if len(updates) >= 2 * WARNING_UPDATES:
         for check in (entropy_collapse, growing_kl, growing_length):
             found += check(first, last)
         found += drift(first, last, evaluations)
@@ -222,7 +226,7 @@ def reason(rows: Sequence[Row]) -> str:
     share = cut_off(rows)
     limit = (
         f" {share:.0%} of the completions are cut off at the token limit: raise max_new_tokens."
-        if share >= MOSTLY
+        if share >= TRUNCATED_SHARE
         else ""
     )
     return (
@@ -233,7 +237,7 @@ def reason(rows: Sequence[Row]) -> str:
 
 def entropy_collapse(first: Sequence[Row], last: Sequence[Row]) -> Iterator[TrainingWarning]:
     """Warn of a policy whose entropy is nearly gone before the tasks are solved."""
-    if _mean_of(last, "solved") >= SOLVED:
+    if _mean_of(last, "solved") >= SOLVED_SHARE:
         return
     # Updates without signal have no tokens in the loss, and their entropy is 0.
     first, last = ([row for row in rows if not lacks_signal(row)] for rows in (first, last))
@@ -250,7 +254,7 @@ def growing_kl(first: Sequence[Row], last: Sequence[Row]) -> Iterator[TrainingWa
     """Warn of a policy that is far from its reference and still leaves it."""
     for key, before, now in _changes(first, last, "kl/"):
         rises = last[-1][f"kl/{key}"] > last[0][f"kl/{key}"]
-        if now > FAR and now > 2 * before and rises:
+        if now > LARGE_KL and now > 2 * before and rises:
             yield TrainingWarning(
                 f"growing KL of {key}",
                 f"it rose from {before:.3g} to {now:.3g} nats/token and still rises: the policy leaves its "
@@ -264,9 +268,11 @@ def growing_length(first: Sequence[Row], last: Sequence[Row]) -> Iterator[Traini
     if not before or now < LONGER * before:
         return
     share, gain = cut_off(last), _mean_of(last, "reward_mean") - _mean_of(first, "reward_mean")
-    if gain <= 0 or share >= MOSTLY:
+    if gain <= 0 or share >= TRUNCATED_SHARE:
         because = (
-            f"{share:.0%} reach the token limit" if share >= MOSTLY else "the reward did not rise"
+            f"{share:.0%} reach the token limit"
+            if share >= TRUNCATED_SHARE
+            else "the reward did not rise"
         )
         yield TrainingWarning(
             "growing length",

@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.metrics import (
     BEFORE,
-    PATIENCE,
+    WARNING_UPDATES,
     cut_off,
     episode_row,
     find_warnings,
@@ -190,7 +190,7 @@ class WarningMonitor:
             kept = {"train": self._updates, "eval": self._evaluations}.get(row["kind"], [])
             kept.append(row)
             # The first and the last rows are enough, and a run may have a million of them.
-            del kept[PATIENCE:-PATIENCE]
+            del kept[WARNING_UPDATES:-WARNING_UPDATES]
 
     def observe(self, row: Row) -> None:
         """Take the row of the next update or evaluation into account, and warn."""

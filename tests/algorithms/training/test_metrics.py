@@ -13,7 +13,7 @@ import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.training.metrics import (
-    PATIENCE,
+    WARNING_UPDATES,
     evaluation_metrics,
     find_warnings,
     reward_metrics,
@@ -167,7 +167,7 @@ def test_five_silent_updates_in_a_row_are_warned_of_once(caplog: pytest.LogCaptu
     for silent in (1, 1, 1, 1, 0, 1, 1, 1, 1):
         monitor.observe(row(silent))
     assert not caplog.records
-    for _ in range(2 * PATIENCE):
+    for _ in range(2 * WARNING_UPDATES):
         monitor.observe(row())
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -178,7 +178,7 @@ def test_five_silent_updates_in_a_row_are_warned_of_once(caplog: pytest.LogCaptu
 
 def test_where_completions_are_cut_off_the_limit_is_named(caplog: pytest.LogCaptureFixture) -> None:
     monitor = WarningMonitor()
-    for _ in range(PATIENCE):
+    for _ in range(WARNING_UPDATES):
         monitor.observe(row(cut=0.875))
     assert "88% of the completions are cut off" in caplog.text
     assert "raise max_new_tokens" in caplog.text
