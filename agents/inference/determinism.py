@@ -60,6 +60,17 @@ def use_deterministic_kernels() -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
+def cumulative_sum(values: Tensor) -> Tensor:
+    """Return the sums of the values (..., N) up to each place of the last dimension.
+
+    With deterministic kernels on CUDA the sum is one of matrix products, because `torch.cumsum` has no
+    deterministic kernel for floating-point numbers there.
+    """
+    if values.is_cuda and torch.are_deterministic_algorithms_enabled():
+        return sum_in_blocks(values)
+    return values.cumsum(-1)
+
+
 def sum_in_blocks(values: Tensor) -> Tensor:
     """Return the cumulative sum (..., N) of floating-point numbers by products with triangular matrices."""
     size = values.shape[-1]

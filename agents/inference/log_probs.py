@@ -193,16 +193,6 @@ class _TokenLogProbs(torch.autograd.Function):
         return gradient.to(logits.dtype), None, None
 
 
-def cumulative_sum(values: Tensor) -> Tensor:
-    """Return the sums of the values (..., N) up to each place of the last dimension."""
-    if values.is_cuda and torch.are_deterministic_algorithms_enabled():
-        # `torch.cumsum` has no deterministic kernel for floating-point numbers on CUDA.
-        from llm_decpomdp.agents.inference.determinism import sum_in_blocks
-
-        return sum_in_blocks(values)
-    return values.cumsum(-1)
-
-
 def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> Tensor:
     """Return log-probabilities of `tokens` under the softmax of the tempered logits, in nats and float32.
 

@@ -32,11 +32,8 @@ from llm_decpomdp.agents.inference.decoding import (
     growing_cache,
     whole_head,
 )
-from llm_decpomdp.agents.inference.log_probs import (
-    cumulative_sum,
-    token_log_probs,
-    unwrap_peft,
-)
+from llm_decpomdp.agents.inference.determinism import cumulative_sum
+from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.steps import StaticSteps

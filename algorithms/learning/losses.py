@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.inference.log_probs import cumulative_sum
+from llm_decpomdp.agents.inference.determinism import cumulative_sum
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group

@@ -5,11 +5,11 @@ import torch
 
 from llm_decpomdp.agents.inference import determinism
 from llm_decpomdp.agents.inference.determinism import (
+    cumulative_sum,
     deterministic,
     sum_in_blocks,
     use_deterministic_kernels,
 )
-from llm_decpomdp.agents.inference.log_probs import cumulative_sum
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 511), (2, 512), (2, 513), (2, 3, 2000)])
