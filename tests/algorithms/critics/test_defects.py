@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms import ALGORITHMS
@@ -37,6 +38,17 @@ def test_returns_reach_over_turns_and_steps_of_old_samples_have_ratios() -> None
     one.update(chains(seed=0))
     metrics = one.update(chains(seed=1))
     assert metrics["clip_fraction/x"] > 0
+
+
+def test_a_critic_of_the_team_learns_once_from_a_sample_toward_one_target() -> None:
+    one = learner("maac", kl_coefficient=0.0)
+    rollouts = chains(turns=1)
+    one.update(rollouts)
+    assert one.critic is not None
+    (head,) = one.critic._heads.values()
+    assert len(head._pairs) == len(rollouts)
+    targets = [float(np.mean(rollout.groups[0].rewards)) for rollout in rollouts]
+    assert head._pairs[:, 1].tolist() == pytest.approx(targets)
 
 
 @pytest.mark.parametrize("size", [2, 3])
