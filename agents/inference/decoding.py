@@ -126,7 +126,8 @@ def takes_prepared_masks(model: Any) -> bool:
 
 def cache_argument(model: Any) -> str:
     """Return the name of the argument of `forward` for a cache: `cache` from transformers 5.24 on."""
-    return _cache_argument(type(unwrap_peft(model)))
+    kind: Any = type(unwrap_peft(model))
+    return _cache_argument(kind)
 
 
 @cache  # reading a signature takes as long as several small products

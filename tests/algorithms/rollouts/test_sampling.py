@@ -1,4 +1,4 @@
-"""Prompts that are too long for a policy, in groups and teams."""
+"""Arguments of policies that read states, and prompts that are too long for a policy, in groups and teams."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     ENOUGH,
     describe_prompts,
     long_first_prompts,
+    sample,
 )
 from llm_decpomdp.algorithms.training.metrics import reward_metrics
 from llm_decpomdp.policy import SKIPPED, Completion, PromptTooLong
@@ -48,6 +49,25 @@ class Short(TinyPolicy):
             else:
                 raise PromptTooLong("too long", prompt)
         return found
+
+
+class StateReader(TinyPolicy):
+    """Answers with the names of the agents that it is asked for."""
+
+    def generate_with_envs(
+        self, envs: list[Any], agents: list[str], num_samples: int
+    ) -> list[list[Completion]]:
+        assert isinstance(envs, list) and isinstance(agents, list)
+        return [[Completion(", ".join(agents))] * num_samples for _ in envs]
+
+
+def test_a_policy_that_reads_states_gets_lists() -> None:
+    reader = StateReader(Recurrent(3, 8, 1), "ab", 3)
+    envs: list[Any] = [EchoEnv(), EchoEnv()]
+    prompts = [{"x": "a", "y": "b"}, {"x": "c"}]
+    samples = sample({"x": reader, "y": reader}, envs, prompts, 1)
+    assert [[*answers] for answers in samples] == [["x", "y"], ["x"]]
+    assert samples[0]["x"][0].text == "x, y, x"
 
 
 STARTS = [Start(seed=0), Start(task_id="b"), Start(task_id="aba")]
