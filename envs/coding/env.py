@@ -85,12 +85,25 @@ def shared_work_env(dataset: Dataset, name: str, options: CodingOptions) -> DecP
     `main_0` the entry function. The reward is another one: tests count most if they need both. Rows that are not
     known to be divisible are left out; `metadata["data"]["excluded"]` names them with the reasons.
 
-    Observations, actions, starting state and end are those of `coophumaneval-v0`.
+    ## Observation Space
+    `UnicodeText`: the problem, worded for the role, on the first turn; then the feedback of the external mode.
+
+    ## Action Space
+    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
+    `llm_decpomdp.envs.source_code.completion`.
 
     ## Rewards
     The components of `llm_decpomdp.envs.coding.division`, each turn anew, in [0, 1]: 1.0 for a team that divides
     the work and passes all tests, at most 0.55 where one agent does it, 0.46 for an agent alone. `solved` in the
-    infos means full marks.
+    infos means full marks. Each agent also has points of its own, `own/part` in its infos: the share of the
+    passing tests to which its code adds something. A `main_0` that does everything alone has `own/part` 1.0, so a
+    large `own_weight` can reward ignoring the helper.
+
+    ## Starting State
+    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
+
+    ## Episode End
+    Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
 
     Raises:
         ValueError: If an argument has a bad value; bad data raises when it is first loaded.

@@ -124,12 +124,17 @@ def writing_v1(
     `writer_0` writes both as paragraphs separated by `[PARAGRAPH_SPLIT]`.
 
     ## Observation Space
-    `UnicodeText`: the source, and what to write about it; in later turns the prompts of the external mode. Actions
-    and the starting state are those of v0.
+    `UnicodeText`: the source, and what to write about it; in later turns the prompts of the external mode.
+
+    ## Action Space
+    `UnicodeText`: a completion. Any text is legal.
 
     ## Rewards
     The levels of `llm_decpomdp.envs.writing.grounded_reward`, in each turn: at most 4.0. `solved` in the infos
     means the maximum.
+
+    ## Starting State
+    A source drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
 
     ## Episode End
     Terminates after `num_turns` turns, and after a turn with the maximum reward if `stop_when_solved`.
