@@ -55,9 +55,13 @@ class Games:
         return [number for number, env in enumerate(self.envs) if env.agents]
 
     def step(self, texts: Mapping[int, Mapping[str, str]]) -> dict[int, dict[str, float]]:
-        """Play a turn of some episodes, and return the agents' rewards by the number of the episode.
+        """Play a turn of some episodes.
 
-        `texts` has the completions of all agents but the partners.
+        Args:
+            texts: The completions of all agents but the partners, by the number of the episode.
+
+        Returns:
+            The rewards of the agents, by the number of the episode.
         """
         actions = {number: dict(by_agent) for number, by_agent in texts.items()}
         for agent, policy in self.partners.items():

@@ -151,7 +151,13 @@ def message_turns(env: Any) -> MessageTurns | None:
 
 
 def seed_noise(env: object, seed: int, *names: str | int) -> None:
-    """Give the message turns of an environment, if it has any, a stream of their own for what is lost."""
+    """Give the message turns of an environment, if it has any, a stream of their own for what is lost.
+
+    Args:
+        env: Any environment, wrapped or not.
+        seed: The run's seed.
+        *names: Purpose of the stream.
+    """
     if (wrapper := message_turns(env)) is not None:
         # The stream is called "channel" in all runs so far: another name would change their messages.
         wrapper.seed_noise(int(stream(seed, "channel", *names).integers(2**32)))

@@ -220,6 +220,9 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
             seed: Decides the task, alone; `None` draws the next one from the running generator.
             options: `{"task_id": ...}` chooses a task instead.
 
+        Returns:
+            First prompts and infos of every agent.
+
         Raises:
             KeyError: If there is no task of this id, or options have another key; the text names the nearest one.
             TypeError: If the options are no mapping.

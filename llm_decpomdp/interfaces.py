@@ -290,9 +290,15 @@ class Mode(Protocol):
 def evaluate_reward(
     reward: Any, task: Any, completions: Mapping[str, str], turns: Sequence[Turn] = ()
 ) -> Verdict:
-    """Return the verdict of a `Reward`; one with `history` gets the `turns` before.
+    """Return the verdict of a reward.
 
     An error that the reward raises gets a note with its class and the task.
+
+    Args:
+        reward: A `Reward`.
+        task: The problem.
+        completions: The completion of each agent that acted.
+        turns: The turns before, for rewards with `history`.
 
     Raises:
         PartError: If it returns something else, other components than it declares, or points that are no finite
@@ -362,7 +368,14 @@ def check_prompts(
 def next_prompts(
     mode: Any, task: Any, turn: Turn, turns: Sequence[Turn]
 ) -> tuple[dict[str, str], Info]:
-    """Return the prompts of a `Mode` after a turn, and the numbers of `info_keys`."""
+    """Return the prompts after a turn, and the numbers of `info_keys`.
+
+    Args:
+        mode: A `Mode`.
+        task: The problem.
+        turn: The newest turn, with the analysis of its verdict.
+        turns: All turns, for modes with `history`.
+    """
     history = {"turns": tuple(turns)} if getattr(mode, "history", False) else {}
     prompts: dict[str, str]
     prompts, infos = mode(task, turn, **history)
@@ -430,8 +443,9 @@ def describe_reward(reward: Reward) -> dict[str, Any]:
     """Describe a reward by JSON-able data.
 
     Returns:
-        `maximum`, or `None` where that is not known, `components` with the fields of each `Component`, and
-        `cumulative` if it is true.
+        `maximum`, the most that a turn can earn, or `None` where that is not known, and `components`: for each
+        name the fields of its `Component`, with an empty text where the reward has none. `cumulative` is true
+        where the points of an episode sum to its score, and else missing.
     """
     texts = reward.components if isinstance(reward.components, Mapping) else {}
     return {

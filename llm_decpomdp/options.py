@@ -113,7 +113,15 @@ def option(
 def option_of(
     owner: type[Any], name: str, default: Any = MISSING, *, key: str | None = None, **limits: float
 ) -> Any:
-    """Declare a field as the option `name` of another class, perhaps with another default, key or bounds."""
+    """Declare a field as the option `name` of another class, perhaps with another default, key or bounds.
+
+    Args:
+        owner: The other class, a dataclass.
+        name: The name of the option there.
+        default: Its default, if not that of the other class.
+        key: Its name in the section of a configuration, if not that of the field.
+        **limits: Bounds, if not those of the other class.
+    """
     declared = owner.__dataclass_fields__[name]
     return field(
         default=declared.default if default is MISSING else default,
@@ -248,9 +256,12 @@ def sections_of(owner: type[Any], name: str) -> list[type[Options]]:
 
 
 def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> str:
-    """Describe the first error of a validation of the class `owner`: the option, its value, and what it may be.
+    """Describe the first error of a validation: the option, its value, and what it may be.
 
-    `prefix` is the name of the section that holds the options, with a dot at its end.
+    Args:
+        error: The error.
+        owner: The class of options that was validated.
+        prefix: Name of the section that holds them, with a dot at its end.
     """
     # One mistake at a time: later ones often follow from the first.
     first = error.errors()[0]
@@ -321,18 +332,32 @@ def _is_changed(options: Options, name: str) -> bool:
 def refuse_changes(
     options: Options, names: Iterable[str], without: str, remedy: str = "drop it"
 ) -> None:
-    """Raise a `ValueError` if one of the named options is set, as it does nothing `without` something else."""
+    """Refuse options that have no effect; `without` names the cause, for the error.
+
+    Args:
+        options: The options.
+        names: Names of those that must have their defaults.
+        without: What makes them useless, such as the value of another option, perhaps with the reason.
+        remedy: What to do about it.
+
+    Raises:
+        ValueError: If one is set; names it, its value and the remedy.
+    """
     for name in names:
         if _is_changed(options, name):
             raise ValueError(_useless(name, getattr(options, name), without, remedy))
 
 
 def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> Kind:
-    """Build options from nested values of a YAML file or a command line, where "3" may be a number.
+    """Build options from values of a YAML file or a command line, where "3" may be a number.
+
+    Args:
+        kind: A class of options.
+        values: The options by name, nested as the classes are.
+        prefix: Name of their section in errors, with a dot at its end.
 
     Raises:
-        ValueError: If there is no option of a name, or a value is of another type or out of its range. The text
-            names the section by `prefix`.
+        ValueError: If there is no option of a name, or a value is of another type or out of its range.
     """
     try:
         return TypeAdapter(kind).validate_python(_by_name(kind, values), context=FROM_TEXT)
@@ -353,7 +378,12 @@ def _by_name(owner: type[Any], values: Any) -> Any:
 
 
 def pick(kind: type[Kind], *sources: object, **values: Any) -> Kind:
-    """Build a dataclass from `values`, and then from the attributes of `sources`, of which the first counts.
+    """Build options from objects that have attributes of the same names.
+
+    Args:
+        kind: A dataclass.
+        *sources: Objects; where several have an attribute, the first counts.
+        **values: Values that count before those of all objects.
 
     Raises:
         KeyError: If none of them has an attribute that `kind` needs.

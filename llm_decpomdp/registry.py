@@ -274,7 +274,11 @@ def accepts_argument(id: str, argument: str) -> bool:
 
 
 def defaults(id: str) -> dict[str, Any]:
-    """Return the arguments of an environment that have a default, with the defaults that `make(id)` uses."""
+    """Return the arguments of an environment that have a default, with the defaults that `make(id)` uses.
+
+    Raises:
+        ImportError, KeyError: As `make`.
+    """
     parameters = inspect.signature(_builder(id)).parameters.values()
     values = {p.name: p.default for p in parameters if p.default is not p.empty}
     return {**values, **spec(id).kwargs}

@@ -10,7 +10,12 @@ import numpy as np
 def stream(seed: int, *names: str | int) -> np.random.Generator:
     """Return a generator that depends on `seed` and `names` alone, independent between different names.
 
-    Names are the purpose of the stream, such as `("evaluation", 3)`. A negative seed is a `ValueError`.
+    Args:
+        seed: The run's seed, at least 0.
+        names: Purpose of the stream, such as `("evaluation", 3)`.
+
+    Raises:
+        ValueError: If `seed` is negative.
     """
     if seed < 0:
         raise ValueError(f"seed must be at least 0, got {seed}")

@@ -214,6 +214,12 @@ def _expected_results(
 
     The choice is the first salt with which no test passes if `main` does a helper's steps itself, and at most
     `MAX_EQUAL` results are equal. If none of `SALTS` has this property, it is the first salt.
+
+    Args:
+        task: The task.
+        role: The role of the entry function's author.
+        functions: Names of the functions that stubs replace, by agent; the steps of other helpers are done.
+        answers: Possible answers of each helper's stub.
     """
 
     def result(stubs: Mapping[str, Any], value: Any) -> Any:

@@ -463,8 +463,11 @@ def hub_rows(
 ) -> tuple[list[Row], str]:
     """Return the rows of a data set on the hub, and their commit.
 
-    The repository may be a local folder in the hub's format, which has no commits. `split` is a split, or
-    several joined by `+`, and `revision` a commit, tag or branch.
+    Args:
+        repository: Its name on the hub, or a local folder in the hub's format, which has no commits.
+        config: A configuration of the data set.
+        split: A split, or several joined by `+`.
+        revision: A commit, tag or branch.
 
     Raises:
         OSError: If the download fails.

@@ -124,7 +124,11 @@ def find_entry_point(code: ast.Module, tests: ast.Module) -> str:
 def header(code: ast.Module, entry_point: str, tests: ast.Module, text: str) -> str:
     """Return a function's header with a docstring, after the other definitions that it and the tests use.
 
-    The tests may use other names of the reference `code`, such as a constant.
+    Args:
+        code: The reference.
+        entry_point: Name of the function.
+        tests: The tests, which may use other names of the reference, such as a constant.
+        text: The docstring.
     """
     definitions = [node for node in code.body if isinstance(node, FUNCTIONS)]
     function = [node for node in definitions if node.name == entry_point][-1]

@@ -277,6 +277,11 @@ def best_guesses(shown: str, clues: int, answers: int) -> tuple[float, tuple[str
     An answer shows only whether it is right, and the last one counts. So the planner tries some grids, and then
     writes the one with the most expected points. Branch and bound over its cells finds both: the points of a grid
     are convex in its number of right digits, so the chord to all digits right is a bound.
+
+    Args:
+        shown: The clues that the planner sees.
+        clues: Number of all clues.
+        answers: Number of answers.
     """
     grids, chances = likelihoods(shown, clues)
     if len(grids) <= answers:

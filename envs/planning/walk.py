@@ -104,7 +104,11 @@ def find_plan(
 ) -> str | None:
     """Return a shortest plan by breadth-first search; `None` if there is none.
 
-    Boxes may stand on cells that are `alive`, if boxes on others can reach no goal.
+    Args:
+        rows: The grid.
+        state: First state.
+        is_won: Whether a state is a goal.
+        alive: Cells on which boxes may stand, if boxes on others can reach no goal.
     """
     steps = steps_on(tuple(rows))
     earlier: dict[State, tuple[State, str] | None] = {state: None}

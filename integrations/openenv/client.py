@@ -60,7 +60,14 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Start an episode, with the server's seed (drawn for `None`), or with `{"task_id": ...}` a task of it.
+        """Start an episode.
+
+        Args:
+            seed: The server's seed; `None` draws one.
+            options: `{"task_id": ...}` chooses a task.
+
+        Returns:
+            First prompts and infos of the agents.
 
         Raises:
             KeyError: If options have another key.
@@ -84,9 +91,13 @@ class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettin
     def step(self, actions: dict[str, str]) -> tuple[dict[str, Any], ...]:
         """Play a turn.
 
+        Returns:
+            Observations, rewards, terminations, truncations and infos of the agents.
+
         Raises:
             ResetNeeded: If no episode is running.
-            KeyError, TypeError: As `DecPOMDPEnv.step`.
+            KeyError: If an agent's action is missing, or an unknown agent acts.
+            TypeError: If an action is not a string.
             RuntimeError, ConnectionError, TimeoutError: If the server refuses or is lost. The episode is
                 unchanged: the next `step` repeats it in a new session.
         """

@@ -37,7 +37,7 @@ def dataset(
     """Make a data set of an environment's tasks, with a row for each agent.
 
     Args:
-        env: An environment with tasks.
+        env: An environment with tasks, or a wrapper around one.
         agents: The agents that learn; by default all.
         chat: Make each prompt a conversation of one message, so that TRL applies the chat template of the model.
         keyed: Make each prompt the name of task and agent, for `rollout_func`, which reads the environment's
@@ -83,9 +83,14 @@ def completion_text(completion: Any) -> str:
 def seat_reward(
     env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
 ) -> RewardFunc:
-    """Return the reward of one agent's completions with fixed partners in an environment of one turn.
+    """Return the reward of one agent's completions with fixed partners.
 
     A policy trained on it learns a best response. The partners answer all prompts of a batch together.
+
+    Args:
+        env: An environment of one turn.
+        agent: The agent of all rows.
+        partners: A policy for each other agent.
 
     Raises:
         KeyError, TypeError: As `llm_decpomdp.single_agent_view`.
@@ -103,11 +108,14 @@ def seat_reward(
 
 
 def team_reward(env: ParallelEnv[str, Any, Any]) -> RewardFunc:
-    """Return the reward of a team whose agents share the trained weights, in an environment of one turn.
+    """Return the reward of a team whose agents share the trained weights.
 
     The g-th completions of all agents in a task are played together, for each g, and each of them has that reward:
     MAGRPO with TRL's loss. A batch must hold whole teams: the rows of `dataset` in their order
     (`shuffle_dataset=False`), and each process must have all agents of each of its tasks.
+
+    Args:
+        env: An environment of one turn.
     """
     require_simultaneous(env, "team_reward")
     agents = list(env.possible_agents)
@@ -134,7 +142,14 @@ def team_reward(env: ParallelEnv[str, Any, Any]) -> RewardFunc:
 
 
 def whole_teams(keys: Sequence[tuple[str, str]], agents: Sequence[str]) -> list[dict[str, int]]:
-    """Return for each joint sample of a batch the row of each agent; `keys` are task and agent of each row.
+    """Find the rows of a batch that are played together.
+
+    Args:
+        keys: Task and agent of each row; equal keys are adjacent.
+        agents: The agents of a team.
+
+    Returns:
+        For each joint sample the row of each agent.
 
     Raises:
         ValueError: If the batch cuts a team in two, or agents of a task have different numbers of rows.

@@ -23,7 +23,12 @@ def check_decentralization(trial: Trial, completions: Sequence[str]) -> None:
     are the same both times; they are checked apart, as no word of them may reach an agent that they are not for.
     Agents that the environment's `readers` names for a writer may read its completions; all others may not.
 
-    Teams also act with `completions`, besides the environment's own references.
+    Args:
+        trial: The check.
+        completions: Texts that the teams also act with, besides the environment's own references.
+
+    Raises:
+        ConformanceError: If a team-mate's text, or a signal that is in no info, reaches a prompt.
     """
     env = trial.make()
     for number, writer in enumerate(env.possible_agents):

@@ -214,7 +214,11 @@ class Trial:
         return str(sampler.sample())
 
     def play(self, watched: Watched, turn: int = 0) -> Iterator[StepRecord]:
-        """Play to the end of the episode, which must come within `max_turns`, from the actions of `turn` on."""
+        """Play to the end of the episode, beginning with the actions of `turn`.
+
+        Raises:
+            ConformanceError: If the episode outlives `max_turns`.
+        """
         for step in range(self.max_turns):
             if not watched.env.agents:
                 return

@@ -140,7 +140,11 @@ class RunFolder:
 
     @contextmanager
     def exclusive_access(self) -> Iterator[None]:
-        """Keep other processes from writing to the folder in this context, which may be nested; see `lock`."""
+        """Keep other processes from writing to the folder in this context, which may be nested.
+
+        Raises:
+            FolderInUse: If another process writes to it.
+        """
         if self._locked:
             yield
             return

@@ -73,7 +73,12 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_utf8(path: Path) -> str:
-    """Read a text file in UTF-8, with or without a byte order mark, or raise `WrongEncoding`."""
+    """Read a text file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        OSError: If it cannot be read.
+        WrongEncoding: If it has another encoding.
+    """
     data = path.read_bytes()
     if data.startswith(UTF_16):
         raise WrongEncoding(

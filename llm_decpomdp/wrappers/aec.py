@@ -17,7 +17,10 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
     """A parallel environment of texts as an AEC environment, in the order of its `acting` agents.
 
     Agents that act in the same turn are selected one after the other, and see nothing of each other's actions. The
-    environment steps when the last of them has acted. Waiting agents are not selected. It is not copied.
+    environment steps when the last of them has acted. Waiting agents are not selected.
+
+    Args:
+        env: A team environment of texts. The environment is played as it is, not copied.
     """
 
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:

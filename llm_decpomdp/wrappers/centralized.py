@@ -150,7 +150,12 @@ class JointRole:
 
 
 class JointReward:
-    """Judges a joint completion by the parts of its `agents`."""
+    """Judges a joint completion by its parts.
+
+    Args:
+        reward: Judges the parts.
+        agents: The agents that write them.
+    """
 
     def __init__(self, reward: Reward, agents: Sequence[str]) -> None:
         self.reward = reward

@@ -102,6 +102,7 @@ class Inbox:
     """The messages of an episode that an agent knows."""
 
     listeners: tuple[str, ...]
+    """Agents that hear it."""
     outgoing: tuple[str, ...]
     """Messages of its own that said something."""
     incoming: tuple[tuple[str, str], ...]
@@ -134,8 +135,13 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
     Infos have the keys of the environment's, and `reward/messages` where they name components of the reward. A
     message turn earns minus the price of its messages and nothing else; all other numbers stay as they were.
 
+    Args:
+        env: An environment with `snapshot` and `restore`, such as those of this package; other wrappers go around
+            the channel.
+        options: The options.
+
     Raises:
-        TypeError: If the environment has no `snapshot` and `restore`; other wrappers go around the channel.
+        TypeError: If the environment has no snapshots.
         ValueError: If it has one agent.
     """
 
@@ -334,7 +340,12 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Continue from a `snapshot` with the same options; raises a `ValueError` for others."""
+        """Continue from a `snapshot`, in this or another channel with the same options.
+
+        Raises:
+            ValueError: If the snapshot is of another environment or channel.
+            KeyError: If the snapshot's task is not in this environment's data.
+        """
         if snapshot.get("channel") != asdict(self.options):
             raise ValueError(
                 f"a snapshot with the channel {snapshot.get('channel')} cannot restore one with "
@@ -358,7 +369,11 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
 
 
 def add_channel(env: Any, options: Mapping[str, Any] | ChannelOptions) -> ChannelEnv:
-    """Put a channel around an environment; `options` are fields of `ChannelOptions`, or an instance.
+    """Put a channel around an environment.
+
+    Args:
+        env: The environment.
+        options: Fields of `ChannelOptions`, or an instance.
 
     Raises:
         TypeError: If there is no such option, or the environment has no snapshots.

@@ -75,7 +75,14 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Start an episode, with the seed (drawn for `None`) and the options of the foreign environment.
+        """Start an episode.
+
+        Args:
+            seed: Seed of the foreign environment; `None` draws it.
+            options: Its options; refused if it takes none.
+
+        Returns:
+            The first prompt and infos of the agent.
 
         Raises:
             KeyError: If an option is given, and the environment takes none.
@@ -98,7 +105,11 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
         return self._agent_dict(self._text(result[0])), self._agent_dict(self._info(result[1]))
 
     def step(self, actions: dict[str, str]) -> Step:
-        """Play a turn. Ends of both kinds at once are a termination.
+        """Play a turn.
+
+        Returns:
+            Observations, rewards, terminations, truncations and infos of the agent. Ends of both kinds at once are
+            a termination.
 
         Raises:
             ResetNeeded: If no episode is running.
@@ -128,7 +139,11 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
         )
 
     def fork(self) -> FromSingleAgent:
-        """Return an independent environment in the same state."""
+        """Return an independent environment in the same state, with a branch of the foreign one unless it replays.
+
+        Raises:
+            TypeError: If the foreign environment cannot be copied; `replay` is the remedy then.
+        """
         twin = copy.copy(self)
         twin.agents = list(self.agents)
         twin._rng = copy.deepcopy(self._rng)

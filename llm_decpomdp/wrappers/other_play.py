@@ -26,10 +26,13 @@ Infos = dict[str, dict[str, float]]
 
 
 class OtherPlayEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has no types
-    """An environment that renames the `interchangeable` words of its mode for each agent.
+    """An environment that renames interchangeable words for each agent.
+
+    Args:
+        env: An environment whose mode declares `interchangeable` words.
 
     Raises:
-        ValueError: If the mode declares none.
+        ValueError: If it declares none.
     """
 
     def __init__(self, env: Any) -> None:

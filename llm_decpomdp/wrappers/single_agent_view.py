@@ -60,7 +60,11 @@ class TeamView(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Start an episode; `seed` and `options` go to the team environment."""
+        """Start an episode; `seed` and `options` go to the team environment.
+
+        Returns:
+            The first prompt, and the agent's infos.
+        """
         # Cleared first: if the reset raises, a step must not go on in the previous episode.
         self._running = False
         super().reset(seed=seed)
@@ -70,6 +74,9 @@ class TeamView(gymnasium.Env[str, str]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play a turn.
+
+        Returns:
+            The next prompt, the reward, whether the episode terminated or was truncated, and the agent's infos.
 
         Raises:
             ResetNeeded: If the view has begun no episode, or its agent has left it.
@@ -92,7 +99,11 @@ class TeamView(gymnasium.Env[str, str]):
         )
 
     def fork(self) -> Self:
-        """Return an independent view in the same state; policies, loaded tasks and spaces are shared."""
+        """Return an independent view in the same state; policies, loaded tasks and spaces are shared.
+
+        Raises:
+            TypeError: If the team environment cannot be branched; says the remedy.
+        """
         twin = copy.copy(self)
         twin._env = branch(self._env)
         twin._np_random = copy.deepcopy(self._np_random)

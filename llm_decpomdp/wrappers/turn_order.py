@@ -250,7 +250,12 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Continue from a `snapshot` of the same order; raises a `ValueError` for one of another."""
+        """Continue from a `snapshot`, in this or another environment with the same order.
+
+        Raises:
+            ValueError: If the snapshot is of another environment or order.
+            KeyError: If the snapshot's task is not in this environment's data.
+        """
         if snapshot.get("order") != self._order_list():
             raise ValueError(
                 f"a snapshot with the order {snapshot.get('order')} cannot restore one with {self._order_list()}"

@@ -88,6 +88,9 @@ def private_folder(size_bytes: int, max_files: int, avoid: list[str]) -> str:
 
     No other process sees it, and it leaves no trace. Needs the mount namespace of `enter()`; must come before
     Landlock and `kernel.drop_capabilities()`.
+
+    Raises:
+        OSError: If every candidate folder is missing or in use, or the kernel refuses.
     """
     if size_bytes < 1 or max_files < 1:
         raise ValueError(
