@@ -1,4 +1,4 @@
-"""The reward for shared work, and the division of labor that it measures.
+"""The reward for shared work, the division of labor that it measures, divided references, and the tasks of `-v1`.
 
 | component      | points    | for                                                                           |
 |----------------|-----------|-------------------------------------------------------------------------------|
@@ -13,6 +13,15 @@ A helper adds something to a test that passes, and fails with every trivial func
 *shared work* if it also fails with the helper in place of the entry function. This is decided by running the
 program with something trivial in place of one side (`sandbox/worker/evaluator/helpers.py`). Two tests of five are
 enough for full marks, because one side alone may handle edge cases.
+
+Each agent of a team also has points of its own, which are no part of the reward:
+
+| component  | points   | for                                                                     |
+|------------|----------|-------------------------------------------------------------------------|
+| `own/part` | 0 to 1.0 | the share of the passing tests to which the agent's code adds something |
+
+A `main_0` that does everything alone has `own/part` 1.0, so a large `algorithm.own_weight` can reward ignoring the
+helper.
 
 So a team that divides the work earns 1.0. If the entry function does all of it, the team earns 0.5, and if that
 only returns what the helper returns, 0.55. An agent alone earns at most 0.46. With several helpers, `aux_defined`,
@@ -229,7 +238,7 @@ def divide_reference(
     Args:
         task: The task.
         sandbox: Where the divisions run.
-        same_parameters: Only helpers with the parameters of the entry function. Both agents can know such a call
+        same_parameters: Only helpers with the parameters of the entry function. Then both agents know the call
             without reading each other's code.
     """
     best: DividedReference | None = None
@@ -304,7 +313,14 @@ def load_divisible(
 ) -> TaskSet:
     """Load one split as `load` does, without rows whose work cannot be divided; `excluded` has the reasons.
 
-    Divisions of unknown rows run in the sandbox; all else is as in `load`.
+    `envs/data/divisions.jsonl` has a row for each task of the known data: the share of its tests that are shared
+    work under its best known division, and the origin of that division. `reference` is the data's own division,
+    and `extraction` one that function extraction finds in its solution. Those of `ours` were written here, because
+    the problems of CoopHumanEval have no solutions. With `none` no division is known. The command
+    `python -m tools.quality.divisions` writes the table.
+
+    A row of a user's file that is not in the table is measured, if it has the columns `aux` and `main`. Its
+    division runs in the sandbox. All else is as in `load`.
 
     Raises:
         ValueError: If no row is left, and as `load` does.

@@ -63,7 +63,7 @@ class ComposeAnalysis:
     """Each agent's completion after parsing."""
     tests: tuple[Outcome, ...]
     uses: Mapping[str, str]
-    """Use of each helper's function, by agent, as in `coding.feedback`; empty if no test passes."""
+    """Use of each helper's function, by agent, as in `envs.feedback.code_reward`; empty if no test passes."""
     solved: bool = False
     """True for the maximum reward."""
 

@@ -47,7 +47,7 @@ PROBES: Mapping[str, KnownValues] = {
     "probe-relay-v0": KnownValues("returns over turns", 1.0, 0.0, letters=SECRETS),
     "probe-speaker-listener-v0": KnownValues("a convention over turns", 1.0, 0.0),
 }
-"""Known values of each probe, by id."""
+"""Known values of the probes of `probes/env.py`, and of the two of the horizon in `probes/topology.py`, by id."""
 
 TOPOLOGY_PROBES: Mapping[str, KnownValues] = {
     "probe-relay-turns-v0": KnownValues("credit of agents that act first", 1.0, 0.0),
@@ -56,4 +56,4 @@ TOPOLOGY_PROBES: Mapping[str, KnownValues] = {
     "probe-verifier-v0": KnownValues("own points", 1.0, 4.0**-ROUNDS),
     "probe-memory-v0": KnownValues("histories", 1.0, 0.0, smallest_team=1),
 }
-"""Known values of each probe, by id."""
+"""Known values of the probes of team topologies in `probes/topology.py`, by id."""

@@ -57,7 +57,11 @@ class Evaluator:
         """Run a program against its tests, and again to check its helpers.
 
         Args:
-            job: A message of `sandbox._job`.
+            job: The message of `sandbox._job`: `segments`, `preamble`, `entry_point`, `helpers`, `change` (true to
+                change their results), `substitute` (true to replace them, and to put them in place of the entry
+                point), `divide` (true to do so test by test), `tests` (an instrumented module), `limits`,
+                `tests_seconds`, and fields of `Tests`: `split`, `prefetch`, `shown`, `stages`, `num_stages`,
+                `uses`, `changes`, `judges_result`, `minimum`, `methods` and `guards`.
             send: Sends the caller the result of a slow program before its helpers are checked, with False: values
                 of a changed run may end this process.
 
