@@ -98,9 +98,11 @@ def register(id: str, entry_point: str, *, summary: str = "", **kwargs: Any) -> 
 
 
 def register_collection(name: str, entry_point: str) -> None:
-    """Add the games of another library: `NAME:GAME` is then the id of each; a module of this name is hidden.
+    """Add the games of another library: `NAME:GAME` is then the id of each.
 
-    `entry_point` is `module:function`. The function takes the argument `game`, the text after the colon.
+    Args:
+        name: Name of the collection. A module of this name is hidden from ids of the form `module:id`.
+        entry_point: `module:function`. The function takes the argument `game`, the text after the colon.
     """
     _collections[name] = entry_point
 

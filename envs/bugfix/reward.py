@@ -1,4 +1,4 @@
-"""The reward of repairing a program, and the feedback about it and about the program with its bugs.
+"""The reward of repairing a program, and the mode that writes the prompts about the bugs and the repair.
 
 | component   | points    | condition                                                                         |
 |-------------|-----------|-----------------------------------------------------------------------------------|

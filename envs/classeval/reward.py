@@ -1,4 +1,4 @@
-"""The reward of completing a class as a team, and the feedback of the external modes about a turn.
+"""The reward of completing a class as a team, and the feedback that the external modes write about a turn.
 
 | component | points  | for                                                                                |
 |-----------|---------|------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""The reward of composition: passed tests, and whether every agent did its own steps. The feedback about it.
+"""The reward of composition, for passed tests and for agents that do their own steps, and the feedback of a turn.
 
 | component      | points   | condition                                                              |
 |----------------|----------|------------------------------------------------------------------------|
@@ -16,7 +16,7 @@ code must also refer to exactly one of the names.
 
 # Feedback
 
-Tests are count and never shown, because their values would reveal the steps of other agents. An exception of the
+Tests are counted and never shown, because their values would reveal the steps of other agents. An exception of the
 agent's own function is reported by its builtin type only. Its text and line could depend on the result of another
 agent's function. Count and type reveal a few bits.
 """
@@ -85,7 +85,7 @@ class ComposeAnalysis:
 
 @dataclass(frozen=True)
 class ComposeMode(CodeMode):
-    """Writes the prompts. `sandbox_slice` decides which tests are count; none is shown."""
+    """Writes the prompts. `sandbox_slice` decides which tests are counted; none is shown."""
 
     @property
     def interchangeable(self) -> tuple[tuple[str, ...], ...]:

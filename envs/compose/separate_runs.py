@@ -100,8 +100,13 @@ def separate_shares(
 
     All shares are 0 if one of these helpers never does its steps, because `main` then has no valid input.
 
-    `parts` is the code of each agent that has some, `functions` the name of the function of each helper that
-    has one, and on the results of the helpers in `needed` a test depends.
+    Args:
+        sandbox: Where the programs run.
+        task: The task.
+        role: The role of the entry function's author.
+        parts: The code of each agent that has some.
+        functions: Name of the function of each helper that has one, by agent.
+        needed: Helpers on whose results a test depends.
     """
     helpers = {
         helper.agent: _run_helper(

@@ -1,7 +1,8 @@
-"""The external modes of all families in which agents write code: they write every prompt.
+"""The prompts and environments of all families in which agents write code: external modes, options and `code_env`.
 
-A later prompt is put together from, in this order: the first prompt again (`original_prompt`), the agent's own
-last code (`previous_response`), feedback, and a request to revise. No template is put around it.
+The external mode writes every prompt. A later prompt is put together from, in this order: the first prompt again
+(`original_prompt`), the agent's own last code (`previous_response`), feedback, and a request to revise. No
+template is put around it.
 
 | mode             | feedback                                                                          |
 |------------------|-----------------------------------------------------------------------------------|
@@ -342,7 +343,10 @@ def foreign_line(text: str) -> str:
 def presentable(outcome: Outcome, exception_text: bool = True) -> Outcome:
     """Return an outcome in the form that prompts may show.
 
-    Without `exception_text` it tells of an exception its builtin type alone.
+    Args:
+        outcome: The outcome of a test that may be shown.
+        exception_text: Show the text of an exception. Without it the message is the name of the exception's
+            builtin type alone.
     """
     message = outcome.message
     if not exception_text and outcome.status in BY_PROGRAMS:

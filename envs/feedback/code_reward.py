@@ -1,4 +1,8 @@
-"""What the rewards of all families of code share: infos, the use of helpers, strict tests, lines of authors."""
+"""What the rewards of all families of code share.
+
+The keys of the infos, how the entry function uses each helper, tests that must be reached as often as by a correct
+program, and the agent whose line of a merged class raised an exception.
+"""
 
 from __future__ import annotations
 

@@ -154,7 +154,11 @@ class BeliefSearch:
     def best(self, cases: Cases, area: Area, moves: int, refusals: int) -> tuple[float, str]:
         """Return the best expected score, and the next move: empty to stay.
 
-        Of the belief `cases`, the seen cells, the moves that are left, and the number of refused ones.
+        Args:
+            cases: The belief.
+            area: The cells that were seen.
+            moves: Moves that are left.
+            refusals: Moves that were refused.
         """
         key = (cases, area, moves, refusals)
         if key not in self.values:
@@ -234,7 +238,10 @@ class BeliefSearch:
 def possible_maps(game: WalkGame, view: Sequence[str], walls: int) -> list[WalkTask]:
     """Return the maps that the generator may draw and whose first view is the given one.
 
-    Every map has this number of walls.
+    Args:
+        game: The rules.
+        view: Rows of the first view.
+        walls: Number of walls of every map.
     """
     cells = {(x, y): mark for y, row in enumerate(view) for x, mark in enumerate(row)}
     places = {mark: [cell for cell, sign in cells.items() if sign == mark] for mark in "#WGB?"}

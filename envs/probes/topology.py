@@ -1,4 +1,6 @@
-"""Probes of the horizon: what an answer is worth, but only turns later and through a team-mate.
+"""Probes of the horizon and of team topologies, each a game of several turns.
+
+Probes of the horizon: an answer pays only turns later, and through a team-mate.
 
 | id                          | the team must                                                | tells apart        |
 |-----------------------------|--------------------------------------------------------------|--------------------|

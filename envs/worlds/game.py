@@ -1,4 +1,8 @@
-"""Families as games with generated tasks: the rules are the reward, and make the roles and the mode."""
+"""Environments of games with generated tasks.
+
+The rules of one object become the roles, the reward and the mode. The tasks are deterministic and without
+repetitions, and the splits share nothing that matters.
+"""
 
 from __future__ import annotations
 

@@ -105,7 +105,11 @@ def only(agent: str, act: Act) -> Act:
 def play(env: Any, task_id: str, strategy: Strategy, seed: int = 0) -> float:
     """Play an episode, and return the sum of its rewards.
 
-    The environment is that of the strategy, and `seed` that of its random numbers.
+    Args:
+        env: The environment of the strategy.
+        task_id: The task.
+        strategy: The team.
+        seed: Seed of its random numbers.
     """
     rng, total = stream(seed, "strategy", task_id), 0.0
     prompts, _ = env.reset(seed=seed, options={"task_id": task_id})

@@ -117,7 +117,12 @@ def app(
 
 
 class ServerSession(Environment):  # type: ignore[misc]  # openenv has no types
-    """A client's successive episodes in a branch of the environment; `turn` locks what cannot be concurrent."""
+    """A client's successive episodes in a branch of the environment.
+
+    Args:
+        env: The environment. Each session plays a branch of it.
+        turn: The lock around calls that must not run at the same time.
+    """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 

@@ -1,4 +1,8 @@
-"""Rows of a data set, and rewards of their completions: of one agent, a team, or a trainer for each agent."""
+"""The data set of an environment's tasks for TRL, the rewards of completions, and a trainer for each agent.
+
+`seat_reward` is the reward of one agent with fixed partners, and `team_reward` that of agents with shared weights.
+`lockstep` trains each agent with a trainer of its own: all sample, the team is rewarded, and all update.
+"""
 
 from __future__ import annotations
 

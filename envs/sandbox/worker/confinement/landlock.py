@@ -53,10 +53,16 @@ def abi() -> int:
 def restrict(read: Sequence[str], write: Sequence[str | int]) -> int:
     """Confine this process and its children for good, and return the ABI; first call `kernel.no_new_privileges()`.
 
-    It may then read the paths `read`, as far as they exist, and read and change, but not execute, the paths or
-    descriptors `write`. Also denies TCP (ABI 4), abstract sockets and signals to processes outside (ABI 6), and
-    mounting. Children started from here on may still be signalled and die with their parent; those started before
-    do neither, not even by `kernel.die_with_parent()`. Raises an `OSError` without Landlock.
+    All other files are denied, and so are TCP (ABI 4), abstract sockets and signals to processes outside (ABI 6),
+    and mounting. A child that starts after this call can be signalled and dies with its parent. A child that
+    started before it cannot be signalled and does not die with its parent, not even by `kernel.die_with_parent()`.
+
+    Args:
+        read: Files and folders whose contents may be read; paths that do not exist are skipped.
+        write: Paths or descriptors of those that may be read and changed, but not executed.
+
+    Raises:
+        OSError: If the kernel has no Landlock, or it is off.
     """
     version = abi()
     if version == 0:
