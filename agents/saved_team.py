@@ -178,10 +178,10 @@ def declaration(
     """Return the arguments of `load_team` for a saved team; arguments and errors as in `load_saved_team`."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    known = names(PolicySpec)
+    keys = names(PolicySpec)
     policies: dict[str, PolicySpec] = {}
     for name, entry in manifest["policies"].items():
-        options = {key: value for key, value in entry.items() if key in known}
+        options = {key: value for key, value in entry.items() if key in keys}
         if entry["kind"] == "model":
             checkpoint = _checkpoint(folder, name, entry["folder"])
             options = {key: value for key, value in options.items() if key not in _MACHINE}

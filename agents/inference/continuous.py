@@ -153,7 +153,7 @@ class _Batch:
         logits, mask, positions = (
             tensor.repeat_interleave(samples, 0) for tensor in (logits, mask, positions[:, -1:])
         )
-        added = Prefilled(
+        newcomers = Prefilled(
             self._model,
             cache,
             mask,
@@ -163,9 +163,9 @@ class _Batch:
             padded=True,
         )
         if self._steps is None:
-            self._steps, self._logits = GrowingSteps(added), logits
+            self._steps, self._logits = GrowingSteps(newcomers), logits
         else:
-            self._steps.append(added)
+            self._steps.append(newcomers)
             self._logits = torch.cat([self._logits, logits])
         self._columns += [width] * len(positions)
         self._rows.keep(

@@ -196,7 +196,7 @@ def _arms(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Arm]:
             raise ConfigError(
                 f"{where}: a name must be made of letters, digits, '_', '.', '+' and '-', got {arm!r}"
             )
-        found = Arm(
+        spec = Arm(
             name=arm,
             config=config,
             method=method,
@@ -204,12 +204,12 @@ def _arms(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Arm]:
             seeds=tuple(settings.seeds),
             **{key.name: getattr(settings, key.name) for key in fields(EvalSize)},
         )
-        if found.trains or found.train_env is None:
-            yield found
+        if spec.trains or spec.train_env is None:
+            yield spec
         elif "train_env" in keys:
             raise ConfigError(f"{where}: {method} does not train: drop `train_env`")
         else:  # the key stands above `arms`
-            yield replace(found, train_env=None)
+            yield replace(spec, train_env=None)
 
 
 def _check_keys(entry: Mapping[str, Any], where: str, others: Sequence[str]) -> None:

@@ -265,8 +265,8 @@ def _candidates(task: CodeTask, same_parameters: bool) -> list[tuple[dict[str, s
         found = [
             each
             for each in found
-            if (given := _parameters(each[0]["main_0"], entry)) is not None
-            and given == _parameters(each[0]["aux_0"], HELPER)
+            if (parameters := _parameters(each[0]["main_0"], entry)) is not None
+            and parameters == _parameters(each[0]["aux_0"], HELPER)
         ]
     return found[:MAX_TRIED]
 
@@ -278,7 +278,7 @@ def _parameters(code: str, name: str) -> tuple[list[str], ...] | None:
         return None
     of = function.args
     kinds = (of.posonlyargs, of.args, of.kwonlyargs, [of.vararg], [of.kwarg])
-    return tuple([each.arg for each in kind if each is not None] for kind in kinds)
+    return tuple([parameter.arg for parameter in kind if parameter is not None] for kind in kinds)
 
 
 def _measure(

@@ -61,8 +61,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     monkeypatch.setenv("LLM_DECPOMDP_VLLM_PYTHON", sys.executable)
+    # Before the folder of packages: the end of the test restores the paths in the opposite order.
+    monkeypatch.syspath_prepend(tmp_path)
     with looked_up_anew(site, monkeypatch):
-        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
         yield tmp_path
     for name in ("mine", "own_family"):
         sys.modules.pop(name, None)
