@@ -224,7 +224,11 @@ def load_team(
         by_name |= _load_adapters(group, seeds, hollow and trained)
     for name, spec in policies.items():
         if name not in by_name:
-            by_name[name] = _load(spec, seeds[name], hollow and spec.can_be_trained)
+            by_name[name] = (
+                _load_model(str(spec.name), spec, seeds[name], hollow and spec.can_be_trained)
+                if spec.kind == "model"
+                else _build_other(spec, seeds[name])
+            )
         if spec.kind == "model" and not spec.trainable:
             freeze(cast("CausalLM", by_name[name]))
     return {agent: by_name[name] for agent, name in agents.items()}
@@ -302,9 +306,8 @@ def _load_adapters(
         return adapter_policies(name, sources, group, seeds, hollow)
 
 
-def _load(spec: PolicySpec, seed: int, hollow: bool) -> Policy:
-    if spec.kind == "model":
-        return _load_model(str(spec.name), spec, seed, hollow)
+def _build_other(spec: PolicySpec, seed: int) -> Policy:
+    """Build a policy without weights of its own, and give it its random stream."""
     if spec.kind in CLASSES:
         options = spec.options()
         if spec.kind == "endpoint":

@@ -35,7 +35,7 @@ from llm_decpomdp.benchmarks.audit.grading import (
     reference,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
-from llm_decpomdp.benchmarks.config.load import load_env
+from llm_decpomdp.benchmarks.runs.data import load_env
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError

@@ -42,7 +42,7 @@ COMMANDS: Mapping[str, Functions] = {
         results.report: "Example: llm-decpomdp report runs/a runs/b --output both.html",
         publish.export: "Example: llm-decpomdp export runs/a --pairs --to jsonl",
         publish.publish: "Example: llm-decpomdp publish runs/a --push OWNER/NAME",
-        train.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
+        publish.reward_model: "Example: llm-decpomdp reward-model --pairs runs/a/pairs-jsonl/train.jsonl "
         "--config demo --output runs/judge",
     },
 }
@@ -87,7 +87,7 @@ WITH_MODELS = {
 
 WITH_RESULTS = (
     *(check.list_, check.doctor, check.env, check.data, check.rewards),
-    *(train.demo, train.train_, train.reward_model, evaluate.eval_, bench.plan, bench.bench),
+    *(train.demo, train.train_, publish.reward_model, evaluate.eval_, bench.plan, bench.bench),
     *(results.credit, results.crossplay, results.partners, results.necessity),
     *(results.report, publish.export, publish.demonstrations, publish.publish),
 )

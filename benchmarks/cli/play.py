@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from llm_decpomdp.benchmarks.cli.console import AllowEndpoint, EnvOptions, complete_environment
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_errors
 
 
 def play(
@@ -77,7 +77,6 @@ def play(
     Type an answer, and end it with a line that is a single dot.
     """
     from llm_decpomdp.benchmarks.cli.episode import load_run_team, make_policy, play_episode
-    from llm_decpomdp.benchmarks.config.load import build_env
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
     from llm_decpomdp.registry import make
 
@@ -107,7 +106,8 @@ def play(
     if team is not None:
         env, players = load_run_team(team, env_id, arguments, allow_endpoint or ())
     else:
-        env = build_env(lambda: make(str(env_id), **arguments))
+        with raise_config_errors():
+            env = make(str(env_id), **arguments)
         player = make_policy(policy or partner, base_url, key_variable)
         players = dict.fromkeys(env.possible_agents, player)
     # A person types only where some agent is left to them.

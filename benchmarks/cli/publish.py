@@ -1,4 +1,4 @@
-"""The commands `export`, `demonstrations` and `publish`: what leaves a run."""
+"""The commands `export`, `demonstrations`, `reward-model` and `publish`: data of runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from llm_decpomdp.benchmarks.cli.console import (
     Checkpoint,
     EnvOptions,
     Folder,
+    Overrides,
     Public,
     Push,
     complete_run,
@@ -104,6 +105,44 @@ def demonstrations(
     )
     print("\n".join(result.lines()))
     give_result(vars(result))
+
+
+def reward_model(
+    pairs: Annotated[
+        Path, Option(metavar="FILE", help="Pairs, as export --pairs --to jsonl writes them.")
+    ],
+    config: Annotated[
+        str, Option(help="Name or path of the configuration whose runs are to learn from it.")
+    ],
+    output: Annotated[Path, Option(metavar="FOLDER", help="Where reward_model.pt goes.")],
+    override: Overrides = None,
+    held_out: Annotated[
+        float, Option(help="Share of the tasks whose pairs judge it, between 0 and 1.")
+    ] = 0.2,
+    penalty: Annotated[
+        float, Option(help="Weight of half the squared norm of its weights.")
+    ] = 0.01,
+    part_length: Annotated[
+        int, Option(help="Most characters of a prompt or an answer that it reads.")
+    ] = 4000,
+) -> None:
+    """Learn to score joint answers from pairs; train --override algorithm.reward_model=FILE learns by it."""
+    from llm_decpomdp.benchmarks.config.inputs import find_config
+    from llm_decpomdp.benchmarks.config.load import read_config
+    from llm_decpomdp.benchmarks.runs.reward_model import train_reward_model
+
+    settings = read_config(find_config(config), override or ())
+    options = {"held_out": held_out, "penalty": penalty, "part_length": part_length}
+    path, report = train_reward_model(settings, pairs, output, **options)
+    print(f"pairs: {report['pairs']}, of which held out: {report['held_out_pairs']}")
+    for part, prefix in (("training", "train_"), ("held-out", "")):
+        print(
+            f"{part} pairs: accuracy {report[f'{prefix}accuracy']:.3f}, loss {report[f'{prefix}loss']:.3f}, Brier "
+            f"score {report[f'{prefix}brier']:.3f}, calibration error "
+            f"{report[f'{prefix}calibration_error']:.3f}"
+        )
+    print(path)
+    give_result({"file": path, **report})
 
 
 def publish(

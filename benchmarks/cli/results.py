@@ -147,7 +147,7 @@ def crossplay(
         make_greedy,
         run_names,
     )
-    from llm_decpomdp.benchmarks.runs.manifest import warn_of_other_data
+    from llm_decpomdp.benchmarks.runs.data import warn_of_other_data
 
     if len(runs) < 2 and not swap_roles:
         raise ConfigError(

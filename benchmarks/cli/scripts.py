@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process
-from llm_decpomdp.benchmarks.cli.train import conclude
+from llm_decpomdp.benchmarks.cli.run_text import conclude
 from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.load import read_config

@@ -69,6 +69,7 @@ ROOT_KEYS = {
 """Other keys, by their whole names."""
 
 FLAT_KEYS = {
+    "algorithm.num_generations": "algorithm.group_size",
     **{
         f"{key.partition('.')[0]}.{name}": key
         for key, (_, name) in OWNERS.items()

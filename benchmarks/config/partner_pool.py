@@ -17,7 +17,6 @@ from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration, i
 from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.teams import (
-    TeamSource,
     TeamSpec,
     code_of,
     endpoints_of,
@@ -47,54 +46,24 @@ class Partner:
         return not (self.path / MANIFEST).is_file()
 
 
-class PartnerPoolSource(TeamSource):
-    """Takes the policies of some agents from a pool of trained teams."""
+@dataclass(frozen=True)
+class PooledTeam(TeamSpec):
+    """A team in which a pool of trained teams plays some agents."""
 
-    def declare(self, team: TeamSpec) -> TeamSpec:
-        """Return the team with a pool for the agents that partners play; no folder of the pool is read."""
-        config, agents = self.config, team.agents
-        pooled = _pooled_agents(config, list(agents))
-        for key in ("pool", "agents"):
-            values = getattr(config.partners, key)
-            if len(set(values)) < len(values):
-                raise ConfigError(f"partners.{key} names one of these twice: {', '.join(values)}")
-        reasons = {
-            "inference.engine=vllm": config.sampler.engine == "vllm",
-            f"learner.fsdp_size={config.learner.shards}": config.learner.shards > 1,
-            "algorithm.preferences.source": config.algorithm.pairs_source is not None,
-        }
-        for key in (key for key, present in reasons.items() if present):
-            raise ConfigError(
-                f"partners.pool is not supported with {key}: partners are sampled with whole models in the "
-                "process of the rollouts; drop one of them"
-            )
-        names = {agents[agent] for agent in pooled}
-        for agent, name in agents.items():
-            if name in names and agent not in pooled:
-                raise ConfigError(
-                    f"partners.agents: {agent} shares the policy {name!r} with an agent that partners play; name "
-                    "all agents of a policy, or give them policies of their own"
-                )
-        for name in names:
-            if config.policies.get(name):
-                raise ConfigError(
-                    f"policies.{name} means nothing beside partners.pool, whose partners answer as they were "
-                    f"saved: drop it, or set policies.{name}=null"
-                )
-        declared = {n: PolicySpec(POOL) if n in names else s for n, s in team.policies.items()}
-        return TeamSpec(agents, declared)
+    config: Config
+    """Names the pool and the agents that it plays."""
 
-    def check(self, team: TeamSpec) -> None:
+    def check(self) -> None:
         """Raise the errors of `read_partners`."""
-        read_partners(self.config, team)
+        read_partners(self.config, self)
 
-    def load(self, team: TeamSpec, hollow: bool = False) -> dict[str, Policy]:
+    def load(self, seed: int, hollow: bool = False) -> dict[str, Policy]:
         """Load the team and its partners by one call, so that adapters on one base share it."""
         config = self.config
-        partners, pooled = read_partners(config, team), _pooled_agents(config, list(team.agents))
-        agents, policies = _join(team, partners, pooled)
-        logger.info("%s", describe_cost(config, team))
-        players = load_team(agents, policies, seed=config.seed)
+        partners, pooled = read_partners(config, self), _pooled_agents(config, list(self.agents))
+        agents, policies = _join(self, partners, pooled)
+        logger.info("%s", describe_cost(config, self))
+        players = load_team(agents, policies, seed=seed)
         for number, partner in enumerate(partners):
             members: Team = {agent: players[f"{number}/{agent}"] for agent in pooled}
             if partner.is_checkpoint:
@@ -109,17 +78,51 @@ class PartnerPoolSource(TeamSource):
             )
             for agent in pooled
         }
-        return {agent: pools.get(agent) or players[agent] for agent in team.agents}
+        return {agent: pools.get(agent) or players[agent] for agent in self.agents}
 
     def describe_cost(self) -> list[str]:
         """Return the line of `describe_cost`."""
-        team = team_spec(self.config, self.config.make_eval_env().possible_agents)
-        return [describe_cost(self.config, team)]
+        return [describe_cost(self.config, self)]
 
-    def identify(self, team: TeamSpec) -> dict[str, Any]:
+    def identify(self) -> dict[str, Any]:
         """Identify the teams of the pool."""
-        partners = read_partners(self.config, team)
+        partners = read_partners(self.config, self)
         return {"partners": [dict(identify_team(partner.path)) for partner in partners]}
+
+
+def declare_pool(config: Config, team: TeamSpec) -> PooledTeam:
+    """Return the team with a pool for the agents that partners play; no folder of the pool is read."""
+    agents = team.agents
+    pooled = _pooled_agents(config, list(agents))
+    for key in ("pool", "agents"):
+        values = getattr(config.partners, key)
+        if len(set(values)) < len(values):
+            raise ConfigError(f"partners.{key} names one of these twice: {', '.join(values)}")
+    reasons = {
+        "inference.engine=vllm": config.sampler.engine == "vllm",
+        f"learner.fsdp_size={config.learner.shards}": config.learner.shards > 1,
+        "algorithm.preferences.source": config.algorithm.pairs_source is not None,
+    }
+    for key in (key for key, present in reasons.items() if present):
+        raise ConfigError(
+            f"partners.pool is not supported with {key}: partners are sampled with whole models in the "
+            "process of the rollouts; drop one of them"
+        )
+    names = {agents[agent] for agent in pooled}
+    for agent, name in agents.items():
+        if name in names and agent not in pooled:
+            raise ConfigError(
+                f"partners.agents: {agent} shares the policy {name!r} with an agent that partners play; name "
+                "all agents of a policy, or give them policies of their own"
+            )
+    for name in names:
+        if config.policies.get(name):
+            raise ConfigError(
+                f"policies.{name} means nothing beside partners.pool, whose partners answer as they were "
+                f"saved: drop it, or set policies.{name}=null"
+            )
+    declared = {n: PolicySpec(POOL) if n in names else s for n, s in team.policies.items()}
+    return PooledTeam(agents, declared, config)
 
 
 def _pooled_agents(config: Config, possible_agents: Sequence[str]) -> list[str]:
@@ -138,7 +141,7 @@ def _pooled_agents(config: Config, possible_agents: Sequence[str]) -> list[str]:
 
 def _locate_partner(path: Path) -> Path:
     """Return the folder of a team: of a run its final team, or else its newest checkpoint."""
-    from llm_decpomdp.benchmarks.config.load import load_stored_config
+    from llm_decpomdp.benchmarks.config.load import read_config
 
     if (path / MANIFEST).is_file():
         return path
@@ -148,7 +151,7 @@ def _locate_partner(path: Path) -> Path:
         raise ConfigError(
             f"partners.pool: {path} is no run (config.yaml), no saved team ({MANIFEST}) and no checkpoint of a run"
         )
-    output = load_stored_config(path / "config.yaml").output
+    output = read_config(path / "config.yaml").output
     final = Path(output.save_path or path / "final_model")
     folder = final if (final / MANIFEST).is_file() else checkpoints.latest(path / "checkpoints")
     if folder is None:
@@ -182,7 +185,7 @@ def read_partners(config: Config, team: TeamSpec) -> list[Partner]:
 def _read_partner(
     config: Config, path: Path, agents: Sequence[str], learner: PolicySpec | None
 ) -> Partner:
-    from llm_decpomdp.benchmarks.config.load import load_stored_config
+    from llm_decpomdp.benchmarks.config.load import read_config
 
     folder = _locate_partner(path)
     if (folder / MANIFEST).is_file():
@@ -192,7 +195,7 @@ def _read_partner(
             raise ConfigError(f"partners.pool: {error}") from None
         check_trust(folder, policies, code_of(config), endpoints_of(config))
     else:
-        spec = team_spec(load_stored_config(folder.parents[1] / "config.yaml"), agents)
+        spec = team_spec(read_config(folder.parents[1] / "config.yaml"), agents)
         names, policies = dict(spec.agents), dict(spec.policies)
     if learner is not None:
         policies = {name: _compute_like(spec, learner) for name, spec in policies.items()}

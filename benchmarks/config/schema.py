@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field as DataclassField
 from dataclasses import asdict, field, fields
-from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -26,7 +25,6 @@ from llm_decpomdp.algorithms.learning.learner_options import (
     ObjectiveOptions,
     StepOptions,
     TruncationOptions,
-    UpdateOptions,
 )
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
@@ -49,7 +47,6 @@ from llm_decpomdp.options import (
     names,
     option,
     option_of,
-    pick,
     refuse_changes,
     sections_of,
     type_in_words,
@@ -153,7 +150,7 @@ class ScheduleConfig(Options):
     """Ends the run early; null runs all epochs."""
     prompts_per_update: int = option(1, ge=1, key="train_batch_size")
     """Problems of an update, each with a group or, over several turns, with several."""
-    num_generations: int = option_of(TrainerOptions, "group_size", key="group_size")
+    group_size: int = option_of(TrainerOptions, "group_size")
 
 
 CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "comparator")
@@ -221,18 +218,12 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
         of_pairs = names(PreferenceOptions) if self.preferences else ()
         return {**{name: getattr(self.preferences, name) for name in of_pairs}, **self.options}
 
-    @property
-    def update_options(self) -> UpdateOptions:
-        """The options of updates, as Python's learners take them."""
-        return pick(UpdateOptions, SimpleNamespace(**self.flat()))
-
-    def flat(self) -> dict[str, Any]:
-        """Return all options by the names of Python's `LearnerOptions` and `TrainerOptions`."""
-        values = dict(vars(self))
+    def parts(self) -> Iterator[Options]:
+        """Yield the options of each section, those of sections that are off too, and then these themselves."""
         for declared in fields(self):
             for section in sections_of(AlgorithmConfig, declared.name):
-                values |= vars(values.pop(declared.name) or section())
-        return values
+                yield getattr(self, declared.name) or section()
+        yield self
 
 
 class EvaluationConfig(Options):
@@ -298,8 +289,14 @@ class Config(Options):
 
     def flat(self) -> dict[str, Any]:
         """Return the configuration as earlier versions stored it: without sections in sections."""
+        *sections, own = map(vars, self.algorithm.parts())
+        algorithm = {k: v for k, v in own.items() if not sections_of(AlgorithmConfig, k)}
+        for section in sections:
+            algorithm |= section
+        algorithm["num_generations"] = algorithm.pop("group_size")
         # Earlier versions had no `options`; an empty one must not look like a change.
-        algorithm = {k: v for k, v in self.algorithm.flat().items() if v or k != "options"}
+        if not algorithm["options"]:
+            del algorithm["options"]
         return {**asdict(self), "algorithm": algorithm}
 
     @property

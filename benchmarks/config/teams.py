@@ -118,7 +118,10 @@ def _say_undeclared(name: str, declared: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class TeamSpec:
-    """The declared team: who plays which policy, and what each of them is."""
+    """The declared team: who plays which policy, and what each of them is.
+
+    A feature that takes some policies from elsewhere is a subclass, which `team_spec` chooses.
+    """
 
     agents: Mapping[str, str]
     """The name of each agent's policy, in the order of the agents."""
@@ -129,49 +132,31 @@ class TeamSpec:
         """The names of the models, or the kinds of policies that have none."""
         return ", ".join(dict.fromkeys(spec.name or spec.kind for spec in self.policies.values()))
 
-
-def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
-    """Read the team of a configuration; errors as of `agents_of` and `policies_of`."""
-    agents = agents_of(config, possible_agents)
-    return team_source(config).declare(TeamSpec(agents, policies_of(config, agents)))
-
-
-class TeamSource:
-    """Where the policies of a configuration come from: it declares all of them itself.
-
-    A feature that takes some of them from elsewhere overrides these methods, and is chosen in `team_source`.
-    """
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-    def declare(self, team: TeamSpec) -> TeamSpec:
-        """Return the team, from the policies that the configuration declares; no file is read."""
-        return team
-
-    def check(self, team: TeamSpec) -> None:
+    def check(self) -> None:
         """Raise a `ConfigError` or `ValueError` for files that do not fit the team; no model is loaded."""
 
-    def load(self, team: TeamSpec, hollow: bool = False) -> dict[str, Policy]:
+    def load(self, seed: int, hollow: bool = False) -> dict[str, Policy]:
         """Load a policy for each agent; raises the errors of `check` and of `load_team`."""
-        return load_team(team.agents, team.policies, seed=self.config.seed, hollow=hollow)
+        return load_team(self.agents, self.policies, seed=seed, hollow=hollow)
 
     def describe_cost(self) -> list[str]:
         """Return lines on the memory of what is loaded besides the declared policies."""
         return []
 
-    def identify(self, team: TeamSpec) -> dict[str, Any]:
+    def identify(self) -> dict[str, Any]:
         """Identify the files of other policies than the declared ones, by a key of the manifest."""
         return {}
 
 
-def team_source(config: Config) -> TeamSource:
-    """Return where the policies of a configuration come from."""
+def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
+    """Read the team of a configuration; errors as of `agents_of` and `policies_of`."""
+    agents = agents_of(config, possible_agents)
+    team = TeamSpec(agents, policies_of(config, agents))
     if config.partners.pool:
-        from llm_decpomdp.benchmarks.config.partner_pool import PartnerPoolSource
+        from llm_decpomdp.benchmarks.config.partner_pool import declare_pool
 
-        return PartnerPoolSource(config)
-    return TeamSource(config)
+        return declare_pool(config, team)
+    return team
 
 
 def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> bool:
@@ -234,7 +219,7 @@ def _spec(config: Config, name: str) -> PolicySpec:
         raise ConfigError(str(error)) from None
 
 
-def load(
+def load_policies(
     config: Config,
     envs: Sequence[DecPOMDPEnv],
     team: TeamSpec | None = None,
@@ -260,7 +245,7 @@ def load(
     if models:
         logger.info("loading %s", ", ".join(models))
     try:
-        return team_source(config).load(team, hollow)
+        return team.load(config.seed, hollow)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise RunError(f"cannot load the team: {error}") from error
 

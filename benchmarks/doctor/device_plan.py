@@ -120,17 +120,18 @@ def _count_lines(plan: MemoryPlan) -> Iterable[str]:
 
 def _left_out(config: Config) -> Iterable[str]:
     """Yield what a configuration loads besides the team and its learning."""
-    from llm_decpomdp.benchmarks.config.teams import team_source
+    from llm_decpomdp.benchmarks.config.teams import team_spec
 
     workers, comparator = config.cluster.rollout_workers, config.algorithm.named_comparator
     if config.sampler.engine == "vllm":
         yield "servers of vLLM, which hold keys and values instead of this process"
     if comparator is not None:
         yield f"the comparator, another team in {comparator}"
-    yield from team_source(config).describe_cost()
+    yield from team_spec(config, config.make_eval_env().possible_agents).describe_cost()
     if workers:
         yield f"{workers} cop{'y' if workers == 1 else 'ies'} of the team in rollout workers"
-    if config.algorithm.update_options.critic_trunk != "frozen":
+    critic = config.algorithm.critic
+    if critic is not None and critic.critic_trunk != "frozen":
         yield "passes with gradients of the critic's adapter"
 
 

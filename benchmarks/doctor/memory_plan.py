@@ -353,7 +353,7 @@ def plan_memory(
     run = resolve(config)
     if gpus is not None:
         check_room(run.config, run.team.policies, gpus)
-    algorithm, env, size = run.config.algorithm, run.train_env, run.config.algorithm.num_generations
+    algorithm, env, size = run.config.algorithm, run.train_env, run.trainer.group_size
     if run.pairs:
         reason = "nothing is sampled, and a plan covers runs that sample"
         raise ConfigError(f"with algorithm.preferences.source {reason}")

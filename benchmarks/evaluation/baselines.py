@@ -32,8 +32,7 @@ from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Act
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import build_env
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously
 from llm_decpomdp.branching import message_turns
@@ -59,7 +58,8 @@ class EvalConfig:
     @classmethod
     def from_config(cls, config: Config) -> EvalConfig:
         """Use a configuration's own environment, on its evaluation split."""
-        env = build_env(config.make_eval_env)
+        with raise_config_errors():
+            env = config.make_eval_env()
         return cls(config, env.spec_id, env.spec_kwargs)
 
     @cached_property
@@ -69,7 +69,8 @@ class EvalConfig:
 
     def make_env(self, **changes: Any) -> DecPOMDPEnv:
         """Build the environment with changed arguments; raise a `ConfigError` if one is not valid."""
-        return build_env(lambda: make(self.env_id, **{**self.env_options, **changes}))
+        with raise_config_errors():
+            return make(self.env_id, **{**self.env_options, **changes})
 
     def starts(self, count: int | None = None) -> list[Start]:
         """Return a start for each problem, or for the first ones."""
@@ -113,12 +114,14 @@ class Baseline:
         return list(teams.team_spec(self.config, self.env.possible_agents).policies.values())
 
     def load(self) -> TeamUnderTest:
-        """Load the team of the baseline; raises the errors of `teams.load`."""
+        """Load the team of the baseline; raises the errors of `teams.load_policies`."""
         about: dict[str, Any] = {"baseline": self.name}
         if self.config is None:
             return TeamUnderTest(self.env, self.team, self.act, about)
         about["model"] = asdict(self.config.model)
-        return TeamUnderTest(self.env, teams.load(self.config, [self.env]), self.act, about)
+        return TeamUnderTest(
+            self.env, teams.load_policies(self.config, [self.env]), self.act, about
+        )
 
 
 def find_baseline(name: str, setting: EvalConfig) -> Baseline:

@@ -17,14 +17,14 @@ from llm_decpomdp.benchmarks.config.errors import (
 )
 from llm_decpomdp.benchmarks.config.inputs import absolute_data_path, find_config, parse_overrides
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest, find_baseline
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
 from llm_decpomdp.benchmarks.evaluation.run import evaluate, refuse_run
 from llm_decpomdp.benchmarks.evaluation.teams import RemoteModel
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-from llm_decpomdp.benchmarks.runs.manifest import warn_of_other_data
+from llm_decpomdp.benchmarks.runs.data import warn_of_other_data
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.utils.storage import read_json_lines
 
 OF_THE_TEAM = ("model", "team", "policies")

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
-from llm_decpomdp.benchmarks.config.load import load_env
+from llm_decpomdp.benchmarks.runs.data import load_env
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.division import DividedReference, divide_reference
 from llm_decpomdp.envs.datasets.humaneval import CodeTask

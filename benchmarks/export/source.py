@@ -12,11 +12,11 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import group_advantages, progress, returns
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import learner_options, load_stored_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
+from llm_decpomdp.benchmarks.runs.setup import learner_options, load_stored_config
 from llm_decpomdp.policy import to_messages
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -171,20 +171,20 @@ def _advantages(
     """
     if config is None:
         return [{} for _ in rollout.groups]
+    agents, updates = list(rollout.groups[0].completions), manifest.get("updates", 1)
+    team = team_spec(config, agents)
     algorithm = ALGORITHMS[config.algorithm.name].configure(**config.algorithm.own_options)
-    if not algorithm.can_recompute_advantages(config.algorithm.update_options):
+    options = learner_options(config, updates, team.policies.values())
+    if not algorithm.can_recompute_advantages(options):
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.rewards.comparisons import use_scores_as_rewards
 
-    agents = list(rollout.groups[0].completions)
-    team = team_spec(config, agents)
     learning = [a for a in agents if team.policies[team.agents[a]].can_be_trained]
-    updates = manifest.get("updates", 1)
     groups = group_advantages(
         [use_scores_as_rewards(rollout) if config.algorithm.reward_model else rollout],
         learning,
         algorithm,
-        learner_options(config, updates, team.policies.values()),
+        options,
         progress=progress(update - 1, updates),
     )
     return [

@@ -17,7 +17,6 @@ from typing import Any
 
 from llm_decpomdp.agents.saved_team import MANIFEST, read_manifest
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, write_folder
-from llm_decpomdp.benchmarks.config.load import load_stored_config
 from llm_decpomdp.benchmarks.evaluation.experiments import (
     Experiment,
     evaluation_mean,
@@ -39,6 +38,7 @@ from llm_decpomdp.benchmarks.publish.cards import (
 )
 from llm_decpomdp.benchmarks.runs.checkpoints import save_checkpoint
 from llm_decpomdp.benchmarks.runs.results import read_results
+from llm_decpomdp.benchmarks.runs.setup import load_stored_config
 from llm_decpomdp.utils.storage import RunFolder
 
 CONFIG = "training_config.yaml"

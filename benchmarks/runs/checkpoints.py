@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,15 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder, writing
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config, validate
+from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.setup import resolve
+from llm_decpomdp.benchmarks.runs.setup import load_stored_config, validate
 from llm_decpomdp.benchmarks.runs.train import (
     MakeCallback,
     Result,
     final_folder,
     new_folder,
-    start,
+    train,
 )
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
@@ -155,8 +156,8 @@ def train_initial_team(
     team = locate(source, None, read_config(file) if file.is_file() else config)
     if not (team / MANIFEST).is_file():
         config, team = _export_checkpoint(team, load_stored_config(file), config, name)
-    run = resolve(config, edit=lambda config, agents: _use_initial_team(team, config, agents))
-    return start(run, name, identify_team(team), callbacks)
+    edit = partial(_use_initial_team, team)
+    return train(config, name, callbacks, edit=edit, origin=identify_team(team))
 
 
 def _use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Config:
@@ -213,7 +214,7 @@ def save_checkpoint(checkpoint: Path, config: Config, folder: Path) -> None:
     """
     env = config.make_env(config.dataset.train_split)
     spec = teams.team_spec(config, env.possible_agents)
-    team = teams.load(config, [env], spec)
+    team = teams.load_policies(config, [env], spec)
     restore(team, checkpoint)
     with writing(folder):
         save_team(team, folder, spec.agents)

@@ -1,11 +1,9 @@
-"""The manifest of a run: versions, machine, seed, data and commit; and comparisons with an earlier manifest."""
+"""The manifest of a run: versions, machine, seed, data and commit."""
 
 from __future__ import annotations
 
-import logging
 import platform
 import subprocess
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,68 +14,11 @@ from llm_decpomdp.algorithms.rollouts.environment import reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.extras import installed
-from llm_decpomdp.utils.storage import RunFolder
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
-
-logger = logging.getLogger(__name__)
-
-Manifest = Mapping[str, Mapping[str, Any]]
-"""`TaskSet.describe` of the parts `train` and `eval`, as a run's manifest holds it."""
-
-
-def find_source(data: Mapping[str, Any]) -> str:
-    """Return the `source` that loads data again, of the hub's the same commit; `data` is of `TaskSet.describe`."""
-    source: str = data["source"]
-    return pin_commit({"": data}, "") or ("bundled" if source == PACKAGE else source)
-
-
-def pin_commit(data: Manifest | None, part: str) -> str | None:
-    """Return the `source` that loads a part of the hub's data as it was; `None` where it is not the hub's."""
-    about = (data or {}).get(part, {})
-    # Only the hub has commits; a file may have changed, which its fingerprint tells.
-    pinned = about.get("source") == "hub" and about.get("revision")
-    return f"{AT_A_COMMIT}{about['revision']}" if pinned else None
-
-
-def change_of_data(part: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe a change of the data of `train` or `eval` in words; `None` where their content is the same.
-
-    `before` is their description in a manifest, and `now` that of `TaskSet.describe`.
-    """
-    if "fingerprint" not in before:  # written by an early version
-        return f"whether the {part} data are the same is not known: no fingerprint"
-    if before["fingerprint"] == now["fingerprint"]:
-        return None
-    return f"the {part} data differ: {_describe_data(before)} before, {_describe_data(now)} now"
-
-
-def _describe_data(data: Mapping[str, Any]) -> str:
-    """Name data by all that a manifest says of them."""
-    where = [data.get("source"), data.get("revision"), data.get("split")]
-    about = f"{data.get('rows', '?')} rows of {data.get('name', '?')}"
-    return f"{about} ({', '.join(filter(None, where))}; fingerprint {data['fingerprint']})"
-
-
-def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
-    """Warn if an evaluation of a run's team would use other data than the run's evaluations did."""
-    run, now = RunFolder(folder), env.tasks.describe()
-    data = run.read_manifest().get("data", {}) if run.manifest.is_file() else {}
-    before = data.get("eval", {})
-    if any(before.get(key) != now[key] for key in ("name", "split")):
-        return  # the user has asked for other data
-    change = change_of_data("eval", before, now)
-    if change is not None:
-        commit = pin_commit(data, "eval")
-        remedy = f": dataset.source={commit} takes the earlier data" if commit else ""
-        logger.warning(
-            "%s; what is measured cannot be compared with that of %s%s", change, folder, remedy
-        )
-
 
 # Those that can change results.
 PACKAGES = (

@@ -16,18 +16,15 @@ from llm_decpomdp.benchmarks.config.errors import (
     raise_run_errors,
     writing,
 )
-from llm_decpomdp.benchmarks.config.load import load_stored_config, read_config
+from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
-from llm_decpomdp.benchmarks.config.teams import check_machine
-from llm_decpomdp.benchmarks.runs.build import load_team, make_training
-from llm_decpomdp.benchmarks.runs.manifest import (
-    change_of_data,
-    commit_of_package,
-    versions,
-)
+from llm_decpomdp.benchmarks.config.teams import check_machine, load_policies
+from llm_decpomdp.benchmarks.runs.data import change_of_data
+from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, versions
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
 from llm_decpomdp.benchmarks.runs.setup import (
     ResolvedRun,
+    load_stored_config,
     plan_batches,
     resolve,
     schedule,
@@ -37,6 +34,8 @@ from llm_decpomdp.benchmarks.runs.train import (
     Result,
     complete_run,
     has_results,
+    make_training,
+    skip_long_prompts,
 )
 from llm_decpomdp.options import fields_by_key
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
@@ -129,7 +128,8 @@ def resume(
                         "or begin a new run with the team: --from FOLDER"
                     )
         check_machine(run.config, run.team.policies)
-        run, team = load_team(run)
+        team = load_policies(run.config, run.envs, run.team, run.config.learner.shards > 1)
+        run = skip_long_prompts(run, team)
         updates = checkpoint.read_counters(newest)["update"]
         _check_schedule(before, run, record.get("left_out", run.skipped), updates)
         warm = run.config.warm_start.source is not None
@@ -219,14 +219,14 @@ def _check_schedule(
         )
     falling = {
         "lr_schedule": algorithm.lr_schedule != "constant",
-        "joint_aggregation": algorithm.update_options.joint_aggregation == "annealed",
+        "joint_aggregation": run.learner.joint_aggregation == "annealed",
     }
     for key in (key for key, falls in falling.items() if falls and len(new) != len(old)):
         logger.warning(
             "algorithm.%s=%s now falls to the end of %d updates and fell to that of %d before: the run "
             "will not equal one that was this long from the start",
             key,
-            getattr(algorithm.update_options, key),
+            getattr(run.learner, key),
             len(new),
             len(old),
         )

@@ -44,7 +44,7 @@ def train_reward_model(
         comparisons = read_comparisons(pairs, agents, run.config.env.id)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    team = teams.load(run.config, (run.train_env, run.eval_env), run.team)
+    team = teams.load_policies(run.config, run.envs, run.team)
     features = next(readers(team), None)
     if features is None:
         raise RunError("no model of the team gives features: a reward model reads with one")

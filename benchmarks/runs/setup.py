@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from llm_decpomdp.agents.saved_team import read_manifest
+from llm_decpomdp.agents.loading import PolicySpec
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.sft_data import (
     Demonstration,
@@ -17,23 +19,37 @@ from llm_decpomdp.algorithms.training.sft_data import (
     read_demonstrations,
     reference_demonstrations,
 )
-from llm_decpomdp.algorithms.training.trainer_options import GOLD, PASSES, TrainerOptions
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.load import build_env, fit
-from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import TeamSpec, check_trainable, team_source
-from llm_decpomdp.benchmarks.config.trackers import require_packages
-from llm_decpomdp.benchmarks.runs.manifest import Manifest, find_source, pin_commit
+from llm_decpomdp.algorithms.training.trainer_options import (
+    GOLD,
+    PASSES,
+    TrainerOptions,
+    check_credit,
+)
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
+from llm_decpomdp.benchmarks.config.load import NOBODY_ASKED, asks_outside, read_config
+from llm_decpomdp.benchmarks.config.placement import check_placement, check_shards
+from llm_decpomdp.benchmarks.config.schema import SIZES, Config
+from llm_decpomdp.benchmarks.config.teams import (
+    TeamSpec,
+    check_trainable,
+    samples_elsewhere,
+    team_spec,
+)
+from llm_decpomdp.benchmarks.config.trackers import check_trackers, require_packages
+from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_eval_env
+from llm_decpomdp.benchmarks.runs.pairs import check_opponent, read_pairs
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import Task, TaskSet
+from llm_decpomdp.interfaces import Task
+from llm_decpomdp.options import pick
 from llm_decpomdp.registry import accepts_argument
 from llm_decpomdp.seeding import stream
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 Batches = list[list[Start]]
+
+EditConfig = Callable[[Config, Sequence[str]], Config]
+"""Returns a changed configuration, for the agents of its environment."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,7 @@ class ResolvedRun:
     train_env: DecPOMDPEnv
     eval_env: DecPOMDPEnv
     team: TeamSpec
+    algorithm: Algorithm
     learner: LearnerOptions
     trainer: TrainerOptions
     batches: Batches
@@ -53,6 +70,11 @@ class ResolvedRun:
     """Training problems that are in no batch because a first prompt is too long."""
     pairs: Sequence[Rollout] = ()
     """Stored pairs, if the run learns from these and samples nothing."""
+
+    @property
+    def envs(self) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
+        """The environments of training and of evaluation."""
+        return self.train_env, self.eval_env
 
     @property
     def problems(self) -> list[Start]:
@@ -92,7 +114,7 @@ class ResolvedRun:
 
     def identify_inputs(self) -> dict[str, Any]:
         """Identify what the run reads besides its problems, so that a change is found when it goes on."""
-        inputs = team_source(self.config).identify(self.team)
+        inputs = self.team.identify()
         if self.pairs:
             from llm_decpomdp.algorithms.preferences.stored import identify_pairs
 
@@ -110,7 +132,7 @@ class ResolvedRun:
 def resolve(
     config: Config,
     before: Manifest | None = None,
-    edit: Callable[[Config, Sequence[str]], Config] | None = None,
+    edit: EditConfig | None = None,
 ) -> ResolvedRun:
     """Check a configuration, build its environments and load their data; no model is loaded.
 
@@ -130,30 +152,27 @@ def resolve(
         raise ConfigError(
             f"algorithm.reward_model.path: there is no file {scorer}; `reward-model` writes it"
         )
-    train_env = _build_train_env(config, before)
+    train_env = build_train_env(config, before)
     if edit is not None:
         config = edit(config, train_env.possible_agents)
     # Everything that needs no data is checked first: loading data may take minutes.
-    config, team, learner = fit(config, train_env)
-    _check_opponent(config.algorithm.named_comparator, train_env.possible_agents)
-    team_source(config).check(team)
+    config, team, algorithm, learner = fit(config, train_env)
+    check_opponent(config.algorithm.named_comparator, train_env.possible_agents)
+    team.check()
     check_trainable(team.policies)
-    try:
-        trainer_options(config)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
     if config.output.trackers:
         require_packages(config.output.trackers)
-    eval_env = _load_eval_env(config, train_env, before)
+    eval_env = load_eval_env(config, train_env, before)
     held_out = eval_env.tasks.tasks[: config.evaluation.num_tasks]
     try:
-        pairs = _read_pairs(config, team)
+        pairs = read_pairs(config, team)
         batches = plan_batches(config, train_env, pairs)
         return ResolvedRun(
             config=config,
             train_env=train_env,
             eval_env=eval_env,
             team=team,
+            algorithm=algorithm,
             # Schedules of the learner fall to the end of the run.
             learner=replace(learner, total_updates=len(batches)),
             trainer=trainer_options(config),
@@ -165,108 +184,143 @@ def resolve(
         raise RunError(str(error)) from error
 
 
-def load_envs(config: Config, before: Manifest | None = None) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
-    """Build the environments of training and evaluation, and load their data from the same source.
-
-    Raises:
-        ConfigError: If an environment refuses its arguments.
-        RunError: If data cannot be loaded, or one `task_id` names two problems.
-    """
-    train_env = _build_train_env(config, before)
-    return train_env, _load_eval_env(config, train_env, before)
-
-
-def _build_train_env(config: Config, before: Manifest | None) -> DecPOMDPEnv:
-    return build_env(lambda: config.make_train_env(pin_commit(before, "train")))
-
-
-def _load_eval_env(config: Config, train_env: DecPOMDPEnv, before: Manifest | None) -> DecPOMDPEnv:
-    """Load the data of training, and build the environment of evaluation with data from the same source."""
-    train = _load_tasks(config, train_env, "train")
-    source = pin_commit(before, "eval") or same_source(config, train_env)
-    eval_env = build_env(lambda: config.make_eval_env(source))
-    held_out = _load_tasks(config, eval_env, "eval")
-    common = train.positions.keys() & held_out.positions.keys()
-    for task_id in common:
-        first, second = (replace(tasks.find(task_id), index=0) for tasks in (train, held_out))
-        # Two files may number their problems alike; results by task would then mix two problems.
-        if first != second:
-            raise RunError(
-                f"the task {task_id!r} of {train.source} is another problem than that of {held_out.source}: give "
-                "every problem a task_id of its own"
-            )
-    if common:
-        remedy = (
-            f"let dataset.train_split={train.split} and dataset.eval_split={held_out.split} be slices that do not "
-            "overlap, such as [20%:] and [:20%]"
-        )
-        if not accepts_argument(config.env.id, "split"):
-            remedy = f"{config.env.id} takes no split; a family of your own does with an argument `split`"
-        logger.warning(
-            "%d of the %d held-out tasks are trained on too, so that what is measured on them says little of "
-            "others: %s",
-            *(len(common), len(held_out), remedy),
-        )
-    return eval_env
-
-
-def _load_tasks(config: Config, env: DecPOMDPEnv, part: str) -> TaskSet:
-    try:
-        return env.tasks
-    except (ValueError, OSError) as error:
-        split = getattr(config.dataset, f"{part}_split")
-        data = f"the data of {config.env.id} (dataset.{part}_split={split})"
-        raise RunError(f"cannot load {data}: {error}") from error
-
-
-def same_source(config: Config, env: DecPOMDPEnv) -> str | None:
-    """Return the `source` that loads another split from the place where the data of an environment was found.
-
-    `None` if the configuration has a source for each split.
-    """
-    sources = config.dataset.train_source, config.dataset.eval_source
-    return find_source(env.tasks.describe()) if sources == (None, None) else None
-
-
-def _check_opponent(folder: str | None, agents: Collection[str]) -> None:
-    """Raise a `ConfigError` unless the folder of `algorithm.preferences.opponent` holds a team of these agents."""
-    if folder is None:
-        return
-    try:
-        plays = read_manifest(Path(folder))["agents"]
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"algorithm.preferences.opponent={folder} is neither current, nor history, nor a team that "
-            f"output.save_final_model has written: {error}"
-        ) from None
-    if set(plays) != set(agents):
-        raise ConfigError(
-            f"algorithm.preferences.opponent: the team in {folder} plays {', '.join(plays)}, and the environment "
-            f"has {', '.join(agents)}"
-        )
-
-
-def _read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
-    """Read the stored pairs of a run; none if the run samples."""
-    preferences, source = config.algorithm.preferences, config.algorithm.pairs_source
-    if preferences is None or source is None:
-        return []
-    models = {agent: team.policies[name].name for agent, name in team.agents.items()}
-    try:
-        # Imported here, because only runs that learn from stored pairs need it.
-        from llm_decpomdp.algorithms.preferences.stored import stored_pairs
-
-        return stored_pairs(Path(source), models, preferences.pairs_per_start, config.env.id)
-    except ValueError as error:
-        raise ConfigError(f"algorithm.preferences.source: {error}") from None
-
-
 def _reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:
     """Return the training problems that only the warm start may use."""
     if not config.warm_start.disjoint:
         return []
     tasks = [task.task_id for task in env.tasks.tasks]
     return draw_share(tasks, config.warm_start.share, config.seed)
+
+
+def load_config(
+    path: Path | None = None,
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+) -> Config:
+    """Read a configuration and check it, without loading data or models; as `read_config` and `validate`."""
+    return validate(read_config(path, overrides, flags, defaults, folder))
+
+
+def load_stored_config(path: Path) -> Config:
+    """Load the configuration of a run to look at its episodes: no expert is asked, and no key needed for one."""
+    return load_config(path, flags=NOBODY_ASKED if asks_outside(path) else None)
+
+
+def validate(config: Config) -> Config:
+    """Check how sections fit together, loading nothing; return the configuration with its environment's sizes."""
+    with raise_config_errors():
+        config.make_train_env()  # it alone sees `train_split`, which it may refuse
+        env = config.make_eval_env()
+    return fit(config, env).config
+
+
+class Fitted(NamedTuple):
+    """A configuration that fits its environment, with its team, algorithm and learner as declared."""
+
+    config: Config
+    team: TeamSpec
+    algorithm: Algorithm
+    learner: LearnerOptions
+    """For a single update, before the schedule is known."""
+
+
+def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
+    """Check a configuration against its environment, and set the sizes that only the environment knows."""
+    sizes: dict[str, Any] = {
+        key: of(env) for key, of in SIZES.items() if not accepts_argument(config.env.id, key)
+    }
+    config = replace(config, env=replace(config.env, **sizes))
+    if config.output.trackers:
+        check_trackers(config.output.trackers)
+    if config.output.keep_best and config.evaluation.num_tasks == 0:
+        raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
+    # Bundles are the unit that workers share; one bundle would keep all but one waiting.
+    workers = config.cluster.rollout_workers
+    if workers and config.algorithm.rollout.starts_per_bundle is None:
+        raise ConfigError(
+            f"cluster.rollout_workers={workers}: workers share the rollout batches of an update, and without "
+            "algorithm.rollout.rollout_batch_size there is one: set it, or drop cluster.rollout_workers"
+        )
+    team = team_spec(config, env.possible_agents)
+    if samples_elsewhere(config, team.policies):
+        check_placement(config, team.policies)
+    try:
+        algorithm = ALGORITHMS[config.algorithm.name]
+        if config.algorithm.preferences is not None and not algorithm.supports_stored_pairs:
+            raise ConfigError(
+                f"section algorithm.preferences means nothing with {algorithm.name}, which makes no pairs: set "
+                "name=madpo, or drop it"
+            )
+        algorithm = algorithm.configure(**config.algorithm.own_options)
+    except (KeyError, ImportError) as error:
+        raise ConfigError(f"algorithm.name: {error.args[0]}") from None
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"algorithm.options: {error}") from None
+    try:
+        # Schedules need a number of updates, which is known once the data is read.
+        learner = learner_options(config, 1, team.policies.values())
+        agents, size = env.possible_agents, config.algorithm.group_size
+        rollouts, plays = config.algorithm.rollout, config.algorithm.pairs_source is None
+        algorithm.check(agents, learner)
+        if plays:
+            algorithm.check_rollouts(agents, learner, rollouts, size)
+        elif config.warm_start.disjoint:
+            raise ValueError(
+                "pairs_source learns from stored pairs, of whatever problems: drop warm_start.disjoint"
+            )
+        complete = algorithm.complete_options(learner)
+        check_credit(rollouts, complete)
+        if plays:
+            rollouts.check_turn_order(env, size, has_critic=complete.has_critic)
+        # Its error names trees that are too large to grow.
+        start_cost(config)
+        learner.check_horizon(config.horizon)
+    except ValueError as error:
+        raise ConfigError(f"section algorithm: {error}") from None
+    if config.learner.shards > 1:
+        check_shards(config, team.policies, algorithm, learner)
+    return Fitted(config, team, algorithm, learner)
+
+
+def learner_options(
+    config: Config, total_updates: int, policies: Iterable[PolicySpec]
+) -> LearnerOptions:
+    """Build the options of the learner."""
+    # Frozen policies have no loss that could be divided by a length.
+    lengths = [spec.max_new_tokens for spec in policies if spec.can_be_trained]
+    weights = config.algorithm.turn_gradient_weights
+    return pick(
+        LearnerOptions,
+        *config.algorithm.parts(),
+        discount=config.env.discount,
+        total_updates=total_updates,
+        fixed_length=max(lengths, default=1),
+        # Configurations for several turns are also run with one, where nothing is weighed.
+        turn_gradient_weights=weights if weights and config.horizon > 1 else None,
+    )
+
+
+def start_cost(config: Config) -> Cost:
+    """Return the largest cost of the rollout from one start."""
+    algorithm, env = config.algorithm, config.env
+    agents = 1 if env.centralised else env.num_agents
+    comparator = algorithm.named_comparator is not None
+    return cost(
+        algorithm.rollout, algorithm.group_size, agents, config.horizon, comparator=comparator
+    )
+
+
+def trainer_options(config: Config) -> TrainerOptions:
+    """Build the options of the trainer."""
+    return pick(
+        TrainerOptions,
+        *config.algorithm.parts(),
+        config.output,
+        eval_every=config.evaluation.every,
+        seed=config.seed,
+    )
 
 
 def plan_batches(
@@ -287,14 +341,6 @@ def plan_batches(
             "them: warm_start.disjoint leaves reinforcement none; lower the share, or take more problems"
         )
     return schedule(config, tasks, {*skipped, *reserved})
-
-
-def trainer_options(config: Config) -> TrainerOptions:
-    """Build the options of the trainer."""
-    values = {**vars(config.output), **config.algorithm.flat(), "seed": config.seed}
-    values["group_size"] = config.algorithm.num_generations
-    values["eval_every"] = config.evaluation.every
-    return TrainerOptions(**{field.name: values[field.name] for field in fields(TrainerOptions)})
 
 
 def schedule(config: Config, tasks: Sequence[str], left_out: Collection[str] = ()) -> Batches:

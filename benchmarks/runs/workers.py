@@ -1,4 +1,4 @@
-"""Other places where a run loads policies: rollout workers and opponents."""
+"""The rollout workers of a run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from functools import partial
 
 from llm_decpomdp.agents.inference.determinism import use_deterministic_kernels
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
-from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutWorker, WorkerState
-from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.errors import RunError, raise_run_errors
+from llm_decpomdp.benchmarks.config.errors import raise_run_errors
 from llm_decpomdp.benchmarks.config.placement import in_worker
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import TeamSpec, load_policies
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
+from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
             cluster.rollout_workers,
             batches,
         )
-    build = partial(make_worker_state, run)
+    build = partial(make_worker_state, run.config, run.team, *run.envs)
     if cluster.engine == "ray":
         from llm_decpomdp.algorithms.rollout_workers.ray_workers import RayRolloutWorkers
 
@@ -68,31 +69,13 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
     return ProcessRolloutWorkers(build, cluster.rollout_workers, cluster.max_redo, samplers)
 
 
-def make_worker_state(run: ResolvedRun) -> WorkerState:
+def make_worker_state(
+    config: Config, team: TeamSpec, train_env: DecPOMDPEnv, eval_env: DecPOMDPEnv
+) -> WorkerState:
     """Build the state of a worker: the run's environments, and its team again, placed on the worker's devices."""
     # Called in the worker: each loads its own copy of the models, and keeps its kernels to the end.
-    if run.config.learner.deterministic:
+    if config.learner.deterministic:
         use_deterministic_kernels()
-    placed = replace(run.team, policies=in_worker(run.config, run.team.policies))
-    team = teams.load(run.config, (run.train_env, run.eval_env), placed)
-    return WorkerState(run.train_env, run.eval_env, team)
-
-
-def load_opponents(run: ResolvedRun) -> Team:
-    """Load the saved team that preference pairs compare the team with.
-
-    Raises:
-        RunError: If it cannot be loaded.
-        ValueError: If it names code or servers that the configuration does not name.
-    """
-    folder = str(run.config.algorithm.named_comparator)
-    try:
-        return load_saved_team(
-            folder,
-            device=run.config.model.device,
-            seed=run.config.seed,
-            allow_code=teams.code_of(run.config),
-            allow_endpoints=teams.endpoints_of(run.config),
-        )
-    except (OSError, ImportError) as error:
-        raise RunError(f"cannot load the team in {folder}: {error}") from error
+    placed = replace(team, policies=in_worker(config, team.policies))
+    policies = load_policies(config, (train_env, eval_env), placed)
+    return WorkerState(train_env, eval_env, policies)

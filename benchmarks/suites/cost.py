@@ -14,9 +14,9 @@ from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.algorithms.rollouts.cost import Cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import start_cost
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, find_baseline, is_baseline
-from llm_decpomdp.benchmarks.runs.setup import same_source, schedule, trainer_options
+from llm_decpomdp.benchmarks.runs.data import same_source
+from llm_decpomdp.benchmarks.runs.setup import schedule, start_cost, trainer_options
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.benchmarks.suites.suite import Suite
 from llm_decpomdp.env import DecPOMDPEnv

@@ -16,11 +16,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.config.errors import ConfigError, differences, in_short
+from llm_decpomdp.benchmarks.config.errors import (
+    ConfigError,
+    differences,
+    in_short,
+    raise_config_errors,
+)
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.legacy import canonical
-from llm_decpomdp.benchmarks.config.load import build_env, load_config
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.suites.suite import Arm, Suite, is_algorithm
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 from llm_decpomdp.validation import unknown
@@ -146,10 +151,11 @@ def _jobs(suite: Suite, arm: Arm, output: Path) -> Iterator[Job]:
             config = replace(config, dataset=dataset)
         first = Job(arm, arm.seeds[0], config, output)
         # A wrong split or environment is an error before any job starts.
-        if arm.split is not None:
-            build_env(config.make_eval_env)
-        if arm.train_env is not None:
-            build_env(first.training_config.make_train_env)
+        with raise_config_errors():
+            if arm.split is not None:
+                config.make_eval_env()
+            if arm.train_env is not None:
+                first.training_config.make_train_env()
     except (ConfigError, ValueError) as error:
         raise ConfigError(f"arm {arm.name!r} of {suite.path}: {error}") from None
     for seed in arm.seeds:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.cli.train import conclude
+from llm_decpomdp.benchmarks.cli.run_text import conclude
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
-from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.export.source import EpisodeSource
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from llm_decpomdp.wrappers.centralized import TEAM
@@ -89,7 +89,7 @@ def test_a_configuration_has_the_hyperparameters_of_the_seeds(name: str) -> None
     assert config.env.num_agents == (1 if algorithm == "grpo" else 2)
     assert config.algorithm.name == algorithm
     assert (config.algorithm.num_train_epochs, config.algorithm.learning_rate) == (1, 5e-6)
-    assert config.algorithm.num_generations == 4
+    assert config.algorithm.group_size == 4
     assert config.model.name == "Qwen/Qwen3-1.7B"
     assert config.model.max_new_tokens == (512 if name == "grpo_arxiv_config" else 256)
     evaluation = "test[:1000]" if genre == "tldr" else "val[:1000]"

@@ -14,9 +14,9 @@ from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.legacy import KEY_OF
-from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import KEYS
 from llm_decpomdp.benchmarks.doctor import examine
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, existing
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils import hub

@@ -14,10 +14,10 @@ from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText
 from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, matrix, read_crossplay
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.benchmarks.evaluation.teams import load_teams, run_names
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team

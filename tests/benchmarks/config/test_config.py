@@ -20,19 +20,19 @@ from llm_decpomdp.benchmarks.cli import check, publish, results
 from llm_decpomdp.benchmarks.cli.evaluate import eval_
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config, shipped
-from llm_decpomdp.benchmarks.config.load import (
-    ARGUMENTS,
-    learner_options,
-    load_config,
-    load_stored_config,
-    start_cost,
-)
+from llm_decpomdp.benchmarks.config.load import ARGUMENTS
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export
 from llm_decpomdp.benchmarks.report.document import report
+from llm_decpomdp.benchmarks.runs.setup import (
+    learner_options,
+    load_config,
+    load_stored_config,
+    start_cost,
+)
 from llm_decpomdp.branching import is_turn_based
 from llm_decpomdp.registry import accepts_argument, defaults, registered_ids
 
@@ -62,7 +62,7 @@ def test_later_layers_win(write: Callable[[str], Path]) -> None:
     defaults = {"algorithm.num_generations": 9, "algorithm.prompts_per_update": 5, "seed": 1}
     config = load_config(path, overrides, {"model.name": "flag"}, defaults)
     assert config.algorithm.prompts_per_update == 5
-    assert config.algorithm.num_generations == 3
+    assert config.algorithm.group_size == 3
     assert config.algorithm.learning_rate == 0.2
     assert config.model.name == "flag"
 

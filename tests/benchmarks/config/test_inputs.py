@@ -20,7 +20,8 @@ from llm_decpomdp.benchmarks.config.inputs import (
     parse_overrides,
     shipped,
 )
-from llm_decpomdp.benchmarks.config.load import load_config, read_config
+from llm_decpomdp.benchmarks.config.load import read_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.benchmarks.promises import require
 from tests.support.commands import call

@@ -15,9 +15,9 @@ from llm_decpomdp.benchmarks.analysis.replay import regrade
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
-from llm_decpomdp.benchmarks.config.load import learner_options, load_config, start_cost
+from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.setup import load_envs
+from llm_decpomdp.benchmarks.runs.setup import learner_options, load_config, start_cost
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.probes.known import PROBES
 from tests.benchmarks.report_runs import html

@@ -8,18 +8,18 @@ import pytest
 
 from llm_decpomdp.agents.loading import KINDS, PolicySpec, bases
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.placement import check_room, in_worker, served
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
 from llm_decpomdp.benchmarks.config.teams import (
     agents_of,
     check_devices,
     check_lora,
-    load,
+    load_policies,
     policies_of,
     team_spec,
 )
-from llm_decpomdp.benchmarks.runs.setup import load_envs
+from llm_decpomdp.benchmarks.runs.data import load_envs
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Policy, TrainablePolicy
 
@@ -43,7 +43,7 @@ def specs(*overrides: str) -> dict[str, PolicySpec]:
 
 
 def loaded(config: Config) -> dict[str, Policy]:
-    return load(config, load_envs(config))
+    return load_policies(config, load_envs(config))
 
 
 def test_agents_have_policies_of_their_own_unless_they_share() -> None:

@@ -23,7 +23,6 @@ from transformers import (
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
-from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.doctor.device_plan import (
     estimate_devices,
@@ -40,6 +39,7 @@ from llm_decpomdp.benchmarks.doctor.memory_plan import (
     plan_memory,
     read_shape,
 )
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.support.commands import call
@@ -111,7 +111,7 @@ def test_a_dialogue_holds_the_prompts_and_completions_of_all_turns() -> None:
 
 PEAK = """
 import ctypes, gc, sys
-from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.doctor.memory_plan import ASSUMED, plan_memory
 from llm_decpomdp.benchmarks.runs.train import train
 import torch, peft

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.config.inputs import find_config
-from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.conftest import quick_overrides

@@ -15,7 +15,6 @@ from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.benchmarks.cli.suite_job import work
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.load import load_config, load_stored_config
 from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.benchmarks.evaluation.baselines import (
     EvalConfig,
@@ -24,6 +23,7 @@ from llm_decpomdp.benchmarks.evaluation.baselines import (
 )
 from llm_decpomdp.benchmarks.evaluation.teams import load_stored_team, load_teams
 from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.setup import load_config, load_stored_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.job import make_jobs
 from llm_decpomdp.benchmarks.suites.suite import load_suite
@@ -181,7 +181,7 @@ def test_what_is_no_partner_is_refused(about: Path, policy: str, text: str) -> N
     overrides = ["env.id=probe-turns-v0", "team={player_0: a, player_1: b}", scripted]
     with pytest.raises((ConfigError, RunError), match=text):
         config = load_config(None, overrides)
-        teams.load(config, [config.make_train_env()])
+        teams.load_policies(config, [config.make_train_env()])
 
 
 def test_a_baseline_is_found_by_its_name_and_by_its_path(about: Path) -> None:

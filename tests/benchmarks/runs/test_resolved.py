@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.cli.main import main
-from llm_decpomdp.benchmarks.cli.train import describe_cost
+from llm_decpomdp.benchmarks.cli.run_text import describe_cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import find_config
-from llm_decpomdp.benchmarks.config.load import load_config, read_config
-from llm_decpomdp.benchmarks.runs.setup import resolve
+from llm_decpomdp.benchmarks.config.load import read_config
+from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 

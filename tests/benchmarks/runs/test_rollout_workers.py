@@ -15,11 +15,10 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import EvaluationBat
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import load_config
 from llm_decpomdp.benchmarks.config.teams import TeamSpec
 from llm_decpomdp.benchmarks.runs import workers as worker_module
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.setup import resolve
+from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker, make_worker_state
 from llm_decpomdp.utils.storage import read_json_lines
@@ -81,8 +80,8 @@ def test_a_worker_has_its_policies_on_the_gpus_that_sample(
     workers = [*BUNDLES, "cluster.rollout_workers=1", "policies.aux_0.sample_on=[1]"]
     run = resolve(runs.config(*workers))
     loaded: list[TeamSpec] = []
-    monkeypatch.setattr(worker_module.teams, "load", lambda *given: loaded.append(given[-1]))
-    make_worker_state(run)
+    monkeypatch.setattr(worker_module, "load_policies", lambda *given: loaded.append(given[-1]))
+    make_worker_state(run.config, run.team, *run.envs)
     devices = {name: spec.device for name, spec in loaded[0].policies.items()}
     assert devices == {"aux_0": "cuda:1", "main_0": "auto"}
     assert run.team.policies["aux_0"].device == "auto"  # where it learns
@@ -100,7 +99,9 @@ def test_a_worker_runs_programs_in_a_sandbox_of_its_own(runs: Runs) -> None:
     gold = dict.fromkeys(run.team.policies, PolicySpec("gold"))
     run = replace(run, team=TeamSpec(run.team.agents, gold))
     starts = tuple(Start(task_id=task.task_id) for task in run.eval_env.tasks.tasks[:3])
-    rollout_worker = ProcessRolloutWorkers(partial(make_worker_state, run), 1)
+    rollout_worker = ProcessRolloutWorkers(
+        partial(make_worker_state, run.config, run.team, *run.envs), 1
+    )
     try:
         (rollouts,) = rollout_worker.sample([EvaluationBatch(0, 0, starts, 3)], Timer())
     finally:

@@ -1,0 +1,162 @@
+"""The environments of a run with their data, and comparisons of data with an earlier manifest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from llm_decpomdp.benchmarks.config.errors import RunError, raise_config_errors
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
+from llm_decpomdp.interfaces import TaskSet
+from llm_decpomdp.registry import accepts_argument, make
+from llm_decpomdp.utils.storage import RunFolder
+
+logger = logging.getLogger(__name__)
+
+Manifest = Mapping[str, Mapping[str, Any]]
+"""`TaskSet.describe` of the parts `train` and `eval`, as a run's manifest holds it."""
+
+
+def load_env(
+    env_id: str, source: str = "auto", split: str | None = None, **arguments: Any
+) -> DecPOMDPEnv:
+    """Build an environment with the problems of a source and a split, and other arguments, and load the problems.
+
+    Raises:
+        ConfigError: If an argument is not valid.
+        RunError: If the data cannot be loaded.
+    """
+    arguments |= {} if source == "auto" else {"source": source}
+    arguments |= {"split": split} if split else {}
+    try:
+        with raise_config_errors():
+            env = make(env_id, **arguments)
+            len(env.tasks)
+    except OSError as error:
+        raise RunError(f"cannot load the data of {env_id}: {error}") from error
+    return env
+
+
+def load_envs(config: Config, before: Manifest | None = None) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
+    """Build the environments of training and evaluation, and load their data from the same source.
+
+    Raises:
+        ConfigError: If an environment refuses its arguments.
+        RunError: If data cannot be loaded, or one `task_id` names two problems.
+    """
+    train_env = build_train_env(config, before)
+    return train_env, load_eval_env(config, train_env, before)
+
+
+def build_train_env(config: Config, before: Manifest | None = None) -> DecPOMDPEnv:
+    """Build the environment of training, without its data; raise a `ConfigError` if it refuses its arguments."""
+    with raise_config_errors():
+        return config.make_train_env(pin_commit(before, "train"))
+
+
+def load_eval_env(
+    config: Config, train_env: DecPOMDPEnv, before: Manifest | None = None
+) -> DecPOMDPEnv:
+    """Load the data of training, and build the environment of evaluation with data from the same source.
+
+    Raises the errors of `load_envs`.
+    """
+    train = _load_tasks(config, train_env, "train")
+    source = pin_commit(before, "eval") or same_source(config, train_env)
+    with raise_config_errors():
+        eval_env = config.make_eval_env(source)
+    held_out = _load_tasks(config, eval_env, "eval")
+    common = train.positions.keys() & held_out.positions.keys()
+    for task_id in common:
+        first, second = (replace(tasks.find(task_id), index=0) for tasks in (train, held_out))
+        # Two files may number their problems alike; results by task would then mix two problems.
+        if first != second:
+            raise RunError(
+                f"the task {task_id!r} of {train.source} is another problem than that of {held_out.source}: give "
+                "every problem a task_id of its own"
+            )
+    if common:
+        remedy = (
+            f"let dataset.train_split={train.split} and dataset.eval_split={held_out.split} be slices that do not "
+            "overlap, such as [20%:] and [:20%]"
+        )
+        if not accepts_argument(config.env.id, "split"):
+            remedy = f"{config.env.id} takes no split; a family of your own does with an argument `split`"
+        logger.warning(
+            "%d of the %d held-out tasks are trained on too, so that what is measured on them says little of "
+            "others: %s",
+            *(len(common), len(held_out), remedy),
+        )
+    return eval_env
+
+
+def _load_tasks(config: Config, env: DecPOMDPEnv, part: str) -> TaskSet:
+    try:
+        return env.tasks
+    except (ValueError, OSError) as error:
+        split = getattr(config.dataset, f"{part}_split")
+        data = f"the data of {config.env.id} (dataset.{part}_split={split})"
+        raise RunError(f"cannot load {data}: {error}") from error
+
+
+def same_source(config: Config, env: DecPOMDPEnv) -> str | None:
+    """Return the `source` that loads another split from the place where the data of an environment was found.
+
+    `None` if the configuration has a source for each split.
+    """
+    sources = config.dataset.train_source, config.dataset.eval_source
+    return find_source(env.tasks.describe()) if sources == (None, None) else None
+
+
+def find_source(data: Mapping[str, Any]) -> str:
+    """Return the `source` that loads data again, of the hub's the same commit; `data` is of `TaskSet.describe`."""
+    source: str = data["source"]
+    return pin_commit({"": data}, "") or ("bundled" if source == PACKAGE else source)
+
+
+def pin_commit(data: Manifest | None, part: str) -> str | None:
+    """Return the `source` that loads a part of the hub's data as it was; `None` where it is not the hub's."""
+    about = (data or {}).get(part, {})
+    # Only the hub has commits; a file may have changed, which its fingerprint tells.
+    pinned = about.get("source") == "hub" and about.get("revision")
+    return f"{AT_A_COMMIT}{about['revision']}" if pinned else None
+
+
+def change_of_data(part: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Describe a change of the data of `train` or `eval` in words; `None` where their content is the same.
+
+    `before` is their description in a manifest, and `now` that of `TaskSet.describe`.
+    """
+    if "fingerprint" not in before:  # written by an early version
+        return f"whether the {part} data are the same is not known: no fingerprint"
+    if before["fingerprint"] == now["fingerprint"]:
+        return None
+    return f"the {part} data differ: {_describe_data(before)} before, {_describe_data(now)} now"
+
+
+def _describe_data(data: Mapping[str, Any]) -> str:
+    """Name data by all that a manifest says of them."""
+    where = [data.get("source"), data.get("revision"), data.get("split")]
+    about = f"{data.get('rows', '?')} rows of {data.get('name', '?')}"
+    return f"{about} ({', '.join(filter(None, where))}; fingerprint {data['fingerprint']})"
+
+
+def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
+    """Warn if an evaluation of a run's team would use other data than the run's evaluations did."""
+    run, now = RunFolder(folder), env.tasks.describe()
+    data = run.read_manifest().get("data", {}) if run.manifest.is_file() else {}
+    before = data.get("eval", {})
+    if any(before.get(key) != now[key] for key in ("name", "split")):
+        return  # the user has asked for other data
+    change = change_of_data("eval", before, now)
+    if change is not None:
+        commit = pin_commit(data, "eval")
+        remedy = f": dataset.source={commit} takes the earlier data" if commit else ""
+        logger.warning(
+            "%s; what is measured cannot be compared with that of %s%s", change, folder, remedy
+        )
