@@ -69,10 +69,10 @@ def bench(
     refuse_runs(folder)
     jobs = make_jobs(plan, folder, only or ())
     if dry_run:
-        is_known = show_costs(plan, jobs, tokens_per_second)
         costs, problems = estimate_costs(jobs)
+        show_costs(plan, jobs, costs, problems, tokens_per_second)
         give_result({"arms": costs, "problems": problems})
-        raise SystemExit(0 if is_known else 1)
+        raise SystemExit(1 if problems else 0)
     if tokens_per_second:
         raise ConfigError("--tokens-per-second tells the hours of a --dry-run: give both")
     if engine == "local" and (address or trusted_network):

@@ -24,13 +24,13 @@ NEXT = {
 def describe_cost(config: Config, name: str) -> Iterator[str]:
     """Check a configuration, its folder and this machine, and yield lines about the cost of its run."""
     from llm_decpomdp.benchmarks.config.teams import check_machine
-    from llm_decpomdp.benchmarks.runs import train as folders
+    from llm_decpomdp.benchmarks.runs.checkpoints import new_folder
     from llm_decpomdp.benchmarks.runs.setup import resolve, start_cost
 
     run = resolve(config)
     config = run.config
     check_machine(config, run.team.policies)
-    folder = folders.new_folder(config, name)
+    folder = new_folder(config, name)
     updates, demonstrations = len(run.batches), run.demonstrations()
     starts = (1 + config.algorithm.rollout.refill) * sum(map(len, run.batches))
     training = start_cost(config).times(0 if run.pairs else starts)

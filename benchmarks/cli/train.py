@@ -112,7 +112,7 @@ def train_(
     from llm_decpomdp.benchmarks.config.inputs import find_config
     from llm_decpomdp.benchmarks.config.load import read_config
     from llm_decpomdp.benchmarks.report.live import LiveReport
-    from llm_decpomdp.benchmarks.runs import checkpoints as from_run
+    from llm_decpomdp.benchmarks.runs import initial_team
     from llm_decpomdp.benchmarks.runs import resume as resuming
     from llm_decpomdp.benchmarks.runs import train as run
 
@@ -134,13 +134,13 @@ def train_(
     if output is not None:
         flags |= {"output.base_dir": str(output.parent), "output.name": output.name}
     if from_ is not None:
-        settings, name = from_run.settings(from_, config, override or (), flags)
+        settings, name = initial_team.settings(from_, config, override or (), flags)
     else:
         path = find_config(str(config))
         settings, name = read_config(path, override or (), flags), path.stem
     if dry_run:
         print("\n".join(describe_cost(settings, name)))
     elif from_ is not None:
-        conclude(from_run.train_initial_team(from_, settings, name, [LiveReport]))
+        conclude(initial_team.train_initial_team(from_, settings, name, [LiveReport]))
     else:
         conclude(run.train(settings, name, [LiveReport]))

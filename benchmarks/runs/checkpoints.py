@@ -1,40 +1,72 @@
-"""The teams that runs have kept, and new runs that begin with one: `llm-decpomdp train --from RUN`.
-
-The configuration of the new run names the folders of the trained policies, so that it says by itself how it began.
-Only weights and adapters are taken over: optimizers, schedules, counters and random streams start again.
-"""
+"""The folders of runs and the teams that they have kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from functools import partial
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from llm_decpomdp.agents.models.local_models import saved_adapter
-from llm_decpomdp.agents.saved_team import MANIFEST, declaration, identify_team, save_team
-from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
+from llm_decpomdp.agents.saved_team import MANIFEST, check_target, save_team
 from llm_decpomdp.benchmarks.config import teams
-from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder, writing
-from llm_decpomdp.benchmarks.config.inputs import find_config
-from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.load import read_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.setup import load_stored_config, validate
-from llm_decpomdp.benchmarks.runs.train import (
-    MakeCallback,
-    Result,
-    final_folder,
-    new_folder,
-    train,
-)
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 from llm_decpomdp.policy import Team
-from llm_decpomdp.utils.storage import RunFolder
+from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from llm_decpomdp.validation import unknown
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
+
+logger = logging.getLogger(__name__)
 
 CHECKPOINTS = ("final", "best", "last")
 """Teams of a run that can be evaluated: its final one, its best evaluation's, its newest checkpoint's."""
+
+
+def new_folder(config: Config, name: str) -> Path:
+    """Choose the folder of a new run; raise a `ConfigError` if another run is there already."""
+    path = folder_path(config, name)
+    refuse_results(config, path)
+    return path
+
+
+def folder_path(config: Config, name: str) -> Path:
+    """Return the folder of a new run; without `output.name` its name holds the time."""
+    folder = config.output.name or f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path(config.output.base_dir) / folder
+
+
+def refuse_results(config: Config, path: Path) -> None:
+    """Raise a `ConfigError` for a folder with results; a run that ended before its first update has none."""
+    if (path / "config.yaml").exists() and has_results(RunFolder(path)):
+        raise ConfigError(
+            f"{path} already holds a run: choose another output.name, or continue it with "
+            f"--resume {path}"
+        )
+    if config.output.save_final_model and final_folder(config, path).exists():
+        try:
+            check_target(final_folder(config, path))
+        except FileExistsError as error:
+            raise ConfigError(f"output.save_path: {error}") from None
+
+
+def has_results(folder: RunFolder) -> bool:
+    """Check whether a run has made an update, kept a checkpoint or saved a team; assume so without a manifest."""
+    if not folder.manifest.is_file():  # a damaged run may still be repaired
+        return True
+    folders = (folder.checkpoints, folder.path / "final_model")
+    if any(path.is_dir() and any(path.iterdir()) for path in folders):
+        return True
+    return any(row["kind"] == "train" for row in read_json_lines(folder.metrics))
+
+
+def final_folder(config: Config, run: Path) -> Path:
+    """Return the folder for the trained team of a run in the folder `run`."""
+    return Path(config.output.save_path or run / "final_model")
 
 
 def locate(folder: Path, checkpoint: str | None, config: Config) -> Path:
@@ -94,117 +126,6 @@ def restore(team: Team, path: Path) -> None:
         raise ConfigError(str(error)) from None
 
 
-WITHOUT_WARM_START = [
-    f"warm_start.{field.name}={'null' if field.default is None else field.default}"
-    for field in fields(WarmStartOptions)
-]
-
-FRESH = ("output.name=null", "output.save_path=null", *WITHOUT_WARM_START)
-"""Overrides of another run's configuration: a new run keeps its results elsewhere, and repeats no warm start."""
-
-DECIDED = ("name", "lora")
-"""Keys of a model that the trained team decides."""
-
-
-def settings(
-    source: Path, config: str | None, overrides: Sequence[str], flags: Mapping[str, Any]
-) -> tuple[Config, str]:
-    """Read the configuration that the team of another run is to be trained with, and its name.
-
-    Args:
-        source: The folder of the run, or of a saved team.
-        config: Name or path of a configuration; `None` takes that of the run.
-        overrides: Items such as `algorithm.learning_rate=1e-6`.
-        flags: Dotted keys and values that win over the overrides.
-
-    Raises:
-        ConfigError: If there is no configuration, a key or type is wrong, or an override names other models.
-    """
-    for item in overrides:
-        section, *_, last = renamed(item.partition("=")[0]).split(".")
-        if section in ("model", "policies") and last in DECIDED:
-            raise ConfigError(
-                f"{item!r}: the models and the shape of their adapters are those in {source}; leave it out"
-            )
-    if config is not None:
-        path = find_config(config)
-        return read_config(path, overrides, flags), path.stem
-    if not source.is_dir():
-        raise ConfigError(
-            f"there is no folder {source}: --from takes that of a run or of a saved team"
-        )
-    path = source / "config.yaml"
-    if not path.is_file():
-        raise ConfigError(f"{source} holds no config.yaml: say how to train its team with --config")
-    return read_config(path, [*FRESH, *overrides], flags), RunFolder(source).read_manifest()[
-        "config"
-    ]
-
-
-def train_initial_team(
-    source: Path, config: Config, name: str, callbacks: Sequence[MakeCallback] = ()
-) -> Result:
-    """Train the team that another run has left, in a new run folder; raises the errors of `locate` and `train`.
-
-    Args:
-        source: The folder of the run, or of a saved team.
-        config: The configuration, as `settings` returns it.
-        name: The configuration's name.
-        callbacks: As in `train`.
-    """
-    file = source / "config.yaml"
-    team = locate(source, None, read_config(file) if file.is_file() else config)
-    if not (team / MANIFEST).is_file():
-        config, team = _export_checkpoint(team, load_stored_config(file), config, name)
-    edit = partial(_use_initial_team, team)
-    return train(config, name, callbacks, edit=edit, origin=identify_team(team))
-
-
-def _use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Config:
-    """Return the configuration with the models of a saved team; its other policies stay."""
-    names, specs = declaration(team.resolve())
-    if set(names) != set(agents):
-        raise ConfigError(
-            f"the team in {team} plays {', '.join(names)}, and {config.env.id} has {', '.join(agents)}"
-        )
-    # By name, so that the new configuration says without the old run how it began.
-    policies, declared = dict(config.policies), teams.team_spec(config, agents)
-    for name, spec in declared.policies.items():
-        sources = {names[agent] for agent in agents if declared.agents[agent] == name}
-        if spec.kind != "model":
-            continue
-        if len(sources) > 1:
-            raise ConfigError(
-                f"agents that share the policy {name!r} have {', '.join(sorted(sources))} in {team}: give each "
-                "its own, as in `team` there"
-            )
-        trained = specs[sources.pop()]
-        if trained.kind == "model":
-            policies[name] = {**(policies.get(name) or {}), "name": trained.name}
-            # A saved adapter has its own shape, so none is made by the configuration.
-            if saved_adapter(str(trained.name)) is not None:
-                policies[name]["lora"] = None
-    return replace(config, policies=policies)
-
-
-def _export_checkpoint(
-    checkpoint: Path, before: Config, config: Config, name: str
-) -> tuple[Config, Path]:
-    """Save the team of a checkpoint in the new run's folder; return the new configuration and its folder."""
-    from llm_decpomdp.algorithms.learning import distributed as processes
-
-    config = validate(config)  # before models are loaded
-    processes.initialize(config.learner.process_timeout)
-    place = processes.broadcast(new_folder(config, name))
-    output = replace(config.output, base_dir=str(place.parent), name=place.name)
-    target = place / "initial_model"
-    if processes.rank() == 0:
-        with open_folder(place):
-            save_checkpoint(checkpoint, before, target)
-    processes.broadcast(None)  # the others wait until it is saved
-    return replace(config, output=output), target
-
-
 def save_checkpoint(checkpoint: Path, config: Config, folder: Path) -> None:
     """Save the team of a checkpoint as `save_team` does, with the configuration of its run.
 
@@ -218,3 +139,52 @@ def save_checkpoint(checkpoint: Path, config: Config, folder: Path) -> None:
     restore(team, checkpoint)
     with writing(folder):
         save_team(team, folder, spec.agents)
+
+
+def save_final_team(
+    run: ResolvedRun, team: Team, checkpoints: CheckpointManager, folder: RunFolder
+) -> None:
+    """Save the trained team of a finished run, by all of its processes together.
+
+    Raises:
+        RunError: If it cannot be saved; says how to save it later.
+    """
+    from llm_decpomdp.algorithms.learning import distributed as processes
+
+    if run.config.learner.shards > 1:
+        from llm_decpomdp.agents.models.sharded import unshard_team
+
+        unshard_team(team)
+    if processes.rank() == 0:
+        with _explain_unsaved_team(run.config, checkpoints, folder):
+            if run.config.output.keep_best:
+                best = checkpoints.load_best()
+                logger.info("the best team is that of update %d", best["update"])
+            save_team(team, final_folder(run.config, folder.path), run.team.agents)
+
+
+@contextmanager
+def _explain_unsaved_team(
+    config: Config, checkpoints: CheckpointManager, folder: RunFolder
+) -> Iterator[None]:
+    """Turn a failure to save the trained team into a `RunError` that says how to save it later."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:  # a full disk raises any of them
+        # With `keep_best` the weights are those of the best team now, and not of the last update.
+        if not config.output.keep_best and config.learner.shards == 1:
+            with suppress(OSError):
+                checkpoints.save()
+        path = final_folder(config, folder.path)
+        reason = f"all updates are done, but the trained team cannot be saved in {path}: {error}"
+        if checkpoints.newest:
+            remedy = f"Update {checkpoints.newest} is saved. Free some space, then: --resume {folder.path}"
+        elif config.output.keep_best:
+            remedy = (
+                f"Its weights are in {folder.checkpoints}: eval --team {folder.path} takes them"
+            )
+        else:
+            remedy = "No checkpoint of it is saved either: free some space, and train again"
+        raise RunError(f"{reason}. {remedy}") from error

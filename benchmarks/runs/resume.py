@@ -19,6 +19,7 @@ from llm_decpomdp.benchmarks.config.errors import (
 from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
 from llm_decpomdp.benchmarks.config.teams import check_machine, load_policies
+from llm_decpomdp.benchmarks.runs.checkpoints import has_results
 from llm_decpomdp.benchmarks.runs.data import change_of_data
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, versions
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
@@ -33,7 +34,6 @@ from llm_decpomdp.benchmarks.runs.train import (
     MakeCallback,
     Result,
     complete_run,
-    has_results,
     make_training,
     skip_long_prompts,
 )

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llm_decpomdp.agents.saved_team import check_target, save_team
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.benchmarks.config.errors import (
-    ConfigError,
     RunError,
     failures,
     format_message,
@@ -21,6 +18,12 @@ from llm_decpomdp.benchmarks.config.errors import (
 )
 from llm_decpomdp.benchmarks.config.schema import Config, by_key
 from llm_decpomdp.benchmarks.config.teams import check_machine, load_policies
+from llm_decpomdp.benchmarks.runs.checkpoints import (
+    final_folder,
+    folder_path,
+    refuse_results,
+    save_final_team,
+)
 from llm_decpomdp.benchmarks.runs.manifest import first_prompts, manifest
 from llm_decpomdp.benchmarks.runs.setup import (
     EditConfig,
@@ -30,7 +33,7 @@ from llm_decpomdp.benchmarks.runs.setup import (
     starts_longest_first,
 )
 from llm_decpomdp.policy import PromptTooLong, Team
-from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
+from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
@@ -99,8 +102,8 @@ def train(
                 stack.enter_context(deterministic())
         # Locked before models are loaded, so that two runs of one folder do not both spend minutes.
         if first:
-            folder = stack.enter_context(open_folder(_folder_path(run.config, name)))
-            _refuse_results(run.config, folder.path)
+            folder = stack.enter_context(open_folder(folder_path(run.config, name)))
+            refuse_results(run.config, folder.path)
         # Its name may hold the time, which differs between processes.
         path = processes.broadcast(folder.path if first else Path())
         check_machine(run.config, run.team.policies)
@@ -314,85 +317,7 @@ def complete_run(
             )
         raise
     if config.output.save_final_model:
-        if config.learner.shards > 1:
-            from llm_decpomdp.agents.models.sharded import unshard_team
-
-            unshard_team(trainer.team)  # all processes together
-        if processes.rank() == 0:
-            with _explain_unsaved_team(run, training, folder):
-                if config.output.keep_best:
-                    best = saves.load_best()
-                    logger.info("the best team is that of update %d", best["update"])
-                save_team(trainer.team, final_folder(config, folder.path), run.team.agents)
+        save_final_team(run, trainer.team, saves, folder)
     summary = {"updates": trainer.learner.updates, **training.log.summary()}
     processes.shutdown()
     return Result(config, folder, summary, final_folder(config, folder.path))
-
-
-@contextmanager
-def _explain_unsaved_team(
-    run: ResolvedRun, training: TrainingParts, folder: RunFolder
-) -> Iterator[None]:
-    """Turn a failure to save the trained team into a `RunError` that says how to save it later."""
-    from safetensors import SafetensorError
-
-    checkpoints = training.checkpoints
-    try:
-        yield
-    except (OSError, RuntimeError, SafetensorError) as error:  # a full disk raises any of them
-        # With `keep_best` the weights are those of the best team now, and not of the last update.
-        if not run.config.output.keep_best and run.config.learner.shards == 1:
-            with suppress(OSError):
-                checkpoints.save()
-        path = final_folder(run.config, folder.path)
-        reason = f"all updates are done, but the trained team cannot be saved in {path}: {error}"
-        if checkpoints.newest:
-            remedy = f"Update {checkpoints.newest} is saved. Free some space, then: --resume {folder.path}"
-        elif run.config.output.keep_best:
-            remedy = (
-                f"Its weights are in {folder.checkpoints}: eval --team {folder.path} takes them"
-            )
-        else:
-            remedy = "No checkpoint of it is saved either: free some space, and train again"
-        raise RunError(f"{reason}. {remedy}") from error
-
-
-def new_folder(config: Config, name: str) -> Path:
-    """Choose the folder of a new run; raise a `ConfigError` if another run is there already."""
-    path = _folder_path(config, name)
-    _refuse_results(config, path)
-    return path
-
-
-def _folder_path(config: Config, name: str) -> Path:
-    folder = config.output.name or f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return Path(config.output.base_dir) / folder
-
-
-def _refuse_results(config: Config, path: Path) -> None:
-    """Refuse to replace the results of a run; one that ended before its first update has none."""
-    if (path / "config.yaml").exists() and has_results(RunFolder(path)):
-        raise ConfigError(
-            f"{path} already holds a run: choose another output.name, or continue it with "
-            f"--resume {path}"
-        )
-    if config.output.save_final_model and final_folder(config, path).exists():
-        try:
-            check_target(final_folder(config, path))
-        except FileExistsError as error:
-            raise ConfigError(f"output.save_path: {error}") from None
-
-
-def has_results(folder: RunFolder) -> bool:
-    """Check whether a run has made an update, kept a checkpoint or saved a team; assume so without a manifest."""
-    if not folder.manifest.is_file():  # a damaged run may still be repaired
-        return True
-    folders = (folder.checkpoints, folder.path / "final_model")
-    if any(path.is_dir() and any(path.iterdir()) for path in folders):
-        return True
-    return any(row["kind"] == "train" for row in read_json_lines(folder.metrics))
-
-
-def final_folder(config: Config, run: Path) -> Path:
-    """Return the folder for the trained team of a run in the folder `run`."""
-    return Path(config.output.save_path or run / "final_model")
