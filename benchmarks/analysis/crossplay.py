@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ SCORE = "reward/score"
 """Component of the rewards that are increases of a score, whose sum is the final score."""
 
 OWN, SWAPPED = "own", "swapped"
-CASES = {OWN: "own roles", SWAPPED: "swapped roles"}
+ROLES = {OWN: "own roles", SWAPPED: "swapped roles"}
 """Titles of the two evaluations of a role swap."""
 
 Cells = Mapping[str, Mapping[str, Estimate]]
@@ -70,6 +70,11 @@ class Matrix:
     cross_play: Estimate
     difference: Estimate
     """Cross-play minus self-play, paired by run and task."""
+
+    @property
+    def means(self) -> dict[str, Estimate]:
+        """Means of the compared cells, by what they are."""
+        return {"self-play": self.self_play, "cross-play": self.cross_play}
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,11 @@ class SwapEffect:
     swapped: Estimate
     difference: Estimate
     """Swapped minus own roles, paired by team and task."""
+
+    @property
+    def means(self) -> dict[str, Estimate]:
+        """Means of the compared cells, by what they are."""
+        return {ROLES[OWN]: self.own, ROLES[SWAPPED]: self.swapped}
 
 
 @dataclass(frozen=True)
@@ -202,7 +212,7 @@ def swap_roles(
     place = {first: second, second: first}
     evaluations = {}
     with RunFolder(folder).exclusive_access():
-        for (name, team), case in product(teams.items(), CASES):
+        for (name, team), case in product(teams.items(), ROLES):
             sources = {a: place.get(a, a) if case == SWAPPED else a for a in team}
             identity = (about or {}).get(name, name)
             evaluations[name, case] = evaluate(
@@ -218,8 +228,8 @@ def swap_roles(
     effects = {}
     for measure, scores in _scores_by_measure(evaluations).items():
         values = _tabulate(scores)
-        cells = _estimate_cells(teams, CASES, values, is_share(measure))
-        own, swapped = (np.array([values[name, case] for name in teams]) for case in CASES)
+        cells = _estimate_cells(teams, ROLES, values, is_share(measure))
+        own, swapped = (np.array([values[name, case] for name in teams]) for case in ROLES)
         effects[measure] = SwapEffect(cells, *_compare(own, swapped, is_share(measure)))
     result = RoleSwap(tuple(teams), (first, second), effects)
     write_atomically(folder / SWAP_FILE, json.dumps(asdict(result), indent=2) + "\n")
@@ -331,57 +341,23 @@ def read_role_swap(folder: Path) -> RoleSwap | None:
     return RoleSwap(tuple(content["teams"]), (first, second), effects)
 
 
-class ExchangeTable(NamedTuple):
-    """One measure of a cross-play or a role swap, for readers."""
-
-    measure: str
-    columns: tuple[str, ...]
-    cells: Cells
-    means: Mapping[str, Estimate]
-    """Means of the compared cells, by what they are."""
-    difference: Estimate
-
-
-def exchange_tables(result: CrossPlay | RoleSwap) -> list[ExchangeTable]:
-    """Return each measure with the words for its columns and means."""
-    if isinstance(result, CrossPlay):
-        return [
-            ExchangeTable(
-                measure,
-                result.teams,
-                of.cells,
-                {"self-play": of.self_play, "cross-play": of.cross_play},
-                of.difference,
-            )
-            for measure, of in result.matrices.items()
-        ]
-    columns = tuple(CASES.values())
-    return [
-        ExchangeTable(
-            measure,
-            columns,
-            of.cells,
-            {CASES[OWN]: of.own, CASES[SWAPPED]: of.swapped},
-            of.difference,
-        )
-        for measure, of in result.effects.items()
-    ]
-
-
 def tables(result: CrossPlay | RoleSwap) -> list[Table]:
     """Return each measure for a terminal."""
+    effects: Mapping[str, Matrix | SwapEffect]
     if isinstance(result, CrossPlay):
+        effects, columns = result.matrices, result.teams
         corner, title = f"others \\ {result.agent}", f"{result.agent} from the column's run"
         minus = "cross-play minus self-play"
     else:
+        effects, columns = result.effects, tuple(ROLES.values())
         corner, title = "", f"{' and '.join(result.agents)} swapped"
         minus = "swapped minus own"
     grids = []
-    for measure, columns, cells, means, difference in exchange_tables(result):
+    for measure, effect in effects.items():
         grid = Table(corner, *columns, title=f"{measure}: {title}")
-        for row, estimates in cells.items():
+        for row, estimates in effect.cells.items():
             grid.add_row(row, *map(estimate_text, estimates.values()))
-        words = {**means, minus: difference}
+        words = {**effect.means, minus: effect.difference}
         grid.caption = "; ".join(f"{name} {estimate_text(mean)}" for name, mean in words.items())
         grids.append(grid)
     return grids

@@ -17,9 +17,11 @@ from llm_decpomdp.benchmarks.analysis.credit_summary import (
     read_credit,
 )
 from llm_decpomdp.benchmarks.analysis.crossplay import (
+    ROLES,
     CrossPlay,
+    Matrix,
     RoleSwap,
-    exchange_tables,
+    SwapEffect,
     read_crossplay,
     read_role_swap,
 )
@@ -257,27 +259,26 @@ def crossplay(experiments: Sequence[Experiment]) -> str:
 def _exchange_blocks(
     found: CrossPlay | RoleSwap, folder: str, numbers: Mapping[str, int]
 ) -> Iterator[str]:
-    lead, prefix, unit = (
-        (
+    effects: Mapping[str, Matrix | SwapEffect]
+    if isinstance(found, CrossPlay):
+        effects, columns, prefix, unit = found.matrices, found.teams, "", "run"
+        lead = (
             f"{found.agent} is from the run of the column, all other agents are from the run of the row. The "
-            "diagonal is self-play.",
-            *("", "run"),
+            "diagonal is self-play."
         )
-        if isinstance(found, CrossPlay)
-        else (
-            f"{' and '.join(found.agents)} exchange their policies within each team.",
-            "swap_",
-            "team",
-        )
-    )
+    else:
+        effects, columns, prefix, unit = found.effects, tuple(ROLES.values()), "swap_", "team"
+        lead = f"{' and '.join(found.agents)} exchange their policies within each team."
     yield tag("p", f"{folder}: {lead} Select a number to read the transcripts.")
-    for measure, columns, cells, means, difference in exchange_tables(found):
+    for measure, effect in effects.items():
         name = CROSSPLAY_MEASURES[measure]
-        rows = _heat_rows(cells, numbers)
+        rows = _heat_rows(effect.cells, numbers)
         grid = table(prefix + measure.replace("/", "_"), [name, *columns], rows)
         yield box("div", [grid], "heat")
-        texts = ", ".join(f"{words} {format_estimate(mean)}" for words, mean in means.items())
-        change = format_estimate(difference, sign=True)
+        texts = ", ".join(
+            f"{words} {format_estimate(mean)}" for words, mean in effect.means.items()
+        )
+        change = format_estimate(effect.difference, sign=True)
         yield tag("p", f"{name}: {texts}; the difference is {change}, paired by {unit} and task.")
 
 
