@@ -17,7 +17,7 @@ import ast
 import inspect
 import textwrap
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, field, fields, is_dataclass
 from dataclasses import Field as DataclassField
 from functools import cache, partial, wraps
@@ -168,18 +168,16 @@ class Options:
         """Check that each option has an effect; subclasses add checks of values that have to fit together."""
         for name in filter(partial(_is_changed, self), names(type(self))):
             limits = self.__dataclass_fields__[name].metadata
-            needed, *effective = limits.get("only_with", ("",))
-            rules = [
-                *limits.get("unless", ()),
-                *([(needed, getattr(self, needed))] if needed else []),
-            ]
-            for other, *without in rules:
+            rules = [(other, without, ()) for other, *without in limits.get("unless", ())]
+            if needed := limits.get("only_with"):
+                rules.append((needed[0], [getattr(self, needed[0])], needed[1:]))
+            for other, without, only in rules:
                 # A section of a configuration may lack the other option, which is in another section.
                 present = getattr(self, other, MISSING)
-                if present in without and present not in effective:
-                    context = {"name": name, "other": other, "without": without, "only": effective}
-                    values = {"value": getattr(self, name), "present": present}
-                    raise PydanticCustomError("no_effect", "no effect", {**context, **values})
+                if present in without and present not in only:
+                    context = {"name": name, "value": getattr(self, name), "only": only}
+                    context |= {"other": other, "present": present, "without": without}
+                    raise PydanticCustomError("no_effect", "no effect", context)
 
 
 def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
@@ -236,17 +234,9 @@ def fields_by_key(owner: type[Any]) -> dict[str, DataclassField[Any]]:
 
 def _types(owner: type[Any], name: str) -> list[Any]:
     """Return the types that a field may have, the members of a union one by one; `NoneType` for null."""
-
-    def alternatives(annotation: Any) -> Iterator[Any]:
-        if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
-        if get_origin(annotation) in (Union, UnionType):
-            for member in get_args(annotation):
-                yield from alternatives(member)
-        else:
-            yield annotation
-
-    return [*alternatives(owner.__pydantic_fields__[name].annotation)]
+    annotation = owner.__pydantic_fields__[name].annotation
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return [*get_args(annotation)] if is_union else [annotation]
 
 
 def sections_of(owner: type[Any], name: str) -> list[type[Options]]:

@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team
-from llm_decpomdp.benchmarks.runs import train as training
+from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.resume import CHANGEABLE, _refuse_other_changes, resume
 from llm_decpomdp.benchmarks.runs.setup import load_config, load_stored_config
@@ -220,7 +220,7 @@ def test_a_team_that_cannot_be_saved_is_no_loss(
 
     more = ["output.save_final_model=true", "output.checkpoint_every=0"]
     with monkeypatch.context() as context:
-        context.setattr(training, "save_team", full)
+        context.setattr(kept_teams, "save_team", full)
         assert call("train", "--config", "demo", "--override", *quick, *LOUD, *more) == 1
     told = capsys.readouterr().err
     assert f"the trained team cannot be saved in {tmp_path}/run/final_model: " in told
