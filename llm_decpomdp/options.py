@@ -8,7 +8,8 @@ class WalkOptions(Options):
 
 All else reads the field: the class checks its values, a section of a configuration is an instance of it, a
 function takes it as a keyword argument, and `help` and the page about configurations print it. Subclasses are also
-dataclasses, so that `dataclasses.replace`, `asdict` and `fields` work.
+dataclasses, so that `dataclasses.replace`, `asdict` and `fields` work. The second half of the file is about errors
+and help.
 """
 
 from __future__ import annotations
@@ -180,164 +181,6 @@ class Options:
                     raise PydanticCustomError("no_effect", "no effect", context)
 
 
-def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
-    """Refuse what pydantic would convert, such as True to 1, and convert numbers of numpy."""
-    name = str(info.field_name)
-    if isinstance(value, str):
-        for section in sections_of(cls, name):
-            return {section.switch: value} if section.switch else value
-    types, limits = _types(cls, name), cls.__dataclass_fields__[name].metadata
-    if isinstance(value, list) and any(get_origin(kind) is list for kind in types):
-        is_text = all(isinstance(item, str) for item in value)
-        if list[str] in types and info.context != FROM_TEXT and not is_text:
-            raise PydanticCustomError("type", "wrong type")  # pydantic would make "3" of 3
-        return value
-    if value is None and types == [str] and "none" in limits.get("choices", ()):
-        return "none"  # which YAML reads as null
-    kinds = {bool, int, float, str} & {*types}
-    if not kinds or value is None:
-        return value
-    # True is an int in Python, and would count as 1.
-    if isinstance(value, Real) and not isinstance(value, bool):
-        value = int(value) if isinstance(value, Integral) else float(value)
-    accepted_as: set[type] = {type(value)} | ({float} if type(value) is int else set())
-    if info.context == FROM_TEXT and not isinstance(value, bool):
-        accepted_as |= {bool, int, float} if isinstance(value, str) else {str}
-    if not kinds & accepted_as:
-        raise PydanticCustomError("type", "wrong type")
-    if BOUNDS.keys() & limits and str(value).lower().lstrip("+-.") in ("inf", "infinity", "nan"):
-        raise PydanticCustomError("finite", "not finite")
-    return value
-
-
-def _check_choice(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
-    limits = cls.__dataclass_fields__[str(info.field_name)].metadata
-    if isinstance(value, str) and value not in limits.get("choices", (value,)):
-        raise PydanticCustomError("choice", "no choice")
-    return value
-
-
-def default_of(declared: DataclassField[Any]) -> Any:
-    """Return the default of a field."""
-    return declared.default if declared.default_factory is MISSING else declared.default_factory()
-
-
-def key_of(declared: DataclassField[Any]) -> str:
-    """Return the name of a field in a section of a configuration."""
-    return str(declared.metadata.get("key", declared.name))
-
-
-def fields_by_key(owner: type[Any]) -> dict[str, DataclassField[Any]]:
-    """Return the fields of a class of options by their names in a section of a configuration."""
-    return {key_of(declared): declared for declared in fields(owner)}
-
-
-def _types(owner: type[Any], name: str) -> list[Any]:
-    """Return the types that a field may have, the members of a union one by one; `NoneType` for null."""
-    annotation = owner.__pydantic_fields__[name].annotation
-    is_union = get_origin(annotation) in (Union, UnionType)
-    return [*get_args(annotation)] if is_union else [annotation]
-
-
-def sections_of(owner: type[Any], name: str) -> list[type[Options]]:
-    """Return the classes of options that a field may hold; none where it is a single value."""
-    kinds = _types(owner, name)
-    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Options)]
-
-
-def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> str:
-    """Describe the first error of a validation: the option, its value, and what it may be.
-
-    Args:
-        error: The error.
-        owner: The class of options that was validated.
-        prefix: Name of the section that holds them, with a dot at its end.
-    """
-    # One mistake at a time: later ones often follow from the first.
-    first = error.errors()[0]
-    value, kind, context = first["input"], first["type"], first.get("ctx", {})
-    is_nested = bool(prefix) or len(first["loc"]) > 1
-    path, sections, declared = [prefix.rstrip(".")] if prefix else [], [owner], None
-    for part in map(str, first["loc"]):
-        for section in sections:
-            field_here = fields_by_key(section).get(part) or section.__dataclass_fields__.get(part)
-            if field_here is not None:
-                declared, holder = field_here, section
-                sections = sections_of(section, declared.name)
-                path.append(key_of(declared) if is_nested or sections else declared.name)
-                break
-        else:
-            if part.isdecimal() and path:
-                path[-1] += f"[{part}]"
-            elif "unexpected" in kind:
-                valid = [name for section in sections for name in fields_by_key(section)]
-                return unknown("option", ".".join([*path, part]), valid)
-    key = ".".join(path)
-    if kind == "no_effect":
-        text = _without_effect((sections or [owner])[0], context, bool(key))
-        return f"section {key}: {text}" if key else text
-    if kind == "value_error":
-        return f"section {key}: {context['error']}" if key else str(context["error"])
-    if declared is None:
-        return str(first["msg"])
-    limits = declared.metadata
-    if kind == "choice" and value in limits.get("refused", {}):
-        return f"{key}={value} is refused: {limits['refused'][value]}"
-    if kind == "choice":
-        return unknown(key, value, limits["choices"])
-    if kind.startswith("finite"):
-        return f"{key} must be a finite number, got {value!r}"
-    for bound, words in BOUNDS.items():
-        if bound in context:
-            return f"{key} must be {words} {context[bound]:.12g}, got {value!r}"
-    item = ITEMS.get(kind.partition("_")[0]) if key.endswith("]") else None
-    return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"
-
-
-def _without_effect(owner: type[Any], context: Mapping[str, Any], is_nested: bool) -> str:
-    """Describe an option that does nothing with the value of another one."""
-    options = owner.__dataclass_fields__
-    name, other = (
-        key_of(options[name]) if is_nested else name for name in (context["name"], context["other"])
-    )
-    choices = options[context["other"]].metadata.get("choices", ())
-    choices = context["only"] or [c for c in choices if c not in context["without"]]
-    remedy = f"set {other} to {' or '.join(choices)}" if choices else f"change {other}"
-    without = f"{other}={context['present']}"
-    return _useless(name, context["value"], without, f"{remedy}, or drop it")
-
-
-def _useless(name: str, value: Any, without: str, remedy: str) -> str:
-    value = f"{value:.12g}" if isinstance(value, float) else value  # 1 for 1.0, as users write it
-    return f"{name}={value} means nothing with {without}: {remedy}"
-
-
-def _is_changed(options: Options, name: str) -> bool:
-    """Check whether an option has another value than its default and those that do as little."""
-    declared = options.__dataclass_fields__[name]
-    unchanged = (default_of(declared), *declared.metadata.get("neutral", ()))
-    return getattr(options, name) not in unchanged
-
-
-def refuse_changes(
-    options: Options, names: Iterable[str], without: str, remedy: str = "drop it"
-) -> None:
-    """Refuse options that have no effect; `without` names the cause, for the error.
-
-    Args:
-        options: The options.
-        names: Names of those that must have their defaults.
-        without: What makes them useless, such as the value of another option, perhaps with the reason.
-        remedy: What to do about it.
-
-    Raises:
-        ValueError: If one is set; names it, its value and the remedy.
-    """
-    for name in names:
-        if _is_changed(options, name):
-            raise ValueError(_useless(name, getattr(options, name), without, remedy))
-
-
 def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> Kind:
     """Build options from values of a YAML file or a command line, where "3" may be a number.
 
@@ -385,6 +228,182 @@ def pick(kind: type[Kind], *sources: object, **values: Any) -> Kind:
 def names(kind: type[Any]) -> tuple[str, ...]:
     """Return the names of a dataclass's fields."""
     return tuple(declared.name for declared in fields(kind))
+
+
+def default_of(declared: DataclassField[Any]) -> Any:
+    """Return the default of a field."""
+    return declared.default if declared.default_factory is MISSING else declared.default_factory()
+
+
+def key_of(declared: DataclassField[Any]) -> str:
+    """Return the name of a field in a section of a configuration."""
+    return str(declared.metadata.get("key", declared.name))
+
+
+def fields_by_key(owner: type[Any]) -> dict[str, DataclassField[Any]]:
+    """Return the fields of a class of options by their names in a section of a configuration."""
+    return {key_of(declared): declared for declared in fields(owner)}
+
+
+def sections_of(owner: type[Any], name: str) -> list[type[Options]]:
+    """Return the classes of options that a field may hold; none where it is a single value."""
+    kinds = _types(owner, name)
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Options)]
+
+
+def _types(owner: type[Any], name: str) -> list[Any]:
+    """Return the types that a field may have, the members of a union one by one; `NoneType` for null."""
+    annotation = owner.__pydantic_fields__[name].annotation
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return [*get_args(annotation)] if is_union else [annotation]
+
+
+def refuse_changes(
+    options: Options, names: Iterable[str], without: str, remedy: str = "drop it"
+) -> None:
+    """Refuse options that have no effect; `without` names the cause, for the error.
+
+    Args:
+        options: The options.
+        names: Names of those that must have their defaults.
+        without: What makes them useless, such as the value of another option, perhaps with the reason.
+        remedy: What to do about it.
+
+    Raises:
+        ValueError: If one is set; names it, its value and the remedy.
+    """
+    for name in names:
+        if _is_changed(options, name):
+            raise ValueError(_useless(name, getattr(options, name), without, remedy))
+
+
+def _is_changed(options: Options, name: str) -> bool:
+    """Check whether an option has another value than its default and those that do as little."""
+    declared = options.__dataclass_fields__[name]
+    unchanged = (default_of(declared), *declared.metadata.get("neutral", ()))
+    return getattr(options, name) not in unchanged
+
+
+# Checks of values, and the texts of errors
+
+
+def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
+    """Refuse what pydantic would convert, such as True to 1, and convert numbers of numpy."""
+    name = str(info.field_name)
+    if isinstance(value, str):
+        for section in sections_of(cls, name):
+            return {section.switch: value} if section.switch else value
+    types, limits = _types(cls, name), cls.__dataclass_fields__[name].metadata
+    if isinstance(value, list) and any(get_origin(kind) is list for kind in types):
+        is_text = all(isinstance(item, str) for item in value)
+        if list[str] in types and info.context != FROM_TEXT and not is_text:
+            raise PydanticCustomError("type", "wrong type")  # pydantic would make "3" of 3
+        return value
+    if value is None and types == [str] and "none" in limits.get("choices", ()):
+        return "none"  # which YAML reads as null
+    kinds = {bool, int, float, str} & {*types}
+    if not kinds or value is None:
+        return value
+    # True is an int in Python, and would count as 1.
+    if isinstance(value, Real) and not isinstance(value, bool):
+        value = int(value) if isinstance(value, Integral) else float(value)
+    accepted_as: set[type] = {type(value)} | ({float} if type(value) is int else set())
+    if info.context == FROM_TEXT and not isinstance(value, bool):
+        accepted_as |= {bool, int, float} if isinstance(value, str) else {str}
+    if not kinds & accepted_as:
+        raise PydanticCustomError("type", "wrong type")
+    if BOUNDS.keys() & limits and str(value).lower().lstrip("+-.") in ("inf", "infinity", "nan"):
+        raise PydanticCustomError("finite", "not finite")
+    return value
+
+
+def _check_choice(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
+    limits = cls.__dataclass_fields__[str(info.field_name)].metadata
+    if isinstance(value, str) and value not in limits.get("choices", (value,)):
+        raise PydanticCustomError("choice", "no choice")
+    return value
+
+
+def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> str:
+    """Describe the first error of a validation: the option, its value, and what it may be.
+
+    Args:
+        error: The error.
+        owner: The class of options that was validated.
+        prefix: Name of the section that holds them, with a dot at its end.
+    """
+    # One mistake at a time: later ones often follow from the first.
+    first = error.errors()[0]
+    value, kind, context = first["input"], first["type"], first.get("ctx", {})
+    is_nested = bool(prefix) or len(first["loc"]) > 1
+    path, declared = [prefix.rstrip(".")] if prefix else [], None
+    section: type[Any] | None = owner
+    for part in map(str, first["loc"]):
+        options = {**section.__dataclass_fields__, **fields_by_key(section)} if section else {}
+        if section and part in options:
+            declared, holder = options[part], section
+            section = next(iter(sections_of(section, declared.name)), None)
+            path.append(key_of(declared) if is_nested or section else declared.name)
+        elif part.isdecimal() and path:
+            path[-1] += f"[{part}]"
+        elif "unexpected" in kind:
+            valid = fields_by_key(section) if section else ()
+            return unknown("option", ".".join([*path, part]), valid)
+    key = ".".join(path)
+    if kind == "no_effect":
+        text = _without_effect(section or owner, context, bool(key))
+        return f"section {key}: {text}" if key else text
+    if kind == "value_error":
+        return f"section {key}: {context['error']}" if key else str(context["error"])
+    if declared is None:
+        return str(first["msg"])
+    limits = declared.metadata
+    if kind == "choice" and value in limits.get("refused", {}):
+        return f"{key}={value} is refused: {limits['refused'][value]}"
+    if kind == "choice":
+        return unknown(key, value, limits["choices"])
+    if kind.startswith("finite"):
+        return f"{key} must be a finite number, got {value!r}"
+    for bound, words in BOUNDS.items():
+        if bound in context:
+            return f"{key} must be {words} {context[bound]:.12g}, got {value!r}"
+    item = ITEMS.get(kind.partition("_")[0]) if key.endswith("]") else None
+    return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"
+
+
+def _without_effect(owner: type[Any], context: Mapping[str, Any], is_nested: bool) -> str:
+    """Describe an option that does nothing with the value of another one."""
+    options = owner.__dataclass_fields__
+    name, other = (
+        key_of(options[name]) if is_nested else name for name in (context["name"], context["other"])
+    )
+    choices = options[context["other"]].metadata.get("choices", ())
+    choices = context["only"] or [c for c in choices if c not in context["without"]]
+    remedy = f"set {other} to {' or '.join(choices)}" if choices else f"change {other}"
+    without = f"{other}={context['present']}"
+    return _useless(name, context["value"], without, f"{remedy}, or drop it")
+
+
+def _useless(name: str, value: Any, without: str, remedy: str) -> str:
+    value = f"{value:.12g}" if isinstance(value, float) else value  # 1 for 1.0, as users write it
+    return f"{name}={value} means nothing with {without}: {remedy}"
+
+
+# Help and documentation
+
+
+def type_in_words(owner: type[Any], name: str) -> str:
+    """Return the type of a field, such as `a whole number, or null` for `int | None`."""
+    types = _types(owner, name)
+    kinds = (tuple if get_origin(kind) is tuple else kind for kind in types if kind is not NoneType)
+    words = dict.fromkeys(TYPES.get(kind, "a mapping of options") for kind in kinds)
+    return ", ".join(words) + (", or null" if NoneType in types else "")
+
+
+def limits_in_words(declared: DataclassField[Any]) -> str:
+    """Return the bounds of a field, such as `above 0 and at most 1`; empty where it has none."""
+    limits = declared.metadata
+    return " and ".join(f"{word} {limits[key]}" for key, word in BOUNDS.items() if key in limits)
 
 
 def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
@@ -448,17 +467,3 @@ def _texts(owner: type) -> dict[str, str]:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
                 texts[name] = inspect.cleandoc(text)
     return texts
-
-
-def type_in_words(owner: type[Any], name: str) -> str:
-    """Return the type of a field, such as `a whole number, or null` for `int | None`."""
-    types = _types(owner, name)
-    kinds = (tuple if get_origin(kind) is tuple else kind for kind in types if kind is not NoneType)
-    words = dict.fromkeys(TYPES.get(kind, "a mapping of options") for kind in kinds)
-    return ", ".join(words) + (", or null" if NoneType in types else "")
-
-
-def limits_in_words(declared: DataclassField[Any]) -> str:
-    """Return the bounds of a field, such as `above 0 and at most 1`; empty where it has none."""
-    limits = declared.metadata
-    return " and ".join(f"{word} {limits[key]}" for key, word in BOUNDS.items() if key in limits)
