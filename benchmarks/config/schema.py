@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field as DataclassField
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, field, fields, replace
 from typing import Any
 
 import yaml
@@ -298,6 +298,13 @@ class Config(Options):
         if not algorithm["options"]:
             del algorithm["options"]
         return {**asdict(self), "algorithm": algorithm}
+
+    def with_sizes(self, env: DecPOMDPEnv) -> Config:
+        """Return the configuration with the sizes that only its environment knows."""
+        sizes: dict[str, Any] = {
+            key: of(env) for key, of in SIZES.items() if not accepts_argument(self.env.id, key)
+        }
+        return replace(self, env=replace(self.env, **sizes))
 
     @property
     def horizon(self) -> int:

@@ -174,7 +174,7 @@ def _advantages(
     agents, updates = list(rollout.groups[0].completions), manifest.get("updates", 1)
     team = team_spec(config, agents)
     algorithm = ALGORITHMS[config.algorithm.name].configure(**config.algorithm.own_options)
-    options = learner_options(config, updates, team.policies.values())
+    options = learner_options(config, updates, team)
     if not algorithm.can_recompute_advantages(options):
         return [{} for _ in rollout.groups]
     from llm_decpomdp.algorithms.rewards.comparisons import use_scores_as_rewards

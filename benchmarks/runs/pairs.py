@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from llm_decpomdp.agents.saved_team import load_saved_team, read_manifest
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
@@ -44,6 +45,13 @@ def read_pairs(config: Config, team: teams.TeamSpec) -> list[Rollout]:
         return stored_pairs(Path(source), models, preferences.pairs_per_start, config.env.id)
     except ValueError as error:
         raise ConfigError(f"algorithm.preferences.source: {error}") from None
+
+
+def identify_pairs(config: Config, count: int) -> dict[str, Any]:
+    """Identify the file of the stored pairs of a run, by a key of the manifest; `count` is their number."""
+    from llm_decpomdp.algorithms.preferences import stored
+
+    return {"pairs": stored.identify_pairs(Path(str(config.algorithm.pairs_source)), count)}
 
 
 def load_opponents(config: Config) -> Team:

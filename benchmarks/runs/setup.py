@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from llm_decpomdp.agents.loading import PolicySpec
-from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
@@ -28,7 +26,7 @@ from llm_decpomdp.algorithms.training.trainer_options import (
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.load import NOBODY_ASKED, asks_outside, read_config
 from llm_decpomdp.benchmarks.config.placement import check_placement, check_shards
-from llm_decpomdp.benchmarks.config.schema import SIZES, Config
+from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import (
     TeamSpec,
     check_trainable,
@@ -37,11 +35,9 @@ from llm_decpomdp.benchmarks.config.teams import (
 )
 from llm_decpomdp.benchmarks.config.trackers import check_trackers, require_packages
 from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_eval_env
-from llm_decpomdp.benchmarks.runs.pairs import check_opponent, read_pairs
+from llm_decpomdp.benchmarks.runs.pairs import check_opponent, identify_pairs, read_pairs
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import Task
 from llm_decpomdp.options import pick
-from llm_decpomdp.registry import accepts_argument
 from llm_decpomdp.seeding import stream
 
 T = TypeVar("T")
@@ -115,12 +111,7 @@ class ResolvedRun:
     def identify_inputs(self) -> dict[str, Any]:
         """Identify what the run reads besides its problems, so that a change is found when it goes on."""
         inputs = self.team.identify()
-        if self.pairs:
-            from llm_decpomdp.algorithms.preferences.stored import identify_pairs
-
-            source = Path(str(self.config.algorithm.pairs_source))
-            inputs["pairs"] = identify_pairs(source, len(self.pairs))
-        return inputs
+        return inputs | (identify_pairs(self.config, len(self.pairs)) if self.pairs else {})
 
     def skip_tasks(self, skipped: Sequence[str]) -> ResolvedRun:
         """Return the run without some of its training problems."""
@@ -228,10 +219,7 @@ class Fitted(NamedTuple):
 
 def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
     """Check a configuration against its environment, and set the sizes that only the environment knows."""
-    sizes: dict[str, Any] = {
-        key: of(env) for key, of in SIZES.items() if not accepts_argument(config.env.id, key)
-    }
-    config = replace(config, env=replace(config.env, **sizes))
+    config = config.with_sizes(env)
     if config.output.trackers:
         check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
@@ -260,7 +248,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         raise ConfigError(f"algorithm.options: {error}") from None
     try:
         # Schedules need a number of updates, which is known once the data is read.
-        learner = learner_options(config, 1, team.policies.values())
+        learner = learner_options(config, 1, team)
         agents, size = env.possible_agents, config.algorithm.group_size
         rollouts, plays = config.algorithm.rollout, config.algorithm.pairs_source is None
         algorithm.check(agents, learner)
@@ -284,12 +272,10 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
     return Fitted(config, team, algorithm, learner)
 
 
-def learner_options(
-    config: Config, total_updates: int, policies: Iterable[PolicySpec]
-) -> LearnerOptions:
+def learner_options(config: Config, total_updates: int, team: TeamSpec) -> LearnerOptions:
     """Build the options of the learner."""
     # Frozen policies have no loss that could be divided by a length.
-    lengths = [spec.max_new_tokens for spec in policies if spec.can_be_trained]
+    lengths = [spec.max_new_tokens for spec in team.policies.values() if spec.can_be_trained]
     weights = config.algorithm.turn_gradient_weights
     return pick(
         LearnerOptions,
@@ -360,9 +346,3 @@ def arrange(config: Config, items: Sequence[T], left_out: Collection[T] = ()) ->
         shuffled = [items[i] for i in order if items[i] not in left_out]
         batches += [shuffled[first : first + size] for first in range(0, len(shuffled), size)]
     return batches[: config.algorithm.max_updates]
-
-
-def starts_longest_first(tasks: Iterable[Task]) -> list[Start]:
-    """Return the starts of tasks, most text first, as the longest prompts are found early."""
-    ordered = sorted(tasks, key=lambda task: len(repr(task)), reverse=True)
-    return [Start(task_id=task.task_id) for task in ordered]

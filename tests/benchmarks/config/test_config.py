@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.agents.loading import PolicySpec, load_policy
+from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
@@ -250,14 +250,12 @@ def test_one_word_swaps_the_algorithm() -> None:
 
 
 def test_the_fixed_length_is_that_of_the_longest_completion_that_is_trained() -> None:
-    def specs(config: Config) -> Collection[PolicySpec]:
-        return team_spec(config, ["aux_0", "main_0"]).policies.values()
-
+    agents = ["aux_0", "main_0"]
     team = ["team={aux_0: a, main_0: b}", "model.max_new_tokens=40", "policies.a.max_new_tokens=60"]
     config = load_config(None, team)
-    assert learner_options(config, 1, specs(config)).fixed_length == 60
+    assert learner_options(config, 1, team_spec(config, agents)).fixed_length == 60
     frozen = load_config(None, [*team, "policies.a.trainable=false"])
-    assert learner_options(frozen, 1, specs(frozen)).fixed_length == 40
+    assert learner_options(frozen, 1, team_spec(frozen, agents)).fixed_length == 40
 
 
 DATA = {"split": "", "source": ""}

@@ -236,9 +236,7 @@ def test_options_under_another_name_arrive() -> None:
     config = load_config(None, [*names, "model.max_new_tokens=9"])
     trainer = trainer_options(config)
     assert (trainer.group_size, trainer.eval_every, trainer.seed) == (3, 5, 11)
-    learner = learner_options(
-        config, 7, teams.team_spec(config, ["aux_0", "main_0"]).policies.values()
-    )
+    learner = learner_options(config, 7, teams.team_spec(config, ["aux_0", "main_0"]))
     assert (learner.discount, learner.total_updates, learner.fixed_length) == (0.5, 7, 9)
 
 

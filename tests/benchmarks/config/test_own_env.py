@@ -15,6 +15,7 @@ from llm_decpomdp.benchmarks.analysis.replay import regrade
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import find_config
+from llm_decpomdp.benchmarks.config.teams import TeamSpec
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import learner_options, load_config, start_cost
@@ -43,7 +44,7 @@ def test_turns_that_nobody_chooses_are_known_all_the_same() -> None:
     config = load_config(None, TURNS)
     assert config.env.num_turns == 2
     assert start_cost(config).groups == 2
-    assert learner_options(config, 1, []).turn_gradient_weights == (1.5, 0.5)
+    assert learner_options(config, 1, TeamSpec({}, {})).turn_gradient_weights == (1.5, 0.5)
     assert load_config(None, [*TURNS, "env.num_turns=2"]) == config
 
 
