@@ -141,9 +141,9 @@ def make_training(
             lambda: learner.updates + (phase.steps if phase else 0),
         )
         if config.algorithm.named_comparator is not None:
-            from llm_decpomdp.benchmarks.runs.pairs import load_opponents
+            from llm_decpomdp.benchmarks.runs.workers import load_opponents
 
-            opponents = load_opponents(config)
+            opponents = load_opponents(run)
         pairs = run.pairs
         if pairs:
             from llm_decpomdp.algorithms.preferences.stored import add_tokens

@@ -1,15 +1,18 @@
-"""The environments of a run with their data, and comparisons of data with an earlier manifest."""
+"""The data of a run: environments with their problems, stored pairs, and comparisons with an earlier manifest."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.benchmarks.config.errors import RunError, raise_config_errors
+from llm_decpomdp.agents.saved_team import read_manifest
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import TeamSpec
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
 from llm_decpomdp.interfaces import TaskSet
@@ -160,3 +163,43 @@ def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
         logger.warning(
             "%s; what is measured cannot be compared with that of %s%s", change, folder, remedy
         )
+
+
+def check_opponent(folder: str | None, agents: Collection[str]) -> None:
+    """Raise a `ConfigError` unless the folder of `algorithm.preferences.opponent` holds a team of these agents."""
+    if folder is None:
+        return
+    try:
+        plays = read_manifest(Path(folder))["agents"]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"algorithm.preferences.opponent={folder} is neither current, nor history, nor a team that "
+            f"output.save_final_model has written: {error}"
+        ) from None
+    if set(plays) != set(agents):
+        raise ConfigError(
+            f"algorithm.preferences.opponent: the team in {folder} plays {', '.join(plays)}, and the environment "
+            f"has {', '.join(agents)}"
+        )
+
+
+def read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
+    """Read the stored pairs of a run; none if the run samples."""
+    preferences, source = config.algorithm.preferences, config.algorithm.pairs_source
+    if preferences is None or source is None:
+        return []
+    models = {agent: team.policies[name].name for agent, name in team.agents.items()}
+    try:
+        # Imported here, because only runs that learn from stored pairs need it.
+        from llm_decpomdp.algorithms.preferences.stored import stored_pairs
+
+        return stored_pairs(Path(source), models, preferences.pairs_per_start, config.env.id)
+    except ValueError as error:
+        raise ConfigError(f"algorithm.preferences.source: {error}") from None
+
+
+def identify_pairs(config: Config, count: int) -> dict[str, Any]:
+    """Identify the file of the stored pairs of a run, by a key of the manifest; `count` is their number."""
+    from llm_decpomdp.algorithms.preferences import stored
+
+    return {"pairs": stored.identify_pairs(Path(str(config.algorithm.pairs_source)), count)}

@@ -34,8 +34,14 @@ from llm_decpomdp.benchmarks.config.teams import (
     team_spec,
 )
 from llm_decpomdp.benchmarks.config.trackers import check_trackers, require_packages
-from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_eval_env
-from llm_decpomdp.benchmarks.runs.pairs import check_opponent, identify_pairs, read_pairs
+from llm_decpomdp.benchmarks.runs.data import (
+    Manifest,
+    build_train_env,
+    check_opponent,
+    identify_pairs,
+    load_eval_env,
+    read_pairs,
+)
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import pick
 from llm_decpomdp.seeding import stream

@@ -1,4 +1,4 @@
-"""The rollout workers of a run."""
+"""Other places where a run loads policies: rollout workers and opponents."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from functools import partial
 
 from llm_decpomdp.agents.inference.determinism import use_deterministic_kernels
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
+from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutWorker, WorkerState
-from llm_decpomdp.benchmarks.config.errors import raise_run_errors
+from llm_decpomdp.benchmarks.config.errors import RunError, raise_run_errors
 from llm_decpomdp.benchmarks.config.placement import in_worker
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import TeamSpec, load_policies
+from llm_decpomdp.benchmarks.config.teams import TeamSpec, code_of, endpoints_of, load_policies
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
@@ -79,3 +80,23 @@ def make_worker_state(
     placed = replace(team, policies=in_worker(config, team.policies))
     policies = load_policies(config, (train_env, eval_env), placed)
     return WorkerState(train_env, eval_env, policies)
+
+
+def load_opponents(run: ResolvedRun) -> Team:
+    """Load the saved team that preference pairs compare the team with.
+
+    Raises:
+        RunError: If it cannot be loaded.
+        ValueError: If it names code or servers that the configuration does not name.
+    """
+    folder = str(run.config.algorithm.named_comparator)
+    try:
+        return load_saved_team(
+            folder,
+            device=run.config.model.device,
+            seed=run.config.seed,
+            allow_code=code_of(run.config),
+            allow_endpoints=endpoints_of(run.config),
+        )
+    except (OSError, ImportError) as error:
+        raise RunError(f"cannot load the team in {folder}: {error}") from error
