@@ -16,6 +16,7 @@ from llm_decpomdp.agents.partner_pool import PartnerPool
 from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration, identify_team
 from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.teams import (
     TeamSpec,
     code_of,
@@ -51,43 +52,96 @@ class PooledTeam(TeamSpec):
     """A team in which a pool of trained teams plays some agents."""
 
     config: Config
-    """Names the pool and the agents that it plays."""
+
+    pooled: Sequence[str]
+    """The agents that partners play."""
 
     def check(self) -> None:
         """Raise the errors of `read_partners`."""
-        read_partners(self.config, self)
+        self.read_partners()
+
+    def read_partners(self) -> list[Partner]:
+        """Read the declarations of the pool; no model is loaded.
+
+        Raises:
+            ConfigError: If a folder has no team, or not the agents that partners play.
+            ValueError: If a saved team names code or servers that the configuration does not name.
+        """
+        learner = next((spec for spec in self.policies.values() if spec.kind == "model"), None)
+        agents, paths = list(self.agents), map(Path, self.config.partners.pool)
+        partners = [_read_partner(self.config, path, agents, learner) for path in paths]
+        for partner in partners:
+            for agent in self.pooled:
+                name = partner.agents.get(agent)
+                if name is None or partner.policies[name].kind == POOL:
+                    raise ConfigError(
+                        f"partners.pool: {partner.path} has no policy of its own for {agent!r}; it has "
+                        f"{', '.join(partner.agents)}"
+                    )
+        return partners
 
     def load(self, seed: int, hollow: bool = False) -> dict[str, Policy]:
         """Load the team and its partners by one call, so that adapters on one base share it."""
-        config = self.config
-        partners, pooled = read_partners(config, self), _pooled_agents(config, list(self.agents))
-        agents, policies = _join(self, partners, pooled)
-        logger.info("%s", describe_cost(config, self))
+        partners = self.read_partners()
+        agents, policies = self._join(partners)
+        logger.info("%s", *self.describe_cost())
         players = load_team(agents, policies, seed=seed)
         for number, partner in enumerate(partners):
-            members: Team = {agent: players[f"{number}/{agent}"] for agent in pooled}
+            members: Team = {agent: players[f"{number}/{agent}"] for agent in self.pooled}
             if partner.is_checkpoint:
                 _restore(members, partner)
-            for agent in pooled:
+            for agent in self.pooled:
                 if policies[agents[f"{number}/{agent}"]].kind == "model":
                     freeze(cast("CausalLM", members[agent]))
         pools = {
             agent: PartnerPool(
                 [players[f"{number}/{agent}"] for number in range(len(partners))],
-                config.partners.resample,
+                self.config.partners.resample,
             )
-            for agent in pooled
+            for agent in self.pooled
         }
         return {agent: pools.get(agent) or players[agent] for agent in self.agents}
 
+    def _join(self, partners: Sequence[Partner]) -> tuple[dict[str, str], dict[str, PolicySpec]]:
+        """Return the arguments of `load_team` for all that learn and all partners, as `0/aux_0`, `1/aux_0`."""
+        agents = {agent: name for agent, name in self.agents.items() if agent not in self.pooled}
+        policies = {name: self.policies[name] for name in agents.values()}
+        for number, partner in enumerate(partners):
+            for agent in self.pooled:
+                name = partner.agents[agent]
+                agents[f"{number}/{agent}"] = f"{number}_{name}"
+                policies[f"{number}_{name}"] = partner.policies[name]
+        return agents, policies
+
     def describe_cost(self) -> list[str]:
-        """Return the line of `describe_cost`."""
-        return [describe_cost(self.config, self)]
+        """Say how many partners a pool has, and what they take in memory beside the team."""
+        partners = self.read_partners()
+        agents, policies = self._join(partners)
+        learners = {name for agent, name in agents.items() if agent in self.agents}
+        groups = bases(policies)
+        models = [group for group in groups if not learners & {*group}]
+        adapters = [
+            name
+            for group in groups
+            if group not in models
+            for name in group
+            if name not in learners
+        ]
+        folders = [
+            Path(str(policies[name].name)) for name in (*adapters, *chain.from_iterable(models))
+        ]
+        size = sum(
+            file.stat().st_size for folder in folders for file in folder.glob("*.safetensors")
+        )
+        text = (
+            f"partners.pool: {len(partners)} partners play {', '.join(self.pooled)}: {len(adapters)} adapters on "
+            f"the base of the team, {len(models)} further models"
+        )
+        return [text + (f", {decimal(size)} of files" if size else "")]
 
     def identify(self) -> dict[str, Any]:
         """Identify the teams of the pool."""
-        partners = read_partners(self.config, self)
-        return {"partners": [dict(identify_team(partner.path)) for partner in partners]}
+        return {"partners": [dict(identify_team(p.path)) for p in self.read_partners()]}
 
 
 def declare_pool(config: Config, team: TeamSpec) -> PooledTeam:
@@ -122,7 +176,7 @@ def declare_pool(config: Config, team: TeamSpec) -> PooledTeam:
                 f"saved: drop it, or set policies.{name}=null"
             )
     declared = {n: PolicySpec(POOL) if n in names else s for n, s in team.policies.items()}
-    return PooledTeam(agents, declared, config)
+    return PooledTeam(agents, declared, config, pooled)
 
 
 def _pooled_agents(config: Config, possible_agents: Sequence[str]) -> list[str]:
@@ -141,8 +195,6 @@ def _pooled_agents(config: Config, possible_agents: Sequence[str]) -> list[str]:
 
 def _locate_partner(path: Path) -> Path:
     """Return the folder of a team: of a run its final team, or else its newest checkpoint."""
-    from llm_decpomdp.benchmarks.config.load import read_config
-
     if (path / MANIFEST).is_file():
         return path
     if checkpoints.NAME.fullmatch(path.name) and (path.parents[1] / "config.yaml").is_file():
@@ -161,32 +213,9 @@ def _locate_partner(path: Path) -> Path:
     return folder
 
 
-def read_partners(config: Config, team: TeamSpec) -> list[Partner]:
-    """Read the declarations of the pool; no model is loaded.
-
-    Raises:
-        ConfigError: If a folder has no team, or not the agents that partners play.
-        ValueError: If a saved team names code or servers that the configuration does not name.
-    """
-    learner = next((spec for spec in team.policies.values() if spec.kind == "model"), None)
-    paths = map(Path, config.partners.pool)
-    partners = [_read_partner(config, path, list(team.agents), learner) for path in paths]
-    for partner in partners:
-        for agent in _pooled_agents(config, list(team.agents)):
-            name = partner.agents.get(agent)
-            if name is None or partner.policies[name].kind == POOL:
-                raise ConfigError(
-                    f"partners.pool: {partner.path} has no policy of its own for {agent!r}; it has "
-                    f"{', '.join(partner.agents)}"
-                )
-    return partners
-
-
 def _read_partner(
     config: Config, path: Path, agents: Sequence[str], learner: PolicySpec | None
 ) -> Partner:
-    from llm_decpomdp.benchmarks.config.load import read_config
-
     folder = _locate_partner(path)
     if (folder / MANIFEST).is_file():
         try:
@@ -219,20 +248,6 @@ def _compute_like(spec: PolicySpec, learner: PolicySpec) -> PolicySpec:
     )
 
 
-def _join(
-    team: TeamSpec, partners: Sequence[Partner], pooled: Sequence[str]
-) -> tuple[dict[str, str], dict[str, PolicySpec]]:
-    """Return the arguments of `load_team` for the agents that learn and all partners, as `0/aux_0`, `1/aux_0`."""
-    agents = {agent: name for agent, name in team.agents.items() if agent not in pooled}
-    policies = {name: team.policies[name] for name in agents.values()}
-    for number, partner in enumerate(partners):
-        for agent in pooled:
-            name = partner.agents[agent]
-            agents[f"{number}/{agent}"] = f"{number}_{name}"
-            policies[f"{number}_{name}"] = partner.policies[name]
-    return agents, policies
-
-
 def _restore(members: Team, partner: Partner) -> None:
     _, state = checkpoints.load(partner.path)
     for agent, policy in members.items():
@@ -253,22 +268,3 @@ def _plain_name(weight: str) -> str:
     """Return the name of a weight without that of an adapter."""
     parts = weight.split(".")
     return ".".join(part for part in parts if part != "default" and not part.startswith("policy_"))
-
-
-def describe_cost(config: Config, team: TeamSpec) -> str:
-    """Say how many partners a pool has, and what they take in memory beside the team."""
-    partners, pooled = read_partners(config, team), _pooled_agents(config, list(team.agents))
-    agents, policies = _join(team, partners, pooled)
-    learners = {name for agent, name in agents.items() if agent in team.agents}
-    groups = bases(policies)
-    models = [group for group in groups if not learners & {*group}]
-    adapters = [
-        name for group in groups if group not in models for name in group if name not in learners
-    ]
-    folders = [Path(str(policies[name].name)) for name in (*adapters, *chain.from_iterable(models))]
-    size = sum(file.stat().st_size for folder in folders for file in folder.glob("*.safetensors"))
-    return (
-        f"partners.pool: {len(partners)} partners play {', '.join(pooled)}: {len(adapters)} adapters on the base "
-        f"of the team, {len(models)} further models"
-        + (f", {decimal(size)} of files" if size else "")
-    )
