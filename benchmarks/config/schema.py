@@ -1,7 +1,8 @@
 """Schema of a configuration: its sections, their keys and defaults.
 
 Options of environments, learners, trainers and models are declared where they are used; the sections here take
-them over and add those of a run. An option that is declared there is a key here.
+them over and add those of a run. An option that is declared there is a key here. `option` declares a field with
+limits, and `option_of` takes one over from another class.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
 
 
 def learner_options(config: Config, total_updates: int, team: TeamSpec) -> LearnerOptions:
-    """Build the options of the learner."""
+    """Build the options of the learner from those of the same names in the configuration."""
     # Frozen policies have no loss that could be divided by a length.
     lengths = [spec.max_new_tokens for spec in team.policies.values() if spec.can_be_trained]
     weights = config.algorithm.turn_gradient_weights
@@ -305,7 +305,7 @@ def start_cost(config: Config) -> Cost:
 
 
 def trainer_options(config: Config) -> TrainerOptions:
-    """Build the options of the trainer."""
+    """Build the options of the trainer from those of the same names in the configuration."""
     return pick(
         TrainerOptions,
         *config.algorithm.parts(),
