@@ -219,9 +219,13 @@ def load_team(
             check_device(spec.device)
     seeds = {name: int(stream(seed, "policy", name).integers(2**32)) for name in policies}
     by_name: dict[str, Policy] = {}
-    for group in _shared_bases(policies):
+    for base, group in _shared_bases(policies):
         trained = any(spec.can_be_trained for spec in group.values())
-        by_name |= _load_adapters(group, seeds, hollow and trained)
+        sources = {name: spec.lora or str(spec.name) for name, spec in group.items()}
+        with explain_errors(base):
+            from llm_decpomdp.agents.models.pretrained import adapter_policies
+
+            by_name |= adapter_policies(base, sources, group, seeds, hollow and trained)
     for name, spec in policies.items():
         if name not in by_name:
             by_name[name] = (
@@ -263,12 +267,14 @@ def bases(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
         ValueError: If a declaration is wrong.
         OSError: If a model is not found.
     """
-    groups = {name: tuple(group) for group in _shared_bases(policies) for name in group}
+    groups = {name: tuple(group) for _, group in _shared_bases(policies) for name in group}
     models = (name for name, spec in policies.items() if spec.kind == "model")
     return [list(group) for group in dict.fromkeys(groups.get(name, (name,)) for name in models)]
 
 
-def _shared_bases(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySpec]]:
+def _shared_bases(
+    policies: Mapping[str, PolicySpec],
+) -> list[tuple[str, dict[str, PolicySpec]]]:
     """Return the groups of at least two policies with adapters on one base, with equal settings of it."""
     groups: dict[tuple[Any, ...], dict[str, PolicySpec]] = {}
     for name, spec in policies.items():
@@ -277,7 +283,7 @@ def _shared_bases(policies: Mapping[str, PolicySpec]) -> list[dict[str, PolicySp
             computing = (spec.attn_implementation, spec.gradient_checkpointing, pick(Caching, spec))
             key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing)
             groups.setdefault(key, {})[name] = spec
-    return [group for group in groups.values() if len(group) > 1]
+    return [(key[0], group) for key, group in groups.items() if len(group) > 1]
 
 
 def _base(spec: PolicySpec) -> str | None:
@@ -292,18 +298,6 @@ def _base(spec: PolicySpec) -> str | None:
     name = spec.name if config is None else config["base_model_name_or_path"]
     with explain_errors(name):
         return str(model_source(name))
-
-
-def _load_adapters(
-    group: Mapping[str, PolicySpec], seeds: Mapping[str, int], hollow: bool
-) -> dict[str, CausalLM]:
-    name = _base(next(iter(group.values())))
-    assert name is not None, group
-    with explain_errors(name):
-        from llm_decpomdp.agents.models.pretrained import adapter_policies
-
-        sources = {policy: spec.lora or str(spec.name) for policy, spec in group.items()}
-        return adapter_policies(name, sources, group, seeds, hollow)
 
 
 def _build_other(spec: PolicySpec, seed: int) -> Policy:

@@ -49,7 +49,7 @@ def bench(
 
     The exit code is 1 if an arm has failed; the others are not harmed by that.
     """
-    from llm_decpomdp.benchmarks.suites.cost import estimate_costs, show_costs
+    from llm_decpomdp.benchmarks.suites.cost import show_costs
     from llm_decpomdp.benchmarks.suites.job import make_jobs
     from llm_decpomdp.benchmarks.suites.run import lock_folder, refuse_runs, run_suite
     from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite
@@ -69,8 +69,7 @@ def bench(
     refuse_runs(folder)
     jobs = make_jobs(plan, folder, only or ())
     if dry_run:
-        costs, problems = estimate_costs(jobs)
-        show_costs(plan, jobs, costs, problems, tokens_per_second)
+        costs, problems = show_costs(plan, jobs, tokens_per_second)
         give_result({"arms": costs, "problems": problems})
         raise SystemExit(1 if problems else 0)
     if tokens_per_second:

@@ -184,21 +184,19 @@ COLUMNS = (
 
 
 def show_costs(
-    suite: Suite,
-    jobs: Sequence[Job],
-    costs: Mapping[str, JobCost],
-    reasons: Mapping[str, str],
-    tokens_per_second: float | None = None,
-) -> None:
+    suite: Suite, jobs: Sequence[Job], tokens_per_second: float | None = None
+) -> tuple[dict[str, JobCost], dict[str, str]]:
     """Print the cost of every arm over all its seeds, and its data.
 
     Args:
         suite: The suite.
         jobs: Its jobs, or some of them.
-        costs: Their costs, as `estimate_costs` returns them.
-        reasons: Errors that prevent the computation of a cost, as `estimate_costs` returns them.
         tokens_per_second: Sampling speed of the machine, for hours.
+
+    Returns:
+        The costs and errors of `estimate_costs`.
     """
+    costs, reasons = estimate_costs(jobs)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
     table = Table(title=f"{suite.name}: {suite.description}", title_justify="left")
     columns = (*COLUMNS, "hours") if tokens_per_second else COLUMNS
@@ -234,6 +232,7 @@ def show_costs(
     for name, reason in reasons.items():
         console.print(f"PROBLEM: {name}: {reason}", markup=False, soft_wrap=True)
     console.print("No model was loaded, and nothing was written.")
+    return costs, reasons
 
 
 def _count_cells(numbers: Sequence[float], memory: str, columns: int) -> list[str]:
