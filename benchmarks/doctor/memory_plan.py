@@ -382,10 +382,8 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
     """Yield the models of a run; adapters on one base share it."""
     from llm_decpomdp.agents.models.local_models import saved_adapter
     from llm_decpomdp.agents.models.quantized import check_quantization
-    from llm_decpomdp.algorithms import ALGORITHMS
     from llm_decpomdp.algorithms.rollouts.environment import reset_branch
 
-    declared = ALGORITHMS[run.config.algorithm.name]
     specs = run.team.policies
     texts = [reset_branch(run.train_env, start)[1] for start in run.problems[:PROMPTS_READ]]
     shared: dict[Any, list[str]] = {}
@@ -423,8 +421,8 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
             adapters=sum(shape.adapter(lora) for lora in adapters if lora),
             checkpointing=spec.gradient_checkpointing,
             dtype=dtype if spec.compute_dtype == "auto" else spec.compute_dtype,
-            reference=declared.needs_reference(run.learner)
-            or declared.complete_options(run.learner).has_critic,
+            reference=run.algorithm.needs_reference(run.learner)
+            or run.algorithm.complete_options(run.learner).has_critic,
             shards=learner.shards if trained else 1,
             reduce_once=any(adapters) if learner.reduce_once is None else learner.reduce_once,
             quantization=spec.quantization,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
-from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.rollouts.environment import reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.plugins import origins
@@ -52,7 +51,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         "model": run.team.models,
         "description": {
             **describe_env(train_env),
-            "algorithm": ALGORITHMS[config.algorithm.name].description,
+            "algorithm": run.algorithm.description,
         },
         **({"plugins": packages_of_names} if packages_of_names else {}),
         "seed": config.seed,
