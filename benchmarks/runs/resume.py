@@ -31,11 +31,7 @@ from llm_decpomdp.benchmarks.runs.setup import (
     resolve,
     schedule,
 )
-from llm_decpomdp.benchmarks.runs.train import (
-    MakeCallback,
-    Result,
-    complete_run,
-)
+from llm_decpomdp.benchmarks.runs.train import MakeCallback, Result, complete_run
 from llm_decpomdp.options import fields_by_key
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
 

@@ -12,11 +12,7 @@ from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, Scripted
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.baselines import (
-    BASELINES,
-    EvalConfig,
-    find_baseline,
-)
+from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, EvalConfig, find_baseline
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.runs.train import train
