@@ -36,7 +36,11 @@ def test_equal_seeds_give_equal_samples_that_obey_a_mask():
         return [space.sample() for _ in range(5)]
 
     assert samples(1) == samples(1) != samples(2)
-    assert len(UnicodeText(100).sample(mask=(3, None))) == 3
+    space = UnicodeText(100)
+    space.seed(1)
+    assert space.sample() == samples(1)[0]
+    assert len(space.sample((7, None))) == 7
+    assert len(space.sample(mask=(3, None))) == 3
 
 
 def test_copies_continue_the_sampling():
@@ -65,3 +69,4 @@ def test_it_is_a_text_space_that_vector_utilities_batch():
     assert ("hello wörld", "!") in batched
     assert concatenate(space, ("a b", "c"), create_empty_array(space, 2)) == ("a b", "c")
     assert repr(space) == "UnicodeText(0, 100)"
+    assert space.from_jsonable(space.to_jsonable(["é", ""])) == ["é", ""]

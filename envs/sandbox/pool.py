@@ -305,9 +305,14 @@ def _failed_result(job: Job, status: str, message: str, wall_decided: bool) -> R
     tests, helpers = len(job["stages"]), len(job["helpers"])
     return {
         "tests": [[False, status, message, "", 0]] * tests,
-        **{"error": None, "output": "", "reached": [0] * tests, "helper_calls": [0] * helpers},
-        **{name: [False] * helpers for name in ("helpers_used", "helpers_suffice")},
-        **{"wall_decided": wall_decided, "seconds": job["limits"]["test_seconds"]},
+        "error": None,
+        "output": "",
+        "helper_calls": [0] * helpers,
+        "helpers_used": [False] * helpers,
+        "helpers_suffice": [False] * helpers,
+        "reached": [0] * tests,
+        "wall_decided": wall_decided,
+        "seconds": job["limits"]["test_seconds"],
     }
 
 

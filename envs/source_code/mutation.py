@@ -295,8 +295,16 @@ def missing_return(text: LocatedSource, location: Location) -> Iterator[Edit]:
 MUTATION_OPERATORS: dict[str, MutationOperator] = {
     function.__name__: function
     for function in (
-        *(operator, comparison, off_by_one, wrong_variable, dropped_statement, swapped_arguments),
-        *(wrong_constant, wrong_default, negated_condition, missing_return),
+        operator,
+        comparison,
+        off_by_one,
+        wrong_variable,
+        dropped_statement,
+        swapped_arguments,
+        wrong_constant,
+        wrong_default,
+        negated_condition,
+        missing_return,
     )
 }
 """Mutation operators by the kind of fault."""

@@ -206,10 +206,8 @@ def _proposals(agents: Sequence[Any]) -> list[tuple[Any, str]]:
 
 
 def _check_space(env: TextEnv, kind: str, agent: Any) -> None:
-    space_of, remedy = (
-        getattr(env, f"{kind}_space"),
-        "Build the spaces in __init__ and look them up.",
-    )
+    space_of = getattr(env, f"{kind}_space")
+    remedy = "Build the spaces in __init__ and look them up."
     rule = f"{kind}_space({agent!r}) to return a space before reset()"
     with errors_as_rule(rule, remedy):
         space = space_of(agent)

@@ -97,6 +97,11 @@ def read_parts(completion: str, agents: Sequence[str]) -> dict[str, str | None]:
     return {agent: _part(completion, re.escape(agent)) for agent in agents}
 
 
+def part_texts(parts: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the completion of each agent from `read_parts`; empty where its tag is missing."""
+    return {agent: text or "" for agent, text in parts.items()}
+
+
 def _part(completion: str, name: str) -> str | None:
     """Return the text between the tags of a name; one pass, since hostile texts have many tags."""
     opening = re.search(rf"<\s*{name}\s*>", completion, re.IGNORECASE)
@@ -168,8 +173,7 @@ class JointReward:
         """Judge the parts; those without tags are empty, and counted."""
         parts = read_parts(completions[TEAM], self.agents)
         missing = sum(text is None for text in parts.values())
-        texts = {agent: text or "" for agent, text in parts.items()}
-        verdict = evaluate_reward(self.reward, task, texts)
+        verdict = evaluate_reward(self.reward, task, part_texts(parts))
         counts = {UNTAGGED: int(missing == len(parts)), MISSING: missing}
         return replace(verdict, details={**verdict.details, **counts})
 
@@ -201,8 +205,7 @@ class JointMode:
     def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
         """Return the next joint prompt, and the numbers of the agents' mode."""
         prompts = read_prompts(turn.prompts[TEAM], self.agents)
-        parts = read_parts(turn.completions[TEAM], self.agents)
-        texts = {agent: text or "" for agent, text in parts.items()}
+        texts = part_texts(read_parts(turn.completions[TEAM], self.agents))
         following, info = self.mode(task, replace(turn, prompts=prompts, completions=texts))
         return {TEAM: join_prompts(following)}, info
 

@@ -298,7 +298,9 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         if self.options.wording == "bare":
             return {agent: self.inbox(agent).bare(self._prompts[agent]) for agent in agents}
         size = self.options.bandwidth if self.speaking else None
-        return {a: self.inbox(a).word_prompt(self._prompts[a], size) for a in agents}
+        return {
+            agent: self.inbox(agent).word_prompt(self._prompts[agent], size) for agent in agents
+        }
 
     # The state as a value
 

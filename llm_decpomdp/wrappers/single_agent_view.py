@@ -27,7 +27,13 @@ from llm_decpomdp.policy import (
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import unknown
-from llm_decpomdp.wrappers.centralized import MISSING, UNTAGGED, join_prompts, read_parts
+from llm_decpomdp.wrappers.centralized import (
+    MISSING,
+    UNTAGGED,
+    join_prompts,
+    part_texts,
+    read_parts,
+)
 
 Value = TypeVar("Value")
 
@@ -280,7 +286,7 @@ class MergedAgents(TeamView):
     def _actions(self, action: str) -> dict[str, str]:
         parts = read_parts(action, self._env.agents)
         self._missing = sum(text is None for text in parts.values())
-        return {agent: text or "" for agent, text in parts.items()}
+        return part_texts(parts)
 
     def _observation(self, prompts: Mapping[str, str]) -> str:
         live = {agent: prompts[agent] for agent in self._env.agents}

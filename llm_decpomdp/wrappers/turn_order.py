@@ -119,10 +119,9 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         """For each agent the others that read its answers: those of later entries."""
         readers: dict[str, set[str]] = {agent: set() for agent in self.env.possible_agents}
         for place, entry in enumerate(self.order):
+            followers = {agent for later in self.order[place + 1 :] for agent in later}
             for writer in entry:
-                readers[writer] |= {a for later in self.order[place + 1 :] for a in later} - {
-                    writer
-                }
+                readers[writer] |= followers - {writer}
         return readers
 
     @property

@@ -112,6 +112,21 @@ def test_after_a_lost_connection_the_same_episode_goes_on() -> None:
             played.close()
 
 
+def test_a_server_that_was_started_anew_goes_on_with_the_same_episode() -> None:
+    actions = {"player_0": "a", "player_1": "b"}
+    local = make("probe-turns-v0")
+    local.reset(seed=5), local.step(actions)
+    with served("probe-turns-v0") as address:
+        env = adapter.client(address)
+        env.reset(seed=5), env.step(actions)
+    with served("probe-turns-v0") as address:
+        env.base_url = address
+        with pytest.raises((OSError, RuntimeError, ConnectionClosed)):
+            env.step(actions)
+        assert env.step(actions) == local.step(actions)
+        env.close()
+
+
 @pytest.mark.parametrize("env_id", ["probe-halves-v0", "probe-turns-v0"])
 def test_a_batch_of_several_groups_plays_as_here(env_id: str) -> None:
     from llm_decpomdp.algorithms import Start, collect_rollouts

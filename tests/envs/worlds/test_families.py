@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -23,10 +24,12 @@ SPLITS = [
 
 
 @pytest.mark.parametrize(("family", "options", "key"), SPLITS, ids=str)
-def test_there_are_400_and_100_tasks_that_share_nothing(family, options, key) -> None:
+def test_there_are_400_and_100_different_tasks_that_share_nothing(family, options, key) -> None:
     train, test = (make(family, split=split, **options).tasks for split in ("train", "test"))
     assert (len(train), len(test)) == (400, 100)
     assert not {getattr(t, key) for t in train.tasks} & {getattr(t, key) for t in test.tasks}
+    tasks = {repr(replace(task, task_id="", index=0)) for task in (*train.tasks, *test.tasks)}
+    assert len(tasks) == 500
     first = [make(family, task_seed=seed, **options).tasks.tasks[:5] for seed in (0, 1)]
     assert first[0] == train.tasks[:5] != first[1]
 

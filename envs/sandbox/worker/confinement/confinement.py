@@ -82,9 +82,10 @@ class Confinement:
         # Only Landlock keeps a program that may write inside its folder.
         if "mount" in self.entered and "landlock" not in self.without and landlock.abi():
             visible = [*self.readable, *self.packages, INSIDE]
-            limits = (FOLDER_BYTES, FOLDER_FILES)
             make = namespaces.private_folder
-            self.private_folder = self._try("private folder", make, *limits, visible) or ""
+            self.private_folder = (
+                self._try("private folder", make, FOLDER_BYTES, FOLDER_FILES, visible) or ""
+            )
         else:
             self.layers["private folder"] = "needs namespaces and landlock"
         if not apart and "user" not in self.entered and kernel.LINUX:
@@ -97,8 +98,15 @@ class Confinement:
         program. The evaluator receives them too, with descriptors of the namespaces in which they have names.
         """
         if self.private_folder:
-            arguments = (self.private_folder, CHILDREN, FOLDER_BYTES, FOLDER_FILES)
-            self.folders = self._try("private folder", namespaces.secret_folders, *arguments) or []
+            folders = self._try(
+                "private folder",
+                namespaces.secret_folders,
+                self.private_folder,
+                CHILDREN,
+                FOLDER_BYTES,
+                FOLDER_FILES,
+            )
+            self.folders = folders or []
         _send(zygote, self.folders)
         names = namespaces.descriptors(self.entered) if self.folders else []
         _send(evaluator, [*self.folders, *names])

@@ -142,12 +142,10 @@ class HelperChecks:
         ]
         # The result of a single call is always a constant.
         several = self.calls[helper] > 1 and len(stages) >= min(MIN_TESTS, len(self.tests))
-        constants = (channel.FIRST_RESULT, channel.OTHER_RESULT)
-        if any(
-            self._compare(helper, kind).same
-            for kind in (constants if several else (channel.PLAIN_RESULT,))
-        ):
-            return True
+        constants = [channel.FIRST_RESULT, channel.OTHER_RESULT]
+        for kind in constants if several else [channel.PLAIN_RESULT]:
+            if self._compare(helper, kind).same:
+                return True
         comparison = self._compare(helper, channel.FIRST_ARGUMENT)
         if comparison.same or not comparison.calls[helper]:
             return comparison.same
