@@ -111,7 +111,7 @@ _PROBES = {
 }
 for _family in ("humaneval", "coophumaneval", "mbpp"):
     _text = f"Divide a function of {_family}, paid for tests that need both sides."
-    _ENVS[f"{_family}-v1"] = (f"coding.env:{_family}_v1", _text)
+    _ENVS[f"{_family}-v1"] = (f"coding.shared_work:{_family}_v1", _text)
 for _id, (_path, _text) in _ENVS.items():
     register(_id, f"llm_decpomdp.envs.{_path}", summary=_text)
 for _module, _probes in _PROBES.items():

@@ -429,33 +429,3 @@ def _named(
             f"{names} on the task {task.task_id!r}"
         )
     return [agent for agent in agents if agent in names]
-
-
-def unpaid_infos(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the infos of a step that earns nothing: the newest ones, with 0 in place of all points."""
-    return {
-        agent: {k: 0.0 if k.startswith(("reward/", "own/")) else n for k, n in info.items()}
-        for agent, info in infos.items()
-    }
-
-
-def describe_reward(reward: Reward) -> dict[str, Any]:
-    """Describe a reward by JSON-able data.
-
-    Returns:
-        `maximum`, the most that a turn can earn, or `None` where that is not known, and `components`: for each
-        name the fields of its `Component`, with an empty text where the reward has none. `cumulative` is true
-        where the points of an episode sum to its score, and else missing.
-    """
-    texts = reward.components if isinstance(reward.components, Mapping) else {}
-    return {
-        "maximum": getattr(reward, "maximum", None),
-        "components": {name: asdict(texts.get(name, Component())) for name in reward.components},
-        **({"cumulative": True} if getattr(reward, "cumulative", False) else {}),
-    }
-
-
-def notes(reward: Reward, verdict: Verdict) -> list[str]:
-    """Return the lines of the transcript that a reward has for the details of a verdict."""
-    describe = getattr(reward, "notes", None)
-    return [] if describe is None else list(describe(verdict.details))

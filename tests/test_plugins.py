@@ -10,10 +10,10 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import check_env, make, registry
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.envs.bugfix.reward import REPAIR_FEEDBACK as REPAIR
-from llm_decpomdp.envs.classeval.reward import CLASS_FEEDBACK as CLASS
+from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK as REPAIR
+from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK as CLASS
 from llm_decpomdp.envs.coding.feedback import FEEDBACK as CODE
-from llm_decpomdp.envs.compose.reward import FEEDBACK as COMPOSE
+from llm_decpomdp.envs.compose.feedback import FEEDBACK as COMPOSE
 from llm_decpomdp.envs.feedback.code_mode import EXPERT
 from llm_decpomdp.envs.writing.feedback import SIGNALS
 from llm_decpomdp.interfaces import MODES

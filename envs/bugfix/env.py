@@ -7,8 +7,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK, RepairMode
 from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX, MAX_BUGS, bug_rows, find_split
-from llm_decpomdp.envs.bugfix.reward import REPAIR_FEEDBACK, RepairMode, RepairReward
+from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
 from llm_decpomdp.envs.datasets.loading import (

@@ -47,9 +47,9 @@ from llm_decpomdp.envs.datasets.humaneval import (
     MAX_PROMPT_LENGTH,
     CodeTask,
 )
-from llm_decpomdp.envs.datasets.loading import (
+from llm_decpomdp.envs.datasets.loading import Dataset
+from llm_decpomdp.envs.datasets.rows import (
     BadRow,
-    Dataset,
     Row,
     bundled_rows,
     read_rows,
@@ -57,7 +57,7 @@ from llm_decpomdp.envs.datasets.loading import (
     require_row,
     text_field,
 )
-from llm_decpomdp.envs.feedback.code_reward import require_reached
+from llm_decpomdp.envs.program_reward import require_reached
 from llm_decpomdp.envs.sandbox import Execution, Limits, Sandbox
 from llm_decpomdp.envs.source_code.functions import (
     excerpt,

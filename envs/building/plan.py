@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.worlds.game import task_fields
 from llm_decpomdp.interfaces import Task
 

@@ -22,7 +22,7 @@ from llm_decpomdp.envs.building.blocks import (
     world_after,
 )
 from llm_decpomdp.envs.building.font import GLYPHS, SIZE
-from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.worlds.commands import read_commands
 from llm_decpomdp.envs.worlds.game import Prompts, Turns, task_fields, world_env
 from llm_decpomdp.envs.worlds.grid import Cell, show

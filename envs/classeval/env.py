@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.classeval.reward import CLASS_FEEDBACK, ClassReward
+from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK
+from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.datasets.classeval import CLASSEVAL, load_classes
 from llm_decpomdp.envs.datasets.loading import parse_split

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.coding.division import DivisionReward, load_divisible
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
+from llm_decpomdp.envs.coding.templates import change_roles
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
 from llm_decpomdp.envs.datasets.mbpp import MBPP
@@ -32,7 +32,7 @@ class CodingOptions(CodeOptions):
     """Such as `test`, `test[16:]` or `test[:50%]`; for MBPP see `llm_decpomdp.envs.datasets.mbpp`."""
     roles: Mapping[str, Any] | None = None
     """Agents that are to have another name or first prompt, such as `{"aux_0": {"name": "helper_0", "template":
-    "helper.txt"}}`; `llm_decpomdp.envs.coding.roles` lists a template's fields."""
+    "helper.txt"}}`; `llm_decpomdp.envs.coding.templates` lists a template's fields."""
 
 
 @as_arguments(CodingOptions)
@@ -73,54 +73,10 @@ def coding_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPE
     """
     sandbox = Sandbox(isolation=options.isolation)
     tasks = partial(load, dataset, options.split, options.source, options.exclude_known_issues)
-    return _code_env(dataset, name, options, CodeReward, sandbox, tasks)
+    return make_coding_env(dataset, name, options, CodeReward, sandbox, tasks)
 
 
-@as_arguments(CodingOptions)
-def shared_work_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPEnv:
-    """Write one Python function as a team that divides the work: `humaneval-v1`, `coophumaneval-v1` and `mbpp-v1`.
-
-    ## Description
-    Two agents write one program at the same time, as in `coophumaneval-v0`: `aux_0` a helper function `aux`,
-    `main_0` the entry function. The reward is another one: tests count most if they need both. Rows that are not
-    known to be divisible are left out; `metadata["data"]["excluded"]` names them with the reasons.
-
-    ## Observation Space
-    `UnicodeText`: the problem, worded for the role, on the first turn; then the feedback of the external mode.
-
-    ## Action Space
-    `UnicodeText`: a completion. Any text is legal; code is found in fences and amid prose, by the rule of
-    `llm_decpomdp.envs.source_code.completion`.
-
-    ## Rewards
-    The components of `llm_decpomdp.envs.coding.division`, each turn anew, in [0, 1]: 1.0 for a team that divides
-    the work and passes all tests, at most 0.55 where one agent does it, 0.46 for an agent alone. `solved` in the
-    infos means full marks. Each agent also has points of its own, `own/part` in its infos: the share of the
-    passing tests to which its code adds something. A `main_0` that does everything alone has `own/part` 1.0, so a
-    large `own_weight` can reward ignoring the helper.
-
-    ## Starting State
-    A task drawn by `reset(seed=...)`, or chosen by `options={"task_id": ...}`.
-
-    ## Episode End
-    Terminates after `num_turns` turns, and after a turn with full marks if `stop_when_solved`.
-
-    Raises:
-        ValueError: If an argument has a bad value; bad data raises when it is first loaded.
-
-    ## Version History
-    - v1: the reward is for tests that need both sides, and every row can be divided.
-    - v0: the levels of `llm_decpomdp.envs.coding.reward`.
-    """
-    sandbox = Sandbox(isolation=options.isolation)
-    tasks = partial(
-        load_divisible,
-        *(dataset, options.split, options.source, options.exclude_known_issues, sandbox),
-    )
-    return _code_env(dataset, name, options, DivisionReward, sandbox, tasks)
-
-
-def _code_env(
+def make_coding_env(
     dataset: Dataset,
     name: str,
     options: CodingOptions,
@@ -128,8 +84,9 @@ def _code_env(
     sandbox: Sandbox,
     tasks: Callable[[], TaskSet],
 ) -> DecPOMDPEnv:
+    """Return the environment of a family with a reward and tasks of its own; `sandbox` runs its programs."""
     parse_split(options.split, dataset.available_splits(options.source))
-    team = coding_team(options.num_agents, options.roles)
+    team = change_roles(coding_team(options.num_agents), options.roles or {})
     judge = reward(team, sandbox, shown=max(parse_slice(options.sandbox_slice), 0))
     return code_env(name, tasks, judge, CodeMode(team, FEEDBACK, options), options)
 
@@ -137,6 +94,3 @@ def _code_env(
 humaneval = partial(coding_env, HUMANEVAL, "humaneval_v0")
 coophumaneval = partial(coding_env, COOPHUMANEVAL, "coophumaneval_v0")
 mbpp = partial(coding_env, MBPP, "mbpp_v0")
-humaneval_v1 = partial(shared_work_env, HUMANEVAL, "humaneval_v1")
-coophumaneval_v1 = partial(shared_work_env, COOPHUMANEVAL, "coophumaneval_v1")
-mbpp_v1 = partial(shared_work_env, MBPP, "mbpp_v1")

@@ -7,17 +7,14 @@ running the program (`sandbox/worker/evaluator/helpers.py`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
+from llm_decpomdp.envs.coding.reward import CodeAnalysis
 from llm_decpomdp.envs.coding.roles import MainRole, Role
-from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.feedback.code_mode import (
     foreign_line,
 )
-from llm_decpomdp.envs.feedback.code_reward import IGNORED, NOT_CALLED, UNKNOWN, USED
-from llm_decpomdp.envs.sandbox import Outcome
-from llm_decpomdp.envs.source_code.completion import Reading
+from llm_decpomdp.envs.program_reward import IGNORED, NOT_CALLED, UNKNOWN, USED
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
 
 
@@ -59,44 +56,9 @@ def lost_results(code: str, helper: str) -> tuple[str, ...]:
     return tuple(f"Line {line}: {reason}" for line, reason in sorted(lines))
 
 
-@dataclass(frozen=True)
-class CodeAnalysis:
-    """The analysis of a turn."""
-
-    task: CodeTask
-    roles: tuple[Role, ...]
-    readings: Mapping[str, Reading]
-    """Each agent's completion, as it was read."""
-    tests: tuple[Outcome, ...]
-    uses: Mapping[str, str]
-    """Main's use of each helper, by name: `USED`, `IGNORED` or `NOT_CALLED`; empty if no test passes."""
-    wrapped: tuple[str, ...] = ()
-    """Names of helpers that do as well in main's place."""
-
-    def code(self, agent: str) -> str:
-        """Return the code of an agent that defines its function; empty where it does not."""
-        reading = self.readings[agent]
-        return reading.code if reading.defined else ""
-
-    @property
-    def main(self) -> Reading:
-        """The reading of the entry function's author."""
-        return self.readings[self.roles[-1].agent]
-
-    @property
-    def parses(self) -> bool:
-        """True if the joint program parses."""
-        return not any(reading.problem for reading in self.readings.values() if reading.defined)
-
-    @property
-    def all_passed(self) -> bool:
-        """True if main is there, all parses and every shown test passes."""
-        tests = bool(self.tests) and all(test.passed for test in self.tests)
-        return self.main.complete and self.parses and tests
-
-    def use(self, helper: str) -> str:
-        """Return main's use of a helper; `UNKNOWN` where no test has shown it and its code has the name."""
-        return self.uses.get(helper, UNKNOWN if names(self.main.code, helper) else NOT_CALLED)
+def helper_use(analysis: CodeAnalysis, helper: str) -> str:
+    """Return main's use of a helper; `UNKNOWN` where no test has shown it and its code has the name."""
+    return analysis.uses.get(helper, UNKNOWN if names(analysis.main.code, helper) else NOT_CALLED)
 
 
 Feedback = Callable[[CodeAnalysis, Role], list[str]]
@@ -147,7 +109,7 @@ def _syntax(analysis: CodeAnalysis, role: Role) -> str:
 
 
 def _usage(analysis: CodeAnalysis, helper: str) -> str:
-    use = analysis.use(helper)
+    use = helper_use(analysis, helper)
     # The code may name the helper in a branch that no passing test runs.
     if use == NOT_CALLED:
         when = " in a test that passes" if names(analysis.main.code, helper) else ""
@@ -191,7 +153,7 @@ def _usage_signal(analysis: CodeAnalysis, helper: str) -> str:
         IGNORED: f"{helper} is called but its result is not used properly",
         USED: f"{helper} call present and used",
         UNKNOWN: f"{helper} is mentioned; whether it is used shows when a test passes",
-    }[analysis.use(helper)]
+    }[helper_use(analysis, helper)]
 
 
 FEEDBACK: dict[str, Feedback] = {

@@ -36,21 +36,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from llm_decpomdp.envs.coding.feedback import CodeAnalysis
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.feedback.code_reward import (
+from llm_decpomdp.envs.program_reward import (
     IGNORED,
     NOT_CALLED,
     ProgramReward,
     helper_uses,
-    require_reached,
-)
-from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Tests
-from llm_decpomdp.envs.sandbox.program import (
     not_run,
+    require_reached,
     warn_about_endless_tests,
 )
+from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Tests
+from llm_decpomdp.envs.source_code.completion import Reading
 from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
@@ -77,6 +75,42 @@ Parts = tuple[tuple[str, str], ...]
 
 MAX_TEAM_REWARD = 4.0
 MAX_SINGLE_REWARD = 2.1
+
+
+@dataclass(frozen=True)
+class CodeAnalysis:
+    """The analysis of a turn."""
+
+    task: CodeTask
+    roles: tuple[Role, ...]
+    readings: Mapping[str, Reading]
+    """Each agent's completion, as it was read."""
+    tests: tuple[Outcome, ...]
+    uses: Mapping[str, str]
+    """Main's use of each helper, by name: `USED`, `IGNORED` or `NOT_CALLED`; empty if no test passes."""
+    wrapped: tuple[str, ...] = ()
+    """Names of helpers that do as well in main's place."""
+
+    def code(self, agent: str) -> str:
+        """Return the code of an agent that defines its function; empty where it does not."""
+        reading = self.readings[agent]
+        return reading.code if reading.defined else ""
+
+    @property
+    def main(self) -> Reading:
+        """The reading of the entry function's author."""
+        return self.readings[self.roles[-1].agent]
+
+    @property
+    def parses(self) -> bool:
+        """True if the joint program parses."""
+        return not any(reading.problem for reading in self.readings.values() if reading.defined)
+
+    @property
+    def all_passed(self) -> bool:
+        """True if main is there, all parses and every shown test passes."""
+        tests = bool(self.tests) and all(test.passed for test in self.tests)
+        return self.main.complete and self.parses and tests
 
 
 @dataclass(frozen=True)

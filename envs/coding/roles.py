@@ -3,67 +3,19 @@
 The last agent, `main_0`, writes the entry function. Each agent before it writes a helper function: the only one
 writes `aux`; of several, `aux_0` writes `aux_0`, `aux_1` writes `aux_1`, and so on. A function keeps its name
 where a user renames the agent.
-
-Users can word the prompts themselves. A template is a text file. A field in braces is replaced by what the
-current task says; braces that are to stay are doubled.
-
-| field           | what it stands for                                                         | for          |
-|-----------------|----------------------------------------------------------------------------|--------------|
-| `{problem}`     | the problem as the data states it                                          | all          |
-| `{entry_point}` | name of the function that the problem asks for                             | all          |
-| `{signature}`   | its header, such as `def f(x: int) -> str`                                 | all          |
-| `{helpers}`     | names of the team's helper functions, with commas; empty for an agent alone | all          |
-| `{helper}`      | name of the helper function that this agent writes                         | helpers only |
-
-A template must show `{problem}`, and a helper's `{helper}` as well.
 """
 
 from __future__ import annotations
 
-import re
-import string
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.source_code.completion import Reading, read
 from llm_decpomdp.envs.source_code.statements import bound_names
-from llm_decpomdp.validation import unknown
-
-
-def load_template(path: str, fields: Sequence[str], required: Sequence[str]) -> str:
-    """Read and check a template.
-
-    Raises:
-        ValueError: If there is no such file, or a field is unknown, malformed or missing.
-    """
-    if not isinstance(path, str) or not Path(path).is_file():
-        raise ValueError(f"template must be the path of a text file, got {path!r}")
-    text = Path(path).read_text("utf-8")
-    try:
-        parts = [part for part in string.Formatter().parse(text) if part[1] is not None]
-    except ValueError as error:
-        raise ValueError(f"template {path}: {error}; write {{{{ and }}}} for braces") from None
-    for _, name, form, conversion in parts:
-        if name not in fields:
-            raise ValueError(f"template {path}: {unknown('field', name, fields)}")
-        if form or conversion:
-            message = f"template {path}: field {name!r} takes no format, write {{{name}}}"
-            raise ValueError(message)
-    for name in required:
-        if all(name != mention for _, mention, _, _ in parts):
-            raise ValueError(
-                f"template {path}: field {name!r} is missing, write {{{name}}}; all fields: "
-                + ", ".join(fields)
-            )
-    return text
-
 
 HELPER = "aux"
 """Name of the helper function of a team of two."""
-
-AGENT_NAME = re.compile(r"[a-z]+_[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -78,7 +30,7 @@ class AuxRole:
     """The agent's id before any user renamed it, which is that of its references too."""
     agent: str = "aux_0"
     template: str | None = None
-    """Words the first prompt instead of ours."""
+    """Words the first prompt instead of ours; see `llm_decpomdp.envs.coding.templates`."""
 
     @property
     def label(self) -> str:
@@ -219,18 +171,14 @@ class MainRole:
 Role = AuxRole | MainRole
 
 
-def coding_team(
-    num_agents: int, roles: Mapping[str, Mapping[str, str]] | None = None
-) -> tuple[Role, ...]:
+def coding_team(num_agents: int) -> tuple[Role, ...]:
     """Return the roles of a team: authors of helper functions, and last that of the entry function.
 
     Args:
         num_agents: 1 for `main_0` alone, N for `aux_0` to `aux_{N-2}` and `main_0`.
-        roles: A user's changes of some agents: `name`, the agent's id, and `template`, the path of a file that
-            words its first prompt; see `llm_decpomdp.envs.coding.roles`.
 
     Raises:
-        ValueError: If `num_agents` is no whole number of at least 1, or `roles` is wrong.
+        ValueError: If `num_agents` is no whole number of at least 1.
     """
     if isinstance(num_agents, bool) or not isinstance(num_agents, int) or num_agents < 1:
         raise ValueError(
@@ -239,46 +187,11 @@ def coding_team(
     original_agents = [f"aux_{number}" for number in range(num_agents - 1)]
     # The data's solutions of two functions call their helper `aux`.
     helpers = (HELPER,) if num_agents == 2 else tuple(original_agents)
-    team: list[Role] = [
+    authors: list[Role] = [
         AuxRole(helper, tuple(other for other in helpers if other != helper), agent, agent)
         for agent, helper in zip(original_agents, helpers, strict=True)
     ]
-    return _apply_changes([*team, MainRole(helpers)], roles or {})
-
-
-def _apply_changes(team: list[Role], changes: Mapping[str, Mapping[str, str]]) -> tuple[Role, ...]:
-    if not isinstance(changes, Mapping):
-        raise ValueError(f"roles must be a mapping of agents to their changes, got {changes!r}")
-    agents = [role.original_agent for role in team]
-    keys = ("name", "template")
-    for agent, change in changes.items():
-        if agent not in agents:
-            raise ValueError(unknown("agent in roles", agent, agents))
-        if not isinstance(change, Mapping):
-            message = f"roles[{agent!r}] must be a mapping with name or template, got {change!r}"
-            raise ValueError(message)
-        for key in change:
-            if key not in keys:
-                raise ValueError(unknown(f"key in roles[{agent!r}]", key, keys))
-    new_team = tuple(_apply_change(role, changes.get(role.original_agent, {})) for role in team)
-    names = [role.agent for role in new_team]
-    if len(set(names)) < len(names):
-        raise ValueError(f"the agents need different names, got {', '.join(names)}")
-    return new_team
-
-
-def _apply_change(role: Role, change: Mapping[str, str]) -> Role:
-    name = change.get("name", role.agent)
-    if not isinstance(name, str) or not AGENT_NAME.fullmatch(name):
-        raise ValueError(
-            f"an agent's name must look like 'role_0' (lower-case letters, an underscore, digits), got {name!r}"
-        )
-    template = role.template
-    if "template" in change:
-        helper = ("helper",) if isinstance(role, AuxRole) else ()
-        fields = (*helper, "problem", "entry_point", "signature", "helpers")
-        template = load_template(change["template"], fields, ("problem", *helper))
-    return replace(role, agent=name, template=template)
+    return (*authors, MainRole(helpers))
 
 
 def _fields(task: CodeTask, helpers: Iterable[str]) -> dict[str, str]:

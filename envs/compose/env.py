@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.compose.chains import CONVENTIONS, TYPES
-from llm_decpomdp.envs.compose.reward import FEEDBACK, ComposeMode, ComposeReward
+from llm_decpomdp.envs.compose.feedback import FEEDBACK, ComposeMode
+from llm_decpomdp.envs.compose.reward import ComposeReward
 from llm_decpomdp.envs.compose.roles import compose_team
 from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows, compose_task, row_split
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split

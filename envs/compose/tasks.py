@@ -19,7 +19,7 @@ from llm_decpomdp.envs.compose.chains import (
     steps,
 )
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.seeding import stream
 
 ENTRY_POINT = "main"

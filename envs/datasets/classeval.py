@@ -21,17 +21,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from llm_decpomdp.envs.datasets.humaneval import MAX_PROMPT_LENGTH
-from llm_decpomdp.envs.datasets.loading import (
-    KNOWN_ISSUES,
-    SOURCES,
-    BadRow,
-    Dataset,
-    Row,
-    bundled_rows,
-    idle_functions,
-    load,
-    text_field,
-)
+from llm_decpomdp.envs.datasets.loading import SOURCES, Dataset, idle_functions, load
+from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow, Row, bundled_rows, text_field
 from llm_decpomdp.envs.sandbox import Tests
 from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.sandbox.worker_process import is_installed

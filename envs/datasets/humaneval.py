@@ -6,15 +6,8 @@ import ast
 from dataclasses import dataclass
 from functools import cached_property
 
-from llm_decpomdp.envs.datasets.loading import (
-    KNOWN_ISSUES,
-    BadRow,
-    Dataset,
-    Row,
-    bundled_rows,
-    idle_functions,
-    text_field,
-)
+from llm_decpomdp.envs.datasets.loading import Dataset, idle_functions
+from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow, Row, bundled_rows, text_field
 from llm_decpomdp.envs.sandbox import Tests, instrument
 from llm_decpomdp.envs.sandbox.differences import differences
 from llm_decpomdp.envs.source_code.parsing import find_function, parse, remove_function

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -16,11 +15,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, read_rows, refuse, require_row
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.hub import hub_reachable
-from llm_decpomdp.utils.text import read_utf8, warn
+from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
 
 DATA_FOLDER = "LLM_DECPOMDP_DATA"
@@ -36,21 +35,11 @@ A_FILE = "the path of an existing JSONL, JSON or Parquet file"
 OF_A_FILE = ("train", "test", "all")
 """Splits of every file. Each has all rows except those whose own field names another split."""
 
-SHOWN_ROWS = 10
-"""Maximum number of bad rows in an error."""
 
 ENDINGS = (".jsonl", ".json", ".parquet")
 
-GZIP = b"\x1f\x8b"
-"""First bytes of a compressed file."""
-
-Row = Mapping[str, Any]
 
 logger = logging.getLogger(__name__)
-
-
-class BadRow(ValueError):
-    """A row that cannot be a task; the text names the field."""
 
 
 @dataclass(frozen=True)
@@ -321,11 +310,6 @@ def existing(source: str | os.PathLike[str]) -> Path:
     raise ValueError(f"{problem}{hint} A source is {', '.join(SOURCES)}, or {A_FILE}")
 
 
-def bundled_rows(name: str) -> list[Row]:
-    """Return the rows of a file of this package, such as `mbpp.jsonl`."""
-    return read_rows(Path(__file__).parents[1] / "data" / name)
-
-
 @dataclass(frozen=True)
 class Remark:
     """Observation of an audit about a task or a program."""
@@ -359,100 +343,6 @@ def idle_functions(names: Sequence[str]) -> dict[str, str]:
     }
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a JSONL, JSON (a list of objects) or Parquet file.
-
-    In place of a line that is not JSON the list has a `BadRow`, so that `refuse` can report several at once.
-
-    Raises:
-        ValueError: If the file has another ending or encoding, or holds no list of rows.
-    """
-    if path.suffix == ".parquet":
-        import pyarrow
-        import pyarrow.parquet
-
-        try:
-            rows: list[Row] = pyarrow.parquet.read_table(path).to_pylist()
-        except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"{path} is no Parquet file: {error}") from None
-        return rows
-    with path.open("rb") as file:
-        if file.read(len(GZIP)) == GZIP:
-            raise ValueError(f"{path} is compressed with gzip: unpack it first, as with gunzip")
-    text = read_utf8(path)
-    if path.suffix == ".json":
-        entries = _from_json(text)
-        if isinstance(entries, BadRow):
-            raise ValueError(f"{path}: {entries}")
-        if not isinstance(entries, list):
-            raise ValueError(f"{path} must hold a list of objects, got {type(entries).__name__}")
-        return entries
-    if path.suffix != ".jsonl":
-        raise ValueError(f"{path} must end in .jsonl, .json or .parquet")
-    # Not `splitlines`: JSON texts may contain other line separators of Unicode.
-    lines = text.rstrip().split("\n") if text.strip() else []
-    return [_from_json(line) for line in lines]
-
-
-def _from_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        return BadRow(f"not valid JSON: {error}")
-
-
-def require_row(row: object) -> Row:
-    """Return an entry of `read_rows` if it is a row.
-
-    Raises:
-        BadRow: If it is none.
-    """
-    if isinstance(row, BadRow):
-        raise row
-    if not isinstance(row, Mapping):
-        raise BadRow(f"a row must be an object, got {type(row).__name__}")
-    return row
-
-
-def text_field(row: Row, name: str) -> str:
-    """Return a row's field, which must be a text that is not empty.
-
-    Raises:
-        BadRow: If it isn't.
-    """
-    if name not in row:
-        raise BadRow(missing(row, name))
-    value = row[name]
-    if not isinstance(value, str) or not value.strip():
-        raise BadRow(f"field {name!r} must be a text that is not empty, got {value!r}")
-    return value
-
-
-def missing(row: Row, name: str) -> str:
-    """Return the error that a row lacks a field, with the fields that it has."""
-    fields = ", ".join(map(repr, row)) or "none"
-    return f"field {name!r} is missing; the row has {fields}: docs/data.md has the columns"
-
-
-def refuse(found: str, bad: Mapping[int, str], rows: int) -> None:
-    """Raise a `ValueError` for the bad rows of a file, if there are any."""
-    if not bad:
-        return
-    if len(bad) == 1:
-        ((line, text),) = bad.items()
-        raise ValueError(f"{found}, line {line}: {text}")
-    errors: dict[str, list[str]] = {}
-    for line in list(bad)[:SHOWN_ROWS]:
-        errors.setdefault(bad[line], []).append(str(line))
-    parts = [
-        f"  line{'s' * (len(lines) > 1)} {', '.join(lines)}: {text}"
-        for text, lines in errors.items()
-    ]
-    more = len(bad) - SHOWN_ROWS
-    parts += [f"  ... and {more} more"] if more > 0 else []
-    raise ValueError("\n".join([f"{found}: {len(bad)} of {rows} rows are bad", *parts]))
-
-
 def hub_has(repository: str) -> bool:
     """Return True if the hub answers for this data set now, or it is a local folder."""
     return Path(repository).is_dir() or hub_reachable(f"/api/datasets/{repository}")
@@ -482,14 +372,3 @@ def hub_rows(
     # A branch may move between two requests: look its commit up once, so that rows and recorded commit agree.
     commit = str(HfApi().dataset_info(repository, revision=revision).sha)
     return list(load_dataset(repository, config, split=split, revision=commit)), commit
-
-
-# Rows whose tests fail every program that follows the whole text, with the reason (docs/data.md). Asserts count
-# from 1. They were found as follows:
-# - HumanEval: `llm-decpomdp check data` compares the examples in the texts with the asserts. In these rows the
-#   words agree with the asserts, and the examples do not.
-# - CoopHumanEval: a solution was written from each text, and every assert that it fails was examined.
-# - MBPP: every reference passes. In these rows an assert contradicts the text, or tests something else.
-KNOWN_ISSUES: dict[str, str] = {
-    row["task_id"]: row["issue"] for row in bundled_rows("known_issues.jsonl")
-}

@@ -26,14 +26,8 @@ from collections import Counter
 from functools import lru_cache, partial
 
 from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
-from llm_decpomdp.envs.datasets.loading import (
-    BadRow,
-    Dataset,
-    Row,
-    bundled_rows,
-    missing,
-    text_field,
-)
+from llm_decpomdp.envs.datasets.loading import Dataset
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, bundled_rows, missing, text_field
 from llm_decpomdp.envs.sandbox.instrument import names
 from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, parse
 

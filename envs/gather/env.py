@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.worlds.commands import Commands, read_commands
 from llm_decpomdp.envs.worlds.game import (
     Completions,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.planning.hints import HintOptions
 from llm_decpomdp.envs.planning.walk import (
     FLOOR,

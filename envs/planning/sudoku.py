@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.planning.hints import (
     CALLER,
     PLANNER,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.planning.hints import (
     CALLER,
     PLANNER,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.datasets.loading import Row
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.worlds.commands import read_commands
 from llm_decpomdp.envs.worlds.game import (
     Completions,

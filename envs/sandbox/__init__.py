@@ -5,8 +5,15 @@ process, the candidate, which is confined by the kernel and only answers calls w
 folder explains the processes and the protocol; `docs/security.md` lists the guarantees.
 """
 
-from llm_decpomdp.envs.sandbox.instrument import Tests, instrument
-from llm_decpomdp.envs.sandbox.program import Execution, Limits, Outcome, Program, SandboxError
+from llm_decpomdp.envs.sandbox.instrument import instrument
+from llm_decpomdp.envs.sandbox.program import (
+    Execution,
+    Limits,
+    Outcome,
+    Program,
+    SandboxError,
+    Tests,
+)
 from llm_decpomdp.envs.sandbox.sandbox import LAYERS, Sandbox
 
 __all__ = [

@@ -17,9 +17,11 @@ import builtins
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+
+from llm_decpomdp.envs.sandbox.program import Tests
 
 MAX_CASE_LENGTH = 500  # longest text of one test that an agent is shown, in characters
 
@@ -57,46 +59,6 @@ def _renew_lock() -> None:
 if hasattr(os, "register_at_fork"):
     # A thread that held the lock does not exist in a forked process.
     os.register_at_fork(after_in_child=_renew_lock)
-
-
-@dataclass(frozen=True)
-class Tests:
-    """An instrumented test."""
-
-    source: str
-    """Code of a module that defines `__check__(candidate, __record__, __stage__)`."""
-    cases: tuple[str, ...]
-    """Text of each test, with the entry point's name in place of the parameter's."""
-    guards: frozenset[int]
-    """Tests that pass by not being reached."""
-    stages: tuple[int, ...]
-    """Stage of each test; -1 in helper functions outside the test function."""
-    num_stages: int
-    uses: tuple[tuple[str, ...], ...] = ()
-    """Variables of each stage."""
-    changes: tuple[tuple[str, ...], ...] = ()
-    """Variables that each stage may change: if it fails, later stages that use them fail too."""
-    prefetch: bool = True
-    """Make the calls of the call plan all at once, which saves time."""
-    shown: int = 0
-    """Number of tests, from the first on, that prompts may show: the calls of later tests are sent only after
-    theirs are answered, as the program's exceptions are shown too. 0 to send all at once."""
-    vary: bool = False
-    """True if the number of times that a test is reached may depend on the program."""
-    judges_result: tuple[bool, ...] = ()
-    """True for each test that looks at the result of a call; others look at changed arguments."""
-    minimum: tuple[int, ...] = ()
-    """Number of times that each test must be reached at least to pass."""
-    split: bool = True
-    """Run the tests apart from the program. Otherwise a program can forge their reports."""
-    methods: frozenset[str] = frozenset()
-    """Methods that the task defines, besides those of classes in the program's preamble: objects of the program
-    answer to them even if values have methods or operators of that name."""
-
-    def require_reached(self, reached: Sequence[int]) -> Tests:
-        """Require that each test is reached at least as often as by a reference solution."""
-        minimum = tuple(max(old, new) for old, new in zip(self.minimum, reached, strict=True))
-        return replace(self, minimum=minimum)
 
 
 @lru_cache(maxsize=2048)

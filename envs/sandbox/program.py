@@ -1,12 +1,10 @@
-"""Inputs and outputs of the sandbox: programs and limits; outcomes of tests, executions and their details."""
+"""Inputs and outputs of the sandbox: programs, instrumented tests and limits; outcomes of tests and executions."""
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 
 class SandboxError(RuntimeError):
@@ -33,6 +31,46 @@ class Program:
     divide: bool = False
     """True to find out instead for each test what the entry point and the helpers add. See
     `Execution.main_adds` and `Execution.helpers_add`."""
+
+
+@dataclass(frozen=True)
+class Tests:
+    """An instrumented test."""
+
+    source: str
+    """Code of a module that defines `__check__(candidate, __record__, __stage__)`."""
+    cases: tuple[str, ...]
+    """Text of each test, with the entry point's name in place of the parameter's."""
+    guards: frozenset[int]
+    """Tests that pass by not being reached."""
+    stages: tuple[int, ...]
+    """Stage of each test; -1 in helper functions outside the test function."""
+    num_stages: int
+    uses: tuple[tuple[str, ...], ...] = ()
+    """Variables of each stage."""
+    changes: tuple[tuple[str, ...], ...] = ()
+    """Variables that each stage may change: if it fails, later stages that use them fail too."""
+    prefetch: bool = True
+    """Make the calls of the call plan all at once, which saves time."""
+    shown: int = 0
+    """Number of tests, from the first on, that prompts may show: the calls of later tests are sent only after
+    theirs are answered, as the program's exceptions are shown too. 0 to send all at once."""
+    vary: bool = False
+    """True if the number of times that a test is reached may depend on the program."""
+    judges_result: tuple[bool, ...] = ()
+    """True for each test that looks at the result of a call; others look at changed arguments."""
+    minimum: tuple[int, ...] = ()
+    """Number of times that each test must be reached at least to pass."""
+    split: bool = True
+    """Run the tests apart from the program. Otherwise a program can forge their reports."""
+    methods: frozenset[str] = frozenset()
+    """Methods that the task defines, besides those of classes in the program's preamble: objects of the program
+    answer to them even if values have methods or operators of that name."""
+
+    def require_reached(self, reached: Sequence[int]) -> Tests:
+        """Require that each test is reached at least as often as by a reference solution."""
+        minimum = tuple(max(old, new) for old, new in zip(self.minimum, reached, strict=True))
+        return replace(self, minimum=minimum)
 
 
 # Larger values do not fit into the fields of timers and of `setrlimit`.
@@ -134,64 +172,5 @@ class Execution:
     """True if a time-out came from the wall clock, or the system killed the program: another run may differ."""
 
 
-INFO_KEYS = ("tests_passed", "tests_total")  # numbers of `details` that infos repeat
-
-
-def not_run(cases: Iterable[str], why: str) -> tuple[Outcome, ...]:
-    """Return the outcomes of tests that were not run."""
-    return tuple(Outcome(case, False, "not_run", why) for case in cases)
-
-
-def details(tests: Sequence[Outcome], error: Outcome | None = None) -> dict[str, Any]:
-    """Return the details of a reward's `Verdict`: the outcomes of all tests, and the failure to load it."""
-    return {
-        "tests_passed": sum(test.passed for test in tests),
-        "tests_total": len(tests),
-        "tests": [dict(vars(test)) for test in tests],
-        "error": None if error is None else dict(vars(error)),
-    }
-
-
-def notes(details: Mapping[str, Any]) -> list[str]:
-    """Return lines for people about `details`: every test that did not pass, and why."""
-    lines = []
-    if details["error"] is not None:
-        lines.append(f"could not load: {details['error']['message']}")
-    if details["tests"]:
-        lines.append(f"tests {details['tests_passed']}/{details['tests_total']} passed")
-    failed = (test for test in details["tests"] if not test["passed"])
-    return lines + [f"  {test['status']}: {test['case']}  {test['message']}" for test in failed]
-
-
-# Tests that do not end: each new program costs the whole time limit until the row of the data is mended
-
 ENDLESS = "TimeoutError: the test did not end on the program's values within {seconds:g} seconds"
 """Message of a test whose own code did not end; a program that does not end has another."""
-
-# The values of one program may be absurd; a second program shows that the row of the data is at fault.
-MIN_PROGRAMS = 2  # different programs on whose values a test must not end before its task is named
-
-logger = logging.getLogger(__name__)
-
-_PROGRAMS: dict[tuple[str, str], set[int]] = {}  # hashes of the programs so far, by task and test
-
-
-def warn_about_endless_tests(
-    task_id: str, test: str, completions: Mapping[str, str], execution: Execution
-) -> None:
-    """Warn, once for each task, when its tests did not end on the values of `MIN_PROGRAMS` programs."""
-    begin = ENDLESS.partition("{")[0]
-    endless = next((o for o in execution.tests if o.message.startswith(begin)), None)
-    if endless is None:
-        return
-    programs = _PROGRAMS.setdefault((task_id, test), set())
-    if len(programs) >= MIN_PROGRAMS:
-        return
-    programs.add(hash(frozenset(completions.items())))
-    if len(programs) == MIN_PROGRAMS:
-        logger.warning(
-            "task %r: %s, for %d different programs, and each new one will take as long; if the test loops "
-            "whatever it is given, mend its row or leave it out: run llm-decpomdp check data, with --source for "
-            "a file",
-            *(task_id, endless.message.removeprefix("TimeoutError: "), MIN_PROGRAMS),
-        )

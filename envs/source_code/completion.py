@@ -81,20 +81,6 @@ SOLUTION = "Solution"
 """Name of a class whose method may be the requested function."""
 
 
-def reading_keys(agents: Iterable[str]) -> tuple[str, ...]:
-    """Return the names in infos of what the readings of agents report, such as `reading/main_0/drafts`."""
-    return tuple(f"reading/{agent}/{name}" for agent in agents for name in FALLBACKS)
-
-
-def reading_details(fallbacks: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Return what the readings of agents report, by its name in infos."""
-    return {
-        f"reading/{agent}/{name}": counts.get(name, 0)
-        for agent, counts in fallbacks.items()
-        for name in FALLBACKS
-    }
-
-
 @dataclass(frozen=True)
 class Reading:
     """The code of a completion, and its definition of the requested function."""

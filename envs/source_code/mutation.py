@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, LocatedSource, Location, parse
+from llm_decpomdp.envs.source_code.located_source import LocatedSource, Location
+from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, parse
 
 OPERATORS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Add: ("+", "-"),

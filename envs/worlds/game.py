@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.datasets.loading import Dataset, Remark, Row, load, parse_split
+from llm_decpomdp.envs.datasets.loading import Dataset, Remark, load, parse_split
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.worlds.strategies import Strategy, exact_numbers, play
 from llm_decpomdp.interfaces import Component, Info, Task, TaskLoader, TaskSet, Turn, Verdict
 from llm_decpomdp.options import Options, option

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from llm_decpomdp.envs.datasets.loading import BadRow, Dataset, Row, bundled_rows, load, missing
+from llm_decpomdp.envs.datasets.loading import Dataset, load
+from llm_decpomdp.envs.datasets.rows import BadRow, Row, bundled_rows, missing
 from llm_decpomdp.interfaces import Task, TaskSet
 
 MAX_POST_LENGTH = 20_000

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.datasets.loading import bundled_rows
+from llm_decpomdp.envs.datasets.rows import bundled_rows
 
 STOP_WORDS = frozenset(
     """

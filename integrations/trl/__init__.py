@@ -10,7 +10,8 @@
 TRL takes functions and a data set, so this package does not import it.
 """
 
-from llm_decpomdp.integrations.trl.rewards import dataset, lockstep, seat_reward, team_reward
+from llm_decpomdp.integrations.trl.lockstep import lockstep
+from llm_decpomdp.integrations.trl.rewards import dataset, seat_reward, team_reward
 from llm_decpomdp.integrations.trl.rollout import rollout_func, rollout_reward
 
 __all__ = ["dataset", "lockstep", "rollout_func", "rollout_reward", "seat_reward", "team_reward"]

@@ -10,7 +10,7 @@ from gymnasium.spaces import Text
 from pettingzoo import AECEnv, ParallelEnv
 
 from llm_decpomdp.branching import acting_agents, branch
-from llm_decpomdp.interfaces import unpaid_infos
+from llm_decpomdp.wrappers.turn_order import unpaid_infos
 
 
 class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has no types

@@ -24,7 +24,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch, is_turn_based, message_turns
 from llm_decpomdp.env import read_actions
-from llm_decpomdp.interfaces import Episode, unpaid_infos
+from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.spaces import UnicodeText
@@ -299,3 +299,11 @@ def set_order(env: Any, order: str | Sequence[str | Sequence[str]]) -> Any:
 @answers.register
 def _(env: TurnOrderEnv) -> Oracle:
     return answers(env.env)
+
+
+def unpaid_infos(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the infos of a step that earns nothing: the newest ones, with 0 in place of all points."""
+    return {
+        agent: {k: 0.0 if k.startswith(("reward/", "own/")) else n for k, n in info.items()}
+        for agent, info in infos.items()
+    }

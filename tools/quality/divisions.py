@@ -13,11 +13,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from llm_decpomdp.envs.coding.division import (
-    divide_reference,
-    known_divisions,
-    with_division,
-)
+from llm_decpomdp.envs.coding.division import divide_reference
+from llm_decpomdp.envs.coding.shared_work import known_divisions, with_division
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Dataset, load
 from llm_decpomdp.envs.datasets.mbpp import MBPP

@@ -22,8 +22,8 @@ from typing import Any
 
 from llm_decpomdp.envs.bugfix.programs import ProgramSource, bundled_sources
 from llm_decpomdp.envs.bugfix.tasks import test_cases_of_program
-from llm_decpomdp.envs.datasets.loading import Row
 from llm_decpomdp.envs.datasets.mbpp import MBPP, mbpp_task
+from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.source_code.functions import tokens
 from llm_decpomdp.envs.source_code.mutation import KINDS, Mutant, mutants

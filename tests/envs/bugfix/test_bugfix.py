@@ -13,7 +13,7 @@ from llm_decpomdp.envs.bugfix.programs import (
     counts,
 )
 from llm_decpomdp.envs.bugfix.tasks import MAX_STEPS, limit_steps, run_unmodified
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES
+from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Sandbox
 from tests.envs.bugfix_examples import BUG, ROW, answers, program_file
 from tests.envs.own_rows import write_lines

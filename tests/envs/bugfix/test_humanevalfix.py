@@ -9,7 +9,8 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX
 from llm_decpomdp.envs.bugfix.reward import MAXIMUM
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, load
+from llm_decpomdp.envs.datasets.loading import load
+from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES
 from llm_decpomdp.oracle import answers
 from tests.envs.bugfix_examples import sample
 from tests.envs.own_rows import write_lines, write_parquet

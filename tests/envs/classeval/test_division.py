@@ -11,7 +11,7 @@ import pytest
 from llm_decpomdp import make
 from llm_decpomdp.envs.classeval.roles import RULES, class_team, divide
 from llm_decpomdp.envs.datasets.classeval import class_task, load_classes
-from llm_decpomdp.envs.datasets.loading import BadRow
+from llm_decpomdp.envs.datasets.rows import BadRow
 from llm_decpomdp.envs.source_code.classes import merge, outline
 from tests.envs.class_examples import ROW, SOLUTION, shape_task
 from tests.envs.own_rows import write_lines

@@ -12,7 +12,8 @@ import llm_decpomdp
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask, code_task
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, BadRow, load
+from llm_decpomdp.envs.datasets.loading import load
+from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow
 from llm_decpomdp.envs.source_code.parsing import find_function, parse
 from llm_decpomdp.oracle import answers
 

@@ -11,8 +11,9 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, load, parse_split
+from llm_decpomdp.envs.datasets.loading import load, parse_split
 from llm_decpomdp.envs.datasets.mbpp import MBPP
+from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES
 from llm_decpomdp.envs.writing.tasks import ABSTRACTS, POSTS
 from tests.envs.own_rows import make_rows, write_json, write_lines, write_parquet
 

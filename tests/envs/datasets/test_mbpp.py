@@ -12,8 +12,9 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.loading import KNOWN_ISSUES, BadRow, load
+from llm_decpomdp.envs.datasets.loading import load
 from llm_decpomdp.envs.datasets.mbpp import LAST_IDS, MBPP, SPLITS, find_entry_point, mbpp_task
+from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow
 from llm_decpomdp.oracle import answers
 from tests.envs.own_rows import write_lines
 

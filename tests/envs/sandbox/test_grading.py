@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import llm_decpomdp
+from llm_decpomdp.envs import program_reward
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
-from llm_decpomdp.envs.sandbox import program as sandbox_program
 from tests.envs.sandboxed import SHORT, WRONG, program, run, statuses
 from tests.support.programs import SQUARE, check
 
@@ -246,7 +246,7 @@ PLAIN = check("assert candidate(3) == 6")
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Grades a program on a row with a test that loops, or on one without, with short limits."""
-    monkeypatch.setattr(sandbox_program, "_PROGRAMS", {})
+    monkeypatch.setattr(program_reward, "_PROGRAMS", {})
     row = {"prompt": 'def double(x):\n    """Double."""\n', "entry_point": "double"}
     rows = [{**row, "task_id": name, "test": test} for name, test in (("a", ENDLESS), ("b", PLAIN))]
     path = tmp_path / "own.jsonl"
