@@ -103,8 +103,8 @@ class Division:
     def shared(self) -> float:
         """Return the share of all tests that pass by shared work; the mean over helpers."""
         pairs = [zip(self.main_adds, adds, strict=True) for adds in self.helpers_add]
-        both = [[main and helper for main, helper in pair] for pair in pairs]
-        return self._mean(both) / len(self.passed)
+        shared = [[main and helper for main, helper in pair] for pair in pairs]
+        return self._mean(shared) / len(self.passed)
 
     def points(self) -> dict[str, float]:
         """Return the points of the components that depend on the tests."""
@@ -198,8 +198,9 @@ class DivisionReward(CodeReward):
         """Set the points of a program that has run; return the helpers that do as well in main's place."""
         division = Division.of(execution)
         points |= division.points()
-        called = (helper for helper, use in uses.items() if use != NOT_CALLED)
-        return () if any(division.main_adds) else tuple(called)
+        if any(division.main_adds):
+            return ()
+        return tuple(helper for helper, use in uses.items() if use != NOT_CALLED)
 
 
 # References divided between two agents: the data's own division, or the best extraction from a whole solution
@@ -243,29 +244,29 @@ def divide_reference(
     for first in range(0, len(candidates), AT_ONCE):
         if best is not None and best.division.shared() == 1.0:
             break  # those that follow are less balanced, or only count
-        for found in _measure(task, candidates[first : first + AT_ONCE], sandbox):
-            passes = all(found.division.passed)
-            if passes and (best is None or found.division.shared() > best.division.shared()):
-                best = found
+        for reference in _measure(task, candidates[first : first + AT_ONCE], sandbox):
+            passes = all(reference.division.passed)
+            if passes and (best is None or reference.division.shared() > best.division.shared()):
+                best = reference
     return best
 
 
 def _candidates(task: CodeTask, same_parameters: bool) -> list[tuple[dict[str, str], str, float]]:
     if "aux_0" in task.references:
-        found = [(dict(task.references), REFERENCE, 1.0)]
+        candidates = [(dict(task.references), REFERENCE, 1.0)]
     else:
         code = task.references.get("main_0", "")
         parts = divide_function(code, task.entry_point, preamble=task.preamble)
-        found = [({"aux_0": p.helper, "main_0": p.main}, p.kind, p.balance) for p in parts]
+        candidates = [({"aux_0": p.helper, "main_0": p.main}, p.kind, p.balance) for p in parts]
     if same_parameters:
         entry = task.entry_point
-        found = [
-            each
-            for each in found
-            if (parameters := _parameters(each[0]["main_0"], entry)) is not None
-            and parameters == _parameters(each[0]["aux_0"], HELPER)
+        candidates = [
+            candidate
+            for candidate in candidates
+            if (parameters := _parameters(candidate[0]["main_0"], entry)) is not None
+            and parameters == _parameters(candidate[0]["aux_0"], HELPER)
         ]
-    return found[:MAX_TRIED]
+    return candidates[:MAX_TRIED]
 
 
 def _parameters(code: str, name: str) -> tuple[list[str], ...] | None:
@@ -275,7 +276,7 @@ def _parameters(code: str, name: str) -> tuple[list[str], ...] | None:
         return None
     of = function.args
     kinds = (of.posonlyargs, of.args, of.kwonlyargs, [of.vararg], [of.kwarg])
-    return tuple([parameter.arg for parameter in kind if parameter is not None] for kind in kinds)
+    return tuple([part.arg for part in kind if part is not None] for kind in kinds)
 
 
 def _measure(

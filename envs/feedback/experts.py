@@ -218,15 +218,15 @@ An agent, `main`, solved a Python programming problem: it wrote the function tha
 the problem asks for."""
 
 _OTHER_TEAMS = {
-    "coder": "{who} completed a Python class: each agent wrote some of the methods that the skeleton leaves open, "
-    "and no method was asked of two.",
-    "fixer": "{who} repaired a Python program with one or more bugs: each agent submitted the functions that are "
-    "its own again, changed or not, and no function was asked of two.",
+    "coder": "{authors} completed a Python class: each agent wrote some of the methods that the skeleton leaves "
+    "open, and no method was asked of two.",
+    "fixer": "{authors} repaired a Python program with one or more bugs: each agent submitted the functions that "
+    "are its own again, changed or not, and no function was asked of two.",
 }
 """The work of a team whose agents all have the same role, by that role."""
 
 _INSTRUCTION = """\
-You are an experienced Python programmer who reviews other people's code. {who}
+You are an experienced Python programmer who reviews other people's code. {team}
 
 The problem:
 <problem>
@@ -255,17 +255,17 @@ def expert_prompt(task_prompt: str, code: Mapping[str, str]) -> str:
     keys = list(code)
     role = keys[0].partition("_")[0]
     if role in _OTHER_TEAMS:
-        team = "An agent" if len(keys) == 1 else f"{len(keys)} agents"
-        who = _OTHER_TEAMS[role].format(who=team)
+        authors = "An agent" if len(keys) == 1 else f"{len(keys)} agents"
+        team = _OTHER_TEAMS[role].format(authors=authors)
     elif keys == ["main"]:
-        who = _ALONE
+        team = _ALONE
     elif set(keys) == {"aux", "main"}:
-        who = _TEAM
+        team = _TEAM
     else:
         others = " and ".join(f"`{key}`" for key in keys if key != "main")
-        who = _LARGER_TEAM.format(number=len(keys), others=others)
+        team = _LARGER_TEAM.format(number=len(keys), others=others)
     return _INSTRUCTION.format(
-        who=who,
+        team=team,
         problem=task_prompt.strip(),
         code="\n".join(f"<{key}>\n{text.strip()}\n</{key}>" for key, text in code.items()),
         nothing=NOTHING_TO_CHANGE,

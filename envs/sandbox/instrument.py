@@ -263,12 +263,12 @@ def methods(code: str) -> frozenset[str]:
 
 def uses_files(module: ast.Module) -> bool:
     """Check whether a test may read or write files, which prefetched calls would find in another state."""
-    used = names(module)
+    mentions = names(module)
     for node in ast.walk(module):
         if isinstance(node, ast.Import | ast.ImportFrom):
             imported = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
-            used |= {name.partition(".")[0] for name in imported}
-    return not FILES.isdisjoint(used)
+            mentions |= {name.partition(".")[0] for name in imported}
+    return not FILES.isdisjoint(mentions)
 
 
 def names(tree: ast.AST) -> set[str]:

@@ -72,6 +72,14 @@ def test_each_agent_has_own_points_for_the_passing_tests_that_need_its_part() ->
     assert alone(TASK, {"main_0": ALL.format("f")}).own == {} == dict.fromkeys(alone.own_components)
 
 
+def test_a_constant_made_by_both_earns_more_than_a_correct_program_of_one_agent() -> None:
+    """A known weakness: a test that passes by luck counts as shared work, whatever share of the tests passes."""
+    bell = check(*(f"assert candidate({n}) == {number}" for n, number in ((2, 2), (3, 5), (4, 15))))
+    row = {"task_id": "b", "prompt": "def f(n):\n    pass\n", "test": bell, "entry_point": "f"}
+    aux, main = "def aux(n):\n    return 2 * n + 2", "def f(n):\n    return aux(n) / (n + 1)"
+    assert earn([(code_task(0, row), aux, main)]) == [pytest.approx(0.65)]
+
+
 def divided_tasks() -> list[CodeTask]:
     env = llm_decpomdp.make("coophumaneval-v1", source="bundled")
     return [task for task in env.tasks.tasks if isinstance(task, CodeTask)]

@@ -121,8 +121,8 @@ class InPlace:
             return None
         return [
             position
-            for position, (value, found) in enumerate(zip(values, pairs, strict=True))
-            if not found and not any(is_same(constant, value) for constant in self.constants)
+            for position, (value, origins) in enumerate(zip(values, pairs, strict=True))
+            if not origins and not any(is_same(constant, value) for constant in self.constants)
         ]
 
     def _find_sources(self, value: Any) -> set[int]:
@@ -168,10 +168,10 @@ class InPlace:
             for option in options:
                 if self._is_default(option, result):
                     return True
-                for kind, found in names.items():
-                    found += self._find_names(kind, option, result)
+                for kind, matches in names.items():
+                    matches += self._find_names(kind, option, result)
         # All of them, as each drops the functions that do not explain this call.
-        explained = [self.explanations[kind].explain(found) for kind, found in names.items()]
+        explained = [self.explanations[kind].explain(matches) for kind, matches in names.items()]
         return self.kind > channel.DIRECT and any(explained)
 
     def _is_default(self, value: Any, result: Any) -> bool:
