@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_decpomdp.envs.source_code.extraction import find_answer
+from llm_decpomdp.envs.source_code.chat_text import find_answer
 from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.extras import install_command

@@ -25,7 +25,7 @@ from llm_decpomdp.envs.planning.hints import (
     hint_exploits,
     state_of,
 )
-from llm_decpomdp.envs.source_code.extraction import find_answer
+from llm_decpomdp.envs.source_code.chat_text import find_answer
 from llm_decpomdp.envs.worlds.game import task_fields, world_env
 from llm_decpomdp.envs.worlds.grid import canonical
 from llm_decpomdp.envs.worlds.strategies import Strategy, say

@@ -16,7 +16,7 @@ from llm_decpomdp.envs.planning.hints import (
     HintGame,
     World,
 )
-from llm_decpomdp.envs.source_code.extraction import find_answer
+from llm_decpomdp.envs.source_code.chat_text import find_answer
 from llm_decpomdp.envs.worlds.commands import FENCE, MARKS
 from llm_decpomdp.envs.worlds.game import task_fields
 from llm_decpomdp.envs.worlds.grid import Cell

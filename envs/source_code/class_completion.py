@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from llm_decpomdp.envs.source_code.chat_text import find_answer
 from llm_decpomdp.envs.source_code.classes import (
     CodeSegment,
     FunctionNode,
@@ -27,7 +28,7 @@ from llm_decpomdp.envs.source_code.classes import (
     segment,
 )
 from llm_decpomdp.envs.source_code.completion import SOLUTION, bodies
-from llm_decpomdp.envs.source_code.extraction import Attempts, find_answer, split_blocks
+from llm_decpomdp.envs.source_code.extraction import Attempts, split_blocks
 from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem, syntax_tree
 from llm_decpomdp.envs.source_code.statements import (
     BLOCKS,

@@ -2,7 +2,7 @@
 
 The rule, which all families of code share:
 
-1. Reasoning, later turns and invisible characters are removed (`extraction.py`).
+1. Reasoning, later turns and invisible characters are removed (`chat_text.py`).
 2. The answer is split into blocks: fenced ones, and those that parse amid prose (`extraction.py`).
 3. Of all definitions of a function at the top level of blocks the best one is chosen: complete before one
    without `return`, before a broken attempt, before an import, before a quotation of the prompt, before an empty
@@ -31,11 +31,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 
+from llm_decpomdp.envs.source_code.chat_text import find_answer
 from llm_decpomdp.envs.source_code.extraction import (
     Attempts,
     continuations,
     dedent,
-    find_answer,
     parts_that_parse,
     split_blocks,
 )

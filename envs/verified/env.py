@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.source_code.extraction import find_answer
+from llm_decpomdp.envs.source_code.chat_text import find_answer
 from llm_decpomdp.envs.worlds.game import (
     Completions,
     Draw,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm_decpomdp.envs.source_code.extraction import find_answer
+from llm_decpomdp.envs.source_code.chat_text import find_answer
 
 MARKS = re.compile(r"^(?:[-*+>]\s+|\d+[.):]\s*)?[`/]*\s*")
 """What may stand before a command: a list mark, backticks, a slash."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.source_code.extraction import TURN_ENDS
+from llm_decpomdp.envs.source_code.chat_text import TURN_ENDS
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.registry import make
