@@ -126,12 +126,6 @@ def test_prompts_are_word_for_word(name, num_agents, original, previous):
         assert found[role.agent] == expected
 
 
-@pytest.mark.parametrize("name", MODES)
-def test_no_first_turn_text_surrounds_later_prompts(name):
-    for text in prompts(make_mode(name), MAIN, AUX).values():
-        assert not {"Rules:", "Format:", "Problem:", '"""square"""'} & set(text.split("\n"))
-
-
 def test_an_agent_alone_never_hears_of_a_helper():
     for name in MODES:
         text = prompts(make_mode(name, 1, original_prompt=True), ALONE)["main_0"]

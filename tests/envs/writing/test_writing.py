@@ -138,19 +138,17 @@ def test_one_turn_is_the_default_and_terminates(version):
     assert set(observations.values()) == {""} and not env.agents
 
 
-def test_experts_edit_no_texts():
-    with pytest.raises(ValueError, match=r"'expert_edits' is for code.*level_feedback"):
-        make("tldr-v1", external_mode="expert_edits")
-
-
-def test_an_unknown_mode_is_named_with_the_nearest():
-    with pytest.raises(ValueError, match="unknown external_mode 'pasesd'; did you mean 'passed'"):
-        make("tldr-v1", external_mode="pasesd")
-
-
-def test_flags_are_true_or_false():
-    with pytest.raises(ValueError, match="original_prompt must be True or False, got 1"):
-        make("tldr-v1", original_prompt=1)
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"external_mode": "expert_edits"}, "'expert_edits' is for code.*level_feedback"),
+        ({"external_mode": "pasesd"}, "unknown external_mode 'pasesd'; did you mean 'passed'"),
+        ({"original_prompt": 1}, "original_prompt must be True or False, got 1"),
+    ],
+)
+def test_wrong_options_are_refused(option, text):
+    with pytest.raises(ValueError, match=text):
+        make("tldr-v1", **option)
 
 
 # Any text

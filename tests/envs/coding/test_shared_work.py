@@ -1,4 +1,4 @@
-"""The tasks of `-v1`."""
+"""The tasks of the families whose reward is for shared work."""
 
 from __future__ import annotations
 
