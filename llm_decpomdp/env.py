@@ -23,6 +23,8 @@ from llm_decpomdp.interfaces import (
     TaskSet,
     Turn,
     Verdict,
+)
+from llm_decpomdp.parts import (
     agents_to_act,
     check_prompts,
     evaluate_reward,
