@@ -18,11 +18,6 @@ from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
 from llm_decpomdp.agents.models.prompting import end_ids
-from llm_decpomdp.agents.models.quantized import (
-    check_quantization,
-    keep_gradients,
-    quantization_arguments,
-)
 from llm_decpomdp.agents.models.weights import resolve_compute_dtype
 from llm_decpomdp.options import pick
 from llm_decpomdp.utils.hub import hub_answers
@@ -49,14 +44,13 @@ def load_causal_lm(
     adapted = (Path(source) / "adapter_config.json").is_file()
     if adapted and options.lora is not None:
         raise ValueError(f"{str(source)!r} holds an adapter already; leave out lora")
-    check_quantization(options.quantization, adapted or options.lora is not None, hollow, source)
     if adapted or options.lora is not None:
         base, tokenizer = load_base(source, options, hollow)
         adapters = {"default": source if options.lora is None else options.lora}
         model = add_adapters(base, adapters, {"default": seed})
     else:
         tokenizer = _load_tokenizer(source)
-        model = _load_weights(source, torch.float32, options, hollow)
+        model = _load_weights(source, torch.float32, options, hollow, frozen=False)
         check_embeddings(model, tokenizer)
     engine = _engine(model, tokenizer, options)
     return CausalLM(engine, pick(Sampling, options), seed=seed, prompting=pick(Prompting, options))
@@ -75,7 +69,7 @@ def load_base(source: str | Path, options: ModelOptions, hollow: bool = False) -
         tokens = source if _has_tokenizer(source) else model_name
     tokenizer = _load_tokenizer(tokens)
     dtype = resolve_compute_dtype(options.compute_dtype, _device(options.device))
-    model = _load_weights(model_name, dtype, options, hollow)
+    model = _load_weights(model_name, dtype, options, hollow, frozen=True)
     model.requires_grad_(False)
     check_embeddings(model, tokenizer)
     return model, tokenizer
@@ -120,7 +114,6 @@ def adapter_policies(
         if not name or "." in name:
             raise ValueError(f"a policy's name must have a letter, and no '.', got {name!r}")
     first = next(iter(options.values()))
-    check_quantization(first.quantization, True, hollow, name_or_path)
     base, tokenizer = load_base(name_or_path, first, hollow)
     # With a prefix, since peft would mistake a bare `a` or `lora` for a part of its own names.
     names = {name: f"policy_{name}" for name in adapters}
@@ -216,16 +209,25 @@ def _device(name: str) -> torch.device:
 
 
 def _load_weights(
-    name_or_path: str | Path, dtype: torch.dtype, options: ModelOptions, hollow: bool
+    name_or_path: str | Path,
+    dtype: torch.dtype,
+    options: ModelOptions,
+    hollow: bool,
+    *,
+    frozen: bool,
 ) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
     kinds: Any = AutoModelForCausalLM
     device, attention = _device(options.device), options.attn_implementation
-    quantized = options.quantization != "none"
-    local = _local_only(name_or_path)
+    local, further = _local_only(name_or_path), {}
+    if options.quantization != "none":
+        from llm_decpomdp.agents.models import quantized
+
+        quantized.check_quantization(options.quantization, frozen, hollow, name_or_path)
+        if device.type != "meta":
+            further = quantized.quantization_arguments(options.quantization, dtype, device)
     if device.type != "meta" and not hollow:
-        further = quantization_arguments(options.quantization, dtype, device) if quantized else {}
         model, report = kinds.from_pretrained(
             name_or_path,
             dtype=dtype,
@@ -237,8 +239,8 @@ def _load_weights(
             **further,
         )
         check_weights(name_or_path, report)
-        if quantized:
-            keep_gradients(model)
+        if further:
+            quantized.keep_gradients(model)
             return model
         return model.to(device)
     # Shapes and settings only; no file of weights is needed.
