@@ -73,7 +73,7 @@ class CounterfactualActorCritic(ActorCritic):
         texts = group_size * (1 + len(agents) * (group_size - 1))
         if texts > MAX_COUNTERFACTUALS:
             raise ValueError(
-                f"{self.name} with num_generations (group_size) of {group_size} and {len(agents)} agents has the "
+                f"{self.name} with group_size={group_size} and {len(agents)} agents has the "
                 f"critic read {texts:,} texts for each group; more than {MAX_COUNTERFACTUALS:,} is refused: use "
                 "fewer completions"
             )

@@ -273,12 +273,12 @@ class Algorithm:
         """
         if group_size < self.min_group_size:
             raise ValueError(
-                f"{self.name} compares completions of a group, so num_generations (group_size) must be at least "
+                f"{self.name} compares completions of a group, so group_size must be at least "
                 f"{self.min_group_size}, got {group_size}: raise it, or use iac, maac, rae or mareinforce"
             )
         if group_size == 1 and (options.normalizes_groups or options.reward_parts != "sum"):
             raise ValueError(
                 "normalize_advantages divides by the standard deviation of a group, and one completion has none, "
-                "and so does reward_parts: set num_generations (group_size) to 2 or more, or "
+                "and so does reward_parts: set group_size to 2 or more, or "
                 "normalize_advantages=false"
             )

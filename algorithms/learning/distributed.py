@@ -68,7 +68,7 @@ def warn_of_idle(parts: int, what: str = "starts") -> None:
     if world_size() > parts and rank() == 0:
         logger.warning(
             "%d processes share updates of at most %d %s, so some of them always wait: take more starts an "
-            "update (prompts_per_update), or fewer processes",
+            "update (train_batch_size), or fewer processes",
             *(world_size(), parts, what),
         )
 

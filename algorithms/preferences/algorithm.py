@@ -113,7 +113,7 @@ class PreferenceAlgorithm(Algorithm):
         if samples > MAX_JOINT_SAMPLES:
             raise ValueError(
                 f"groups would have up to {samples:,} joint samples, and pairs are made of at most "
-                f"{MAX_JOINT_SAMPLES:,}: take fewer num_generations, or joint_mode=common"
+                f"{MAX_JOINT_SAMPLES:,}: lower group_size, or set joint_mode=common"
             )
         single = self.pair_options.pair_kind == "single"
         if single and rollouts.joint_mode == "aligned" and len(agents) > 1:

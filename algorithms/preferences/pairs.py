@@ -225,8 +225,8 @@ def matches(
     """
     if len(said) > MAX_JOINT_SAMPLES:
         raise ValueError(
-            f"a group has {len(said):,} joint samples, and pairs are made of at most {MAX_JOINT_SAMPLES:,}: take "
-            "fewer num_generations, or joint_mode=common"
+            f"a group has {len(said):,} joint samples, and pairs are made of at most {MAX_JOINT_SAMPLES:,}: "
+            "lower group_size, or set joint_mode=common"
         )
     different, learning = (
         sum((column[:, None] != column for column in columns.T), np.zeros((len(said),) * 2, int))

@@ -63,7 +63,7 @@ class CurriculumSource(SourceWrapper):
         if len(problems) <= max(map(len, source.batches)):
             raise ValueError(
                 f"{self.needs_last_update} chooses among problems, and an update has all {len(problems)} of the "
-                "run: take fewer problems an update (prompts_per_update), or drop it"
+                "run: take fewer problems an update (train_batch_size), or drop it"
             )
         self.problems, self.group_size, self.seed = list(problems), group_size, seed
         self._row: dict[str, float] = {}

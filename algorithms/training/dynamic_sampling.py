@@ -54,7 +54,7 @@ class DynamicSamplingSource(SourceWrapper):
             total = len(set(source.starts))
             raise ValueError(
                 f"refill={rounds} draws problems that an update lacks, and every update has all {total} of the "
-                "run: take fewer problems an update (prompts_per_update), or drop it"
+                "run: take fewer problems an update (train_batch_size), or drop it"
             )
         self.learner, self.problems, self.rounds, self.seed = learner, problems, rounds, seed
 

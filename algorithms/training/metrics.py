@@ -231,7 +231,7 @@ def reason(rows: Sequence[Row]) -> str:
     )
     return (
         f"all completions of a group were worth the same.{limit} For more variety raise temperature or "
-        "num_generations (group_size); for rewards that differ take other tasks, easier ones if none is solved"
+        "group_size; for rewards that differ take other tasks, easier ones if none is solved"
     )
 
 

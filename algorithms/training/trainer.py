@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 LESS_MEMORY = (
-    "To need less, best first: lower group_size (num_generations) or prompts_per_update; lower "
+    "To need less, best first: lower group_size or train_batch_size; lower "
     "max_new_tokens; turn on gradient_checkpointing; train adapters (lora) in place of all weights, or "
     "share one model between the agents; take a smaller model"
 )

@@ -70,6 +70,7 @@ ROOT_KEYS = {
 
 FLAT_KEYS = {
     "algorithm.num_generations": "algorithm.group_size",
+    "algorithm.prompts_per_update": "algorithm.train_batch_size",
     **{
         f"{key.partition('.')[0]}.{name}": key
         for key, (_, name) in OWNERS.items()

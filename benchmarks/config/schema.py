@@ -149,7 +149,7 @@ class ScheduleConfig(Options):
     """Passes over the training problems, each in an order of its own."""
     max_updates: int | None = option(None, ge=1)
     """Ends the run early; null runs all epochs."""
-    prompts_per_update: int = option(1, ge=1, key="train_batch_size")
+    train_batch_size: int = option(1, ge=1)
     """Problems of an update, each with a group or, over several turns, with several."""
     group_size: int = option_of(TrainerOptions, "group_size")
 
@@ -294,7 +294,11 @@ class Config(Options):
         algorithm = {k: v for k, v in own.items() if not sections_of(AlgorithmConfig, k)}
         for section in sections:
             algorithm |= section
-        algorithm["num_generations"] = algorithm.pop("group_size")
+        for key, old in (
+            ("group_size", "num_generations"),
+            ("train_batch_size", "prompts_per_update"),
+        ):
+            algorithm[old] = algorithm.pop(key)
         # Earlier versions had no `options`; an empty one must not look like a change.
         if not algorithm["options"]:
             del algorithm["options"]

@@ -346,7 +346,7 @@ def schedule(config: Config, tasks: Sequence[str], left_out: Collection[str] = (
 
 def arrange(config: Config, items: Sequence[T], left_out: Collection[T] = ()) -> list[list[T]]:
     """Return the items of each update: each item once an epoch, in an order that the seed decides."""
-    size, batches = config.algorithm.prompts_per_update, []
+    size, batches = config.algorithm.train_batch_size, []
     for epoch in range(config.algorithm.num_train_epochs):
         order = stream(config.seed, "schedule", epoch).permutation(len(items))
         shuffled = [items[i] for i in order if items[i] not in left_out]

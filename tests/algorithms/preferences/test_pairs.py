@@ -85,7 +85,7 @@ def test_pairs_of_a_group(
 
 def test_too_many_joint_samples_are_refused_with_the_remedy() -> None:
     said = np.zeros((MAX_JOINT_SAMPLES + 1, 2), dtype=np.int64)
-    with pytest.raises(ValueError, match=r"2,049 joint samples.* take fewer num_generations"):
+    with pytest.raises(ValueError, match=r"2,049 joint samples.* lower group_size"):
         matches(said, np.zeros(len(said)), [True, True])
 
 

@@ -172,7 +172,7 @@ def test_five_silent_updates_in_a_row_are_warned_of_once(caplog: pytest.LogCaptu
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "5 updates in a row taught nothing" in record.message
-    assert "raise temperature or num_generations" in record.message
+    assert "raise temperature or group_size" in record.message
     assert "easier ones" in record.message and "max_new_tokens" not in record.message
 
 

@@ -230,7 +230,7 @@ def test_memory_that_runs_out_is_told_with_what_to_change(tmp_path: Path) -> Non
         trainer.run_updates()
     text = str(caught.value)
     assert "group_size=3 and 2 prompts an update" in text
-    for remedy in ("prompts_per_update", "max_new_tokens", "gradient_checkpointing", "lora"):
+    for remedy in ("train_batch_size", "max_new_tokens", "gradient_checkpointing", "lora"):
         assert remedy in text
     newest = checkpoint.latest(trainer.folder.checkpoints)
     assert trainer.saved and newest is not None and newest.name == f"update-{trainer.saved:06d}"

@@ -61,7 +61,7 @@ def test_later_layers_win(write: Callable[[str], Path]) -> None:
     overrides = ["algorithm.learning_rate=0.2", "model.name=override"]
     defaults = {"algorithm.num_generations": 9, "algorithm.prompts_per_update": 5, "seed": 1}
     config = load_config(path, overrides, {"model.name": "flag"}, defaults)
-    assert config.algorithm.prompts_per_update == 5
+    assert config.algorithm.train_batch_size == 5
     assert config.algorithm.group_size == 3
     assert config.algorithm.learning_rate == 0.2
     assert config.model.name == "flag"

@@ -246,7 +246,7 @@ def test_recorded_tokens_are_exported(quick: list[str], tmp_path: Path) -> None:
     train(config, "demo")
     tokenizer = AutoTokenizer.from_pretrained(config.model.name)
     rows = load(tmp_path / "run")["train"]
-    assert len(rows) == 2 * 2 * 2 * config.env.num_turns * config.algorithm.prompts_per_update
+    assert len(rows) == 2 * 2 * 2 * config.env.num_turns * config.algorithm.train_batch_size
     for row in rows:
         said = tokenizer.decode(row["token_ids"], skip_special_tokens=True)
         assert said == row["completion"]
