@@ -50,7 +50,7 @@ def load_causal_lm(
         model = add_adapters(base, adapters, {"default": seed})
     else:
         tokenizer = _load_tokenizer(source)
-        model = _load_weights(source, torch.float32, options, hollow, frozen=False)
+        model = _load_weights(source, options, hollow, frozen=False)
         check_embeddings(model, tokenizer)
     engine = _engine(model, tokenizer, options)
     return CausalLM(engine, pick(Sampling, options), seed=seed, prompting=pick(Prompting, options))
@@ -68,8 +68,7 @@ def load_base(source: str | Path, options: ModelOptions, hollow: bool = False) -
         model_name = model_source(PeftConfig.from_pretrained(str(source)).base_model_name_or_path)
         tokens = source if _has_tokenizer(source) else model_name
     tokenizer = _load_tokenizer(tokens)
-    dtype = resolve_compute_dtype(options.compute_dtype, _device(options.device))
-    model = _load_weights(model_name, dtype, options, hollow, frozen=True)
+    model = _load_weights(model_name, options, hollow, frozen=True)
     model.requires_grad_(False)
     check_embeddings(model, tokenizer)
     return model, tokenizer
@@ -209,17 +208,13 @@ def _device(name: str) -> torch.device:
 
 
 def _load_weights(
-    name_or_path: str | Path,
-    dtype: torch.dtype,
-    options: ModelOptions,
-    hollow: bool,
-    *,
-    frozen: bool,
+    name_or_path: str | Path, options: ModelOptions, hollow: bool, *, frozen: bool
 ) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
     kinds: Any = AutoModelForCausalLM
     device, attention = _device(options.device), options.attn_implementation
+    dtype = resolve_compute_dtype(options.compute_dtype, device) if frozen else torch.float32
     local, further = _local_only(name_or_path), {}
     if options.quantization != "none":
         from llm_decpomdp.agents.models import quantized
