@@ -56,9 +56,9 @@ class StepOptions(Options):
     updates, arXiv 2311.01953). This is biased: the cosine between expected and exact gradient is 0.99 at 0.5
     (median of 20 random games; minimum 0.96), and 0.95 at 0 (minimum 0.55)."""
     step_advantage_weight: float = option(0.0, ge=0)
-    """In the plan `episodes`, weight w of a second advantage, among the completions for equal joint prompts of the
-    same turn (GiGPO, arXiv 2505.10978, where it is 1). If no other completion has the same joint prompts, the
-    second advantage equals the first. So the weight of every turn is 1 + w."""
+    """In the rollout mode `episodes`, weight w of a second advantage, among the completions for equal joint
+    prompts of the same turn (GiGPO, arXiv 2505.10978, where it is 1). If no other completion has the same joint
+    prompts, the second advantage equals the first. So the weight of every turn is 1 + w."""
     turn_gradient_weights: tuple[NonNegative, ...] | None = None
     """Factor of each turn's loss, as in `[1.2, 0.8]`; `None` means 1. A configuration with a single turn ignores
     it."""
@@ -83,7 +83,7 @@ class ObjectiveOptions(Options):
     objective: str = option(
         "ppo", choices=tuple(CLIP_RANGES), key="name", unless=("updates_per_batch", 1)
     )
-    """Loss of several `updates_per_batch`: `ppo` clips the ratio of each token, `dapo` has a larger upper range,
+    """Loss with `num_iterations` above 1: `ppo` clips the ratio of each token, `dapo` has a larger upper range,
     `gspo` clips the ratio of a whole completion, and `cispo` clips a weight, so no token loses its gradient."""
     clip_range: float | None = option(None, gt=0, lt=1, unless=("objective", "cispo"))
     """Lower clip range: ratios are clipped at 1 - value. Null means 0.2 for `ppo` and `dapo`, 0.0003 for `gspo`,
@@ -102,20 +102,21 @@ class ObjectiveOptions(Options):
 
 
 class ImportanceSamplingOptions(Options):
-    """Correction of the difference between the policy and what sampled."""
+    """Correction for samples whose distribution differs from that of the policy that is trained."""
 
     switch = "correction"
     correction: str = option("none", choices=("none", "truncate", "mask"), key="mode")
-    """Weight of a token from older weights or another numeric format: the ratio of its current probability to that
-    of the sampler, at most `correction_cap` (`truncate`), or 0 outside 1/cap to cap (`mask`). For `lag` and for
-    servers that sample. `none` treats all samples as on-policy."""
+    """Weight of each sampled token in the loss. `none` treats all samples as on-policy. Otherwise the weight is
+    the ratio of the token's current probability to its probability when it was sampled. `truncate` limits the
+    ratio to `cap`. `mask` replaces ratios below 1 / `cap` or above `cap` by 0. Use it if older weights or a server
+    sampled the tokens (`algorithm.rollout.max_async_level`, `inference.engine=vllm`)."""
     correction_cap: float = option(2.0, gt=1, key="cap", unless=("correction", "none"))
-    """Bound of `correction`."""
+    """Upper bound of the ratio; its inverse is the lower bound of `mask`."""
     correction_level: str = option(
         "token", choices=("token", "sequence"), key="level", unless=("correction", "none")
     )
-    """Ratio of `correction`: of each token separately, or the product over its completion, which also corrects for
-    earlier tokens and has a much higher variance."""
+    """Ratio of each `token` separately, or the product of the ratios of its completion (`sequence`). The product
+    also corrects for earlier tokens and has a much higher variance."""
 
 
 class KLOptions(Options):
@@ -133,8 +134,9 @@ class KLOptions(Options):
         # With one update, the divergence as a reward has the gradient of the one in the loss.
         unless=(("kl_coefficient", 0), ("updates_per_batch", 1)),
     )
-    """Place of the divergence: a separate `loss` in each step, or a part of the `reward` of the samples, which
-    several `updates_per_batch` weight and clip with the rest. With one step both are the same."""
+    """Place of the divergence: a separate `loss` in each step, or a part of the `reward` of the samples. With
+    `num_iterations` above 1, ratios weight and clip this part like the rest of the reward. With one step both are
+    the same."""
 
 
 class TruncationOptions(Options):
@@ -143,7 +145,7 @@ class TruncationOptions(Options):
     switch = "truncated"
     truncated: str = option("train", choices=("train", "mask", "penalise"), key="mode")
     """Treatment of completions at the token limit: `train` like any other, `mask` (used for comparison only), or
-    `penalise` (`truncation_penalty` is subtracted from their value, for the agent that wrote them)."""
+    `penalise` (`overlong_penalty` is subtracted from their value, for the agent that wrote them)."""
     truncation_penalty: float = option(
         0.0, ge=0, key="overlong_penalty", unless=("truncated", "train", "mask")
     )
@@ -205,7 +207,8 @@ class LearnerOptions(UpdateOptions):
     """
 
     discount: float = option(1.0, ge=0, le=1)
-    """Weight of a reward a turn later; the plan `chain` has no returns that reach over turns.
+    """Weight of a reward a turn later. Without a critic, the rollout mode `chain` ignores it, because a return
+    then contains only the reward of its own turn.
 
     A value below 1 is biased, since the loss of turn t has no factor discount^t (arXiv 1906.07073): the cosine
     between expected and exact gradient of the discounted return is 0.999 at 0.9 and 0.96 at 0.5 (median of 20

@@ -40,15 +40,15 @@ class RolloutOptions(Options):
     """Mean reward of a group from which on nothing follows it; `None` stops nothing."""
     refill: int = option(0, ge=0, key="max_resample_rounds")
     """Most rounds in which starts of an update whose rollouts teach nothing are replaced by others of the run's
-    problems, at up to 1 + `refill` times the cost (DAPO, arXiv 2503.14476)."""
+    problems, at up to 1 + `max_resample_rounds` times the cost (DAPO, arXiv 2503.14476)."""
     curriculum: str | None = option(None, choices=("pass_rate",))
     """Choice of each update's problems: `pass_rate` draws them by p (1 - p), where p is how often the team has
     solved a problem, among those with p from 0.1 to 0.9. Null takes each once an epoch; a curriculum keeps the
     number of updates, and takes some problems often and others never."""
     lag: int = option(0, ge=0, key="max_async_level")
-    """Updates that rollouts wait: update u learns from what the weights after update u - 1 - `lag` have sampled
-    for it, the first `lag` + 1 from the first weights. With `cluster.rollout_workers` workers then sample while
-    the learner learns. See `correction`."""
+    """Number of updates by which rollouts are delayed (d). The weights after update u - 1 - d sample the rollouts
+    of update u; the first weights sample those of the first d + 1 updates. With `cluster.rollout_workers`, workers
+    sample while the learner learns. `algorithm.importance_sampling` corrects for the older weights."""
     starts_per_bundle: int | None = option(None, ge=1, key="rollout_batch_size")
     """Starts that are played together, as one batch with random streams of their own: an update's starts are cut
     into bundles of so many. Equal runs then sample the same, however many processes and workers share the bundles;

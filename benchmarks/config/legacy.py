@@ -132,16 +132,16 @@ GONE = {
     "r + discount V' - Q is 0 for every action once Q is exact, and learning ends; drop it, or use "
     "algorithm.name=coma",
     "algorithm.critic_devices": "a critic reads with the policies' own model; drop it",
-    "algorithm.value_loss_coef": "a critic has an optimizer of its own: use algorithm.critic_learning_rate, "
+    "algorithm.value_loss_coef": "a critic has an optimizer of its own: use algorithm.critic.learning_rate, "
     "or drop it",
     "algorithm.agent_devices": OWN_DEVICES,
     "algorithm.parallel_training": OWN_DEVICES,
     "algorithm.logging_steps": "every update is logged; drop it",
     "algorithm.save_steps": "use output.checkpoint_every instead, or drop it",
-    "algorithm.beta": "nothing ever read it; use algorithm.kl_coefficient, or drop it",
+    "algorithm.beta": "nothing ever read it; use algorithm.kl.coefficient, or drop it",
     "algorithm.reward_shift": SHIFTED,
-    "algorithm.termination_threshold": "use algorithm.early_termination_threshold, which is of rewards "
-    "without a shift, or drop it",
+    "algorithm.termination_threshold": "use algorithm.rollout.early_termination_threshold, which is of "
+    "rewards without a shift, or drop it",
     "algorithm.advantage_normalization": "use algorithm.normalize_advantages, which divides and does not "
     "centre again, or drop it",
     "algorithm.rollout_buffer_size": "an update takes algorithm.train_batch_size problems; drop it",
