@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
         LocalRolloutWorker as LocalRolloutWorker,
     )
-    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync as WeightSync
     from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState as WorkerState
     from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts as collect_rollouts
     from llm_decpomdp.algorithms.rollouts.environment import TextEnv as TextEnv
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.checkpoint_manager import (
         CheckpointManager as CheckpointManager,
     )
-    from llm_decpomdp.algorithms.training.rollout_source import (
-        PeriodicEvaluation as PeriodicEvaluation,
-    )
+    from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation as PeriodicEvaluation
     from llm_decpomdp.algorithms.training.rollout_source import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.run_log import RunLog as RunLog
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
@@ -56,16 +53,13 @@ else:
             "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start"],
             "llm_decpomdp.algorithms.rollout_workers.rollout_worker": [
                 "LocalRolloutWorker",
-                "WeightSync",
                 "WorkerState",
             ],
             "llm_decpomdp.algorithms.rollouts.rollout_options": ["RolloutOptions"],
             "llm_decpomdp.algorithms.training.callbacks": ["TrainerCallback"],
             "llm_decpomdp.algorithms.training.checkpoint_manager": ["CheckpointManager"],
-            "llm_decpomdp.algorithms.training.rollout_source": [
-                "PeriodicEvaluation",
-                "SampledSource",
-            ],
+            "llm_decpomdp.algorithms.training.evaluation": ["PeriodicEvaluation"],
+            "llm_decpomdp.algorithms.training.rollout_source": ["SampledSource"],
             "llm_decpomdp.algorithms.training.run_log": ["RunLog"],
             "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
             "llm_decpomdp.algorithms.training.trainer_options": ["TrainerOptions"],

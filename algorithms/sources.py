@@ -1,4 +1,4 @@
-"""The optional parts of a training: the source of rollouts and the warm start that the options of a run ask for.
+"""The optional parts of a training that its options ask for: wrappers of its source, and the warm start.
 
 Each feature attaches here by a few lines. A feature that is off is not even imported.
 """
@@ -9,14 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutSource,
-    SampledSource,
-    StoredSource,
-)
+from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
 from llm_decpomdp.algorithms.training.trainer_options import (
     PASSES,
     TrainerOptions,
@@ -29,42 +24,32 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.sft_data import Demonstration
 
 
-def make_source(
+def add_wrappers(
+    source: RolloutSource,
     env: TextEnv,
     team: Team,
-    workers: WeightSync,
     learner: BaseLearner,
     options: TrainerOptions,
-    batches: Sequence[Sequence[Start]],
     *,
-    stored: Sequence[Sequence[Rollout]] = (),
     problems: Sequence[Start] = (),
     opponents: Team | None = None,
     can_prefetch: bool = False,
 ) -> RolloutSource:
-    """Build the source of rollouts of a run, with the wrappers that the options ask for.
+    """Return a source with a wrapper around it for each optional feature that the options ask for.
 
     Args:
+        source: Samples the starts of each update, or has stored rollouts.
         env: The environment.
         team: The team that learns.
-        workers: Samples the rollouts.
         learner: The learner of the team.
         options: How to sample.
-        batches: The starts of each update.
-        stored: The stored rollouts of each update, if nothing is sampled.
-        problems: Starts that dynamic sampling and curricula draw from; by default all of `batches`.
+        problems: Starts that dynamic sampling and curricula draw from; by default those of the source.
         opponents: The team that `comparator` of the algorithm's options names.
         can_prefetch: Whether workers can sample while the learner learns.
 
     Raises:
         ValueError: If the options do not fit the rollouts.
     """
-    source: RolloutSource
-    if stored:
-        source = StoredSource(stored)
-    else:
-        further = problems if options.refill or options.curriculum else ()
-        source = SampledSource(env, team, workers, learner, options, batches, further)
     # The order matters: opponents are scored, too; dynamic sampling goes by the scores; a curriculum chooses the
     # starts of all of that; and asynchronous rollouts hold whole batches back.
     problems = list(problems or source.starts)

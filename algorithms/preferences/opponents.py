@@ -21,10 +21,10 @@ from llm_decpomdp.algorithms.rollouts.sampling import Timer, require_short
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
-    SourceWrapper,
     TrainBatch,
     UpdateRequest,
 )
+from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.branching import seed_noise
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute

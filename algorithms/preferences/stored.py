@@ -15,7 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    TrainBatch,
+    UpdateRequest,
+)
 from llm_decpomdp.policy import (
     Completion,
     Team,
@@ -144,6 +151,21 @@ def _limit(pairs: list[Rollout], limit: int | None) -> list[Rollout]:
 def _gap(pair: Rollout) -> float:
     better, worse = pair.groups[0].rewards
     return better - worse
+
+
+class StoredSource(RolloutSource):
+    """Rollouts that were stored, one for each start of each update."""
+
+    is_sampled = False
+
+    def __init__(self, updates: Sequence[Sequence[Rollout]]) -> None:
+        self.updates = updates
+        self.batches = [[rollout.start for rollout in rollouts] for rollouts in updates]
+
+    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+        """Return the rollouts of an update."""
+        rollouts = list(self.updates[request.update - 1])
+        return TrainBatch([processes.shard(rollouts)], rollouts=rollouts)
 
 
 def add_tokens(pairs: Sequence[Rollout], team: Team) -> list[Rollout]:

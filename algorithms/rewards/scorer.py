@@ -24,10 +24,10 @@ from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.algorithms.training.metrics import turn_mean
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
-    SourceWrapper,
     TrainBatch,
     UpdateRequest,
 )
+from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import ReferencedPolicy, Team, policy_attribute

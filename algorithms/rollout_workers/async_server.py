@@ -8,11 +8,11 @@ from multiprocessing.pool import ThreadPool
 
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
+from llm_decpomdp.algorithms.rollout_workers.pool import update_servers
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     LocalRolloutWorker,
     RolloutBatch,
     WorkerState,
-    update_servers,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, is_remote
@@ -64,6 +64,7 @@ class AsyncServerRollouts(LocalRolloutWorker):
 
     def close(self) -> None:
         """End the servers and the thread; `update_weights` starts the servers again."""
+        super().close()
         if self._prefetched is not None:
             self._prefetched.leave()
         for sampler in self.samplers:

@@ -21,8 +21,8 @@ from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     RolloutBatch,
+    RolloutWorker,
     WorkerState,
-    update_servers,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies, is_remote, label
@@ -110,7 +110,7 @@ class WorkerHandle(ABC):
         return index
 
 
-class RolloutWorkerPool(ABC):
+class RolloutWorkerPool(RolloutWorker):
     """Assigns batches to workers, one at a time; the batch of a worker that dies is sampled again by another.
 
     If policies are sampled at servers, the workers call the servers, and this process keeps the servers alive. A
@@ -279,10 +279,20 @@ class RolloutWorkerPool(ABC):
 
     def close(self) -> None:
         """End the workers and servers, and drop the weights."""
+        super().close()
         self._stop()
         for sampler in self._servers:
             sampler.close()
         self._weights = WeightUpdate(None, {})
+
+
+def update_servers(samplers: Sequence[RemoteSampler], version: int) -> None:
+    """Send the current weights to the servers; raise a `SamplerError` if one does not accept them."""
+    # All are launched before the first is waited for, so that they load their models at the same time.
+    for sampler in samplers:
+        sampler.launch()
+    for sampler in samplers:
+        sampler.update_weights(version)
 
 
 def sample_batch(

@@ -1,4 +1,4 @@
-"""The protocol of rollout workers, the batches of starts that they sample, and the worker in this process.
+"""Rollout workers, the batches of starts that they sample, and the worker in this process.
 
 The rollouts of a batch are a function of the weights and of the batch: of seed, update, index and starts. They do
 not depend on the process that samples the batch, nor on its earlier batches. So equal seeds give equal rollouts
@@ -12,13 +12,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
-from typing_extensions import Protocol
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -26,9 +26,6 @@ from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.branching import seed_noise
 from llm_decpomdp.policy import Seedable, Stateful, Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.seeding import stream
-
-if TYPE_CHECKING:
-    from llm_decpomdp.agents.remote.sampler import RemoteSampler
 
 Item = TypeVar("Item")
 
@@ -122,28 +119,6 @@ class UpdateBatch(RolloutBatch):
         return [replace(rollout, place=place) for place, rollout in enumerate(rollouts, first)]
 
 
-@dataclass(frozen=True)
-class EvaluationBatch(RolloutBatch):
-    """A part of an evaluation; all evaluations sample with the same random numbers."""
-
-    at_a_time: int
-    """Episodes that are played at the same time."""
-
-    @property
-    def purpose(self) -> str:
-        """Name of the update or evaluation, for messages."""
-        return "an evaluation"
-
-    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
-        """Play an episode from each start."""
-        # No update in the names: evaluations differ by the weights alone, which makes their comparison paired.
-        seed_policies(state.team, self.seed, "evaluation", index=self.index)
-        seed_noise(state.eval_env, self.seed, "evaluation", self.index)
-        return play_episodes(
-            state.eval_env, state.team, self.starts, at_a_time=self.at_a_time, timer=timer
-        )
-
-
 def split_into_batches(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:
     """Split the starts of an update or evaluation into the batches of all processes.
 
@@ -178,9 +153,34 @@ def seed_policies(team: Team, seed: int, *names: str | int, index: int) -> None:
             begin_batch(seed, *names)  # without the index, so that batches of one update draw alike
 
 
-class RolloutWorker(Protocol):
-    """Samples rollouts of batches of starts with the newest weights, in this process or in others."""
+class RolloutWorker(ABC):
+    """Samples rollout batches in this process or in others, with the weights of its last `synchronize`."""
 
+    _policies: Mapping[str, TrainablePolicy] = MappingProxyType({})
+    _version: Callable[[], int] | None = None
+    _loaded: int | None = None
+
+    def track(self, policies: Mapping[str, TrainablePolicy], version: Callable[[], int]) -> None:
+        """Say whose weights `synchronize` takes over.
+
+        Args:
+            policies: The policies that learn, by the names of `distinct_policies`.
+            version: Returns the number of completed updates and warm start steps; it never decreases.
+        """
+        self._policies, self._version = policies, version
+
+    def synchronize(self) -> None:
+        """Take over the newest weights, if they have changed. Without `track` there is nothing to take over."""
+        version = self._version() if self._version else None
+        if version is not None and version != self._loaded:
+            self.update_weights(self._policies, version)
+            self._loaded = version
+
+    def reload(self) -> None:
+        """Let `synchronize` take over the weights again, because they changed without a new version."""
+        self._loaded = None
+
+    @abstractmethod
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
         """Take over new weights. Called before the first batch, and between a step and the next batch.
 
@@ -188,12 +188,12 @@ class RolloutWorker(Protocol):
             policies: The policies that learn, by the names of `distinct_policies`.
             version: Number of completed updates and warm start steps; it never decreases.
         """
-        ...
 
+    @abstractmethod
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
         """Optionally start these batches in the background; `sample` is called for them next."""
-        ...
 
+    @abstractmethod
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, and return the rollouts of each, in the order of the batches.
 
@@ -204,14 +204,13 @@ class RolloutWorker(Protocol):
         Raises:
             RolloutWorkerError: If a batch failed and its retries are used up.
         """
-        ...
 
     def close(self) -> None:
-        """End processes and servers that were started; `update_weights` starts them again."""
-        ...
+        """End processes and servers that were started; `update_weights` starts them again. May be called twice."""
+        self.reload()
 
 
-class LocalRolloutWorker:
+class LocalRolloutWorker(RolloutWorker):
     """Samples in this process, one batch after the other, with the policies that learn.
 
     Args:
@@ -234,65 +233,6 @@ class LocalRolloutWorker:
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, and return the rollouts of each, in the order of the batches."""
         return [batch.sample(self.state, timer) for batch in batches]
-
-    def close(self) -> None:
-        """Do nothing: no process was started."""
-
-
-def update_servers(samplers: Sequence[RemoteSampler], version: int) -> None:
-    """Send the current weights to the servers; raise a `SamplerError` if one does not accept them."""
-    # All are launched before the first is waited for, so that they load their models at the same time.
-    for sampler in samplers:
-        sampler.launch()
-    for sampler in samplers:
-        sampler.update_weights(version)
-
-
-class WeightSync:
-    """Sends new weights to a rollout worker before it samples.
-
-    Args:
-        rollout_worker: The rollout worker.
-        policies: The policies that learn, by the names of `distinct_policies`.
-        version: Returns the version of their weights.
-    """
-
-    def __init__(
-        self,
-        rollout_worker: RolloutWorker,
-        policies: Mapping[str, TrainablePolicy],
-        version: Callable[[], int],
-    ) -> None:
-        self.rollout_worker, self.policies, self.version = rollout_worker, policies, version
-        self._sent: int | None = None  # the version that the rollout worker has
-        self._closed = False
-
-    def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
-        """Optionally start these batches in the background, with the current weights."""
-        self._sync()
-        self.rollout_worker.prefetch(batches)
-
-    def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Sample batches with the current weights; raises the errors of the rollout worker."""
-        self._sync()
-        return self.rollout_worker.sample(batches, timer)
-
-    def _sync(self) -> None:
-        version, self._closed = self.version(), False
-        if version != self._sent:
-            self.rollout_worker.update_weights(self.policies, version)
-            self._sent = version
-
-    def reload(self) -> None:
-        """Send the weights again before the next batch, because they changed without a new version."""
-        self._sent = None
-
-    def close(self) -> None:
-        """Close the rollout worker."""
-        if not self._closed:  # updates and evaluations share a rollout worker, and each closes it
-            self._closed = True
-            self.reload()
-            self.rollout_worker.close()
 
 
 def check_rollout_worker(

@@ -6,14 +6,13 @@ of them, each played in a branch of the environment of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.policy import Completion, Dialogue, DialogueTurn, Usage, turns_after
+from llm_decpomdp.policy import Completion, Dialogue, DialogueTurn, turns_after
 
 Completions = dict[str, tuple[Completion, ...]]
 """The group of each agent."""
@@ -156,78 +155,3 @@ def _history(
             return turns_after(group.prompts[agent], group.completions[agent][index])
         parent = group.parent
     return ()
-
-
-def restore_histories(groups: Sequence[Group], agents: Collection[str]) -> tuple[Group, ...]:
-    """Return the groups of a rollout, whose prompts are texts, with the histories of some agents."""
-    if not agents:
-        return tuple(groups)
-    restored: list[Group] = []
-    for group in groups:
-        prompts = add_history(group.prompts, restored, group.parent, agents)
-        restored.append(replace(group, prompts=prompts))
-    return tuple(restored)
-
-
-Row = Mapping[str, Any]
-
-
-def to_text(rollout: Rollout) -> str:
-    """Write a rollout with all that it holds: token ids, log-probabilities, drafts, views, scores, comparator.
-
-    Raises:
-        TypeError: If infos or the record of the episode hold more than JSON does.
-    """
-    return json.dumps(rollout, default=vars)  # dataclasses; named tuples are lists
-
-
-def from_text(text: str) -> Rollout:
-    """Read a rollout that `to_text` has written: equal to it, but that tuples in `final` are lists."""
-    return _rollout(json.loads(text))
-
-
-def _rollout(row: Row) -> Rollout:
-    rival = row["comparator"]
-    dialogues = tuple(row.get("dialogues", ()))  # earlier versions wrote none
-    fields = {
-        "start": Start(**row["start"]),
-        "groups": restore_histories([*map(_group, row["groups"])], dialogues),
-        "dialogues": dialogues,
-        "comparator": None if rival is None else _rollout(rival),
-    }
-    return Rollout(**{**row, **fields})
-
-
-def _group(row: Row) -> Group:
-    fields = {
-        "parent": None if row["parent"] is None else Parent(*row["parent"]),
-        "completions": _completions(row["completions"]),
-        "joint": tuple(map(tuple, row["joint"])),
-        "rewards": tuple(row["rewards"]),
-        "infos": tuple(row["infos"]),
-        "drafts": tuple(map(_completions, row["drafts"])),
-        "anchors": tuple(map(tuple, row["anchors"])),
-        "view": _view(row["view"]),
-        "views": tuple(map(_view, row["views"])),
-        "scores": tuple(row["scores"]),
-        "ended": tuple(row.get("ended", ())),  # earlier versions wrote none
-        "own": {agent: tuple(points) for agent, points in row.get("own", {}).items()},
-    }
-    return Group(**{**row, **fields})
-
-
-def _completions(rows: Mapping[str, list[Row]]) -> Completions:
-    return {agent: tuple(map(_completion, of_agent)) for agent, of_agent in rows.items()}
-
-
-def _completion(row: Row) -> Completion:
-    fields = {
-        "tokens": tuple(row["tokens"]),
-        "log_probs": tuple(row["log_probs"]),
-        "usage": None if row["usage"] is None else Usage(*row["usage"]),
-    }
-    return Completion(**{**row, **fields})
-
-
-def _view(row: list[Any] | None) -> View | None:
-    return None if row is None else View(*row)

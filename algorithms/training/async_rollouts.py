@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rollouts.rollout import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
-    SourceWrapper,
     TrainBatch,
     UpdateRequest,
     make_request,
 )
+from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 
 logger = logging.getLogger(__name__)
 

@@ -23,11 +23,11 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
-    SourceWrapper,
     TrainBatch,
     UpdateRequest,
     make_request,
 )
+from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.seeding import stream
 

@@ -20,10 +20,10 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
-    SourceWrapper,
     TrainBatch,
     UpdateRequest,
 )
+from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 from llm_decpomdp.seeding import stream
 
 

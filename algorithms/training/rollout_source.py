@@ -1,42 +1,35 @@
-"""The rollouts of updates, from sources that wrap each other, and the episodes of evaluations.
+"""The rollouts of updates: `SampledSource` samples the starts of an update.
 
-`SampledSource` samples the starts of an update, and each wrapper adds one thing: opponents (`opponents.py`),
-scores of a reward model (`algorithms/rewards/scorer.py`), dynamic sampling (`dynamic_sampling.py`), a curriculum
-(`curriculum.py`) or a fixed lag (`async_rollouts.py`). `StoredSource` samples nothing.
+Optional features are wrappers of a source (`source_wrapper.py`), which `algorithms/sources.py` adds.
 """
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    EvaluationBatch,
+    RolloutWorker,
     UpdateBatch,
-    WeightSync,
     check_rollout_worker,
     gather_to_rank0,
     split_into_batches,
 )
-from llm_decpomdp.algorithms.rollouts.cost import RunCost, evaluation_cost, run_cost
+from llm_decpomdp.algorithms.rollouts.cost import RunCost, run_cost
 from llm_decpomdp.algorithms.rollouts.environment import TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, require_short
-from llm_decpomdp.algorithms.training import metrics
-from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Team
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.trainer import Trainer
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -160,32 +153,17 @@ class RolloutSource(TrainerCallback, ABC):
         """End processes and servers that were started; the next request starts them again."""
 
 
-class StoredSource(RolloutSource):
-    """Rollouts that were stored, one for each start of each update."""
-
-    is_sampled = False
-
-    def __init__(self, updates: Sequence[Sequence[Rollout]]) -> None:
-        self.updates = updates
-        self.batches = [[rollout.start for rollout in rollouts] for rollouts in updates]
-
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
-        """Return the rollouts of an update."""
-        rollouts = list(self.updates[request.update - 1])
-        return TrainBatch([processes.shard(rollouts)], rollouts=rollouts)
-
-
 class SampledSource(RolloutSource):
     """Rollouts that workers sample with the present weights.
 
     Args:
         env: The environment.
         team: A policy for each agent.
-        workers: Samples rollout batches.
+        worker: Samples rollout batches.
         learner: Says whether a critic reads the states.
         options: How to sample.
         batches: Starts of each update.
-        problems: Further starts that a wrapper may ask for.
+        problems: Further starts, which dynamic sampling and curricula draw from.
 
     Raises:
         ValueError: If a batch is empty, a rollout would be absurdly large, rollout batches cannot be sampled in
@@ -196,7 +174,7 @@ class SampledSource(RolloutSource):
         self,
         env: TextEnv,
         team: Team,
-        workers: WeightSync,
+        worker: RolloutWorker,
         learner: BaseLearner,
         options: TrainerOptions,
         batches: Sequence[Sequence[Start]],
@@ -207,166 +185,40 @@ class SampledSource(RolloutSource):
                 f"each update needs a batch of at least one start, got {len(batches)} batches "
                 f"with {[len(batch) for batch in batches][:10]} starts"
             )
-        self.env, self.team, self.workers, self.learner = env, team, workers, learner
+        self.env, self.team, self.worker, self.learner = env, team, worker, learner
         self.options, self.batches = options, batches
-        self.starts = list(dict.fromkeys(chain(*batches, problems)))
+        further = problems if options.refill or options.curriculum else ()
+        self.starts = list(dict.fromkeys(chain(*batches, further)))
         size = options.starts_per_bundle
         learner.algorithm.check_rollouts(team, learner.options, options, options.group_size)
         self.cost = run_cost(env, options, options.group_size, batches)
-        check_rollout_worker(workers.rollout_worker, size, team, self.starts)
+        check_rollout_worker(worker, size, team, self.starts)
         require_short(env, team, self.starts)
         number = -(-max(map(len, batches)) // (size or 1))
         processes.warn_of_idle(number, "rollout batches" if size else "starts")
 
     def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of this process."""
-        sampled = iter(self.workers.sample(self._rollout_batches(request), timer))
+        self.worker.synchronize()
+        batches = request.rollout_batches(self.options, views=self.learner.critic is not None)
+        sampled = iter(self.worker.sample(batches, timer))
         shard = [next(sampled) if starts else [] for starts in request.shard]
         return TrainBatch(shard, [shard])
 
     def prefetch(self, request: UpdateRequest) -> None:
-        """Let the workers begin with a request."""
-        self.workers.prefetch(self._rollout_batches(request))
-
-    def _rollout_batches(self, request: UpdateRequest) -> list[UpdateBatch]:
-        return request.rollout_batches(self.options, views=self.learner.critic is not None)
-
-    def on_resume(self, trainer: Trainer) -> None:
-        """Give the workers the weights of the checkpoint."""
-        self.workers.reload()
-
-    def close(self) -> None:
-        """End what the workers have started."""
-        self.workers.close()
-
-
-class SourceWrapper(RolloutSource):
-    """A source around another one, which it changes in one respect; `option` asks for it.
-
-    Raises:
-        ValueError: If the other one samples nothing.
-    """
-
-    def __init__(self, source: RolloutSource, option: str) -> None:
-        if not source.is_sampled:
-            raise ValueError(
-                f"{option} means nothing with stored rollouts, as nothing is sampled: drop it"
-            )
-        self.source = source
-        self.batches, self.starts = source.batches, source.starts
-        self.cost = source.cost
-        self.needs_last_update = source.needs_last_update
-
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
-        """Return what the other source samples."""
-        return self.source.sample(request, timer)
-
-    def metrics(self, batch: TrainBatch) -> dict[str, float]:
-        """Return the metrics of the other source."""
-        return self.source.metrics(batch)
-
-    def training_view(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Return rollouts as the other source gives them to the learner."""
-        return self.source.training_view(rollouts)
-
-    def prefetch(self, request: UpdateRequest) -> None:
-        """Let the other source begin with a request."""
-        self.source.prefetch(request)
-
-    def finish(self) -> None:
-        """Let the other source complete what it has begun."""
-        self.source.finish()
-
-    def close(self) -> None:
-        """End what the other source has started."""
-        self.source.close()
-
-
-class PeriodicEvaluation(TrainerCallback):
-    """Plays an episode from each of some starts: before the first update, after the last, and every few updates.
-
-    All evaluations sample with the same random numbers, so that two of them differ by the weights alone. Training
-    does not depend on them.
-
-    Args:
-        env: The environment of evaluations.
-        workers: Plays the episodes, with the present weights.
-        starts: One for each episode, in order; with none nothing is evaluated.
-    """
-
-    def __init__(self, env: TextEnv, workers: WeightSync, starts: Sequence[Start]) -> None:
-        self.env, self.workers, self.starts = env, workers, starts
+        """Let the worker begin with a request."""
+        self.worker.synchronize()
+        views = self.learner.critic is not None
+        self.worker.prefetch(request.rollout_batches(self.options, views))
 
     def on_init_end(self, trainer: Trainer) -> None:
-        """Check that the starts fit the options and the team.
-
-        Raises:
-            ValueError: If the best policies are to be kept without evaluations, or a first prompt is too long.
-        """
-        options = trainer.options
-        if options.keep_best and not self.starts:
-            raise ValueError("keep_best compares evaluations, and there are no eval_starts")
-        size = options.starts_per_bundle
-        check_rollout_worker(self.workers.rollout_worker, size, trainer.team, self.starts)
-        require_short(self.env, trainer.team, self.starts)
-        batches = trainer.source.batches
-        largest = size or -(-max(map(len, batches)) // processes.world_size())
-        # As many completions at a time as in the largest update, so that both fit the same memory.
-        self.at_a_time = options.group_size * largest
-        self.size = None if size is None else self.at_a_time
-        self.cost = evaluation_cost(self.env, len(self.starts) * options.evaluations(len(batches)))
-        """Upper bound of the cost of all evaluations of the run; `None` where it isn't known."""
-
-    def on_train_begin(self, trainer: Trainer) -> None:
-        """Evaluate the team before training, or again after the update that the run continues from."""
-        if processes.rank() == 0 and self.starts and self.cost:
-            logger.info("evaluations: at most %s", self.cost)
-        # A checkpoint is written before the evaluation of its update, whose rows resuming has dropped.
-        self._evaluate_if_due(trainer)
-
-    def on_step_end(self, trainer: Trainer) -> None:
-        """Evaluate every few updates, and after the last."""
-        if trainer.learner.updates:
-            self._evaluate_if_due(trainer)
-
-    def _evaluate_if_due(self, trainer: Trainer) -> None:
-        if trainer.options.evaluates(trainer.learner.updates, trainer.total):
-            self.evaluate(trainer)
-
-    def evaluate(self, trainer: Trainer, kind: str = "eval") -> dict[str, Any]:
-        """Play the episodes, log them, and return the metrics.
-
-        Args:
-            trainer: The trainer.
-            kind: Kind of the row. Only `eval` stores episodes and can update the best checkpoint.
-        """
-        if not self.starts:
-            return {}
-        timer, indexed = Timer(), enumerate(split_into_batches(self.starts, self.size))
-        rollout_batches = [
-            EvaluationBatch(trainer.options.seed, index, starts, self.at_a_time)
-            for index, starts in processes.shard(list(indexed))
-            if starts
-        ]
-        episodes = gather_to_rank0(self.workers.sample(rollout_batches, timer), self.size)
-        row: dict[str, Any] = processes.compute_on_first(
-            lambda: {
-                **metrics.evaluation_metrics(episodes),
-                "tokens": metrics.count_tokens(episodes),
-                **{f"{activity}_seconds": seconds for activity, seconds in timer.seconds.items()},
-            }
-        )
-        # A signal between the row and the best policies would leave a row that no policies belong to.
-        with defer_signals():
-            trainer.log(kind, row, episodes if kind == "eval" else ())
-            if kind == "eval":
-                trainer.notify("on_evaluate", row)
-        return row
+        """Let the worker follow the weights of the trainer."""
+        self.worker.track(self.learner.policies, lambda: trainer.version)
 
     def on_resume(self, trainer: Trainer) -> None:
-        """Give the workers the weights of the checkpoint."""
-        self.workers.reload()
+        """Give the worker the weights of the checkpoint."""
+        self.worker.reload()
 
-    def on_train_end(self, trainer: Trainer) -> None:
-        """End what the workers have started."""
-        self.workers.close()
+    def close(self) -> None:
+        """End what the worker has started."""
+        self.worker.close()

@@ -20,8 +20,8 @@ from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, train
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, overflow
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
+from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
-from llm_decpomdp.algorithms.training.rollout_source import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample, batches
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions

@@ -151,6 +151,11 @@ class Trainer:
         """Number of all updates of the run."""
         return len(self.source.batches)
 
+    @property
+    def version(self) -> int:
+        """Version of the weights: the number of complete updates and warm start steps. It never decreases."""
+        return self.learner.updates + self.num_sft_steps
+
     def _train_update(self) -> None:
         update, timer, begin = self.learner.updates + 1, Timer(), time.perf_counter()
         source, size = self.source, self.options.starts_per_bundle

@@ -97,11 +97,11 @@ def make_training(
     from llm_decpomdp.algorithms import sources
     from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
         LocalRolloutWorker,
-        WeightSync,
         WorkerState,
     )
     from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
-    from llm_decpomdp.algorithms.training.rollout_source import PeriodicEvaluation
+    from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
+    from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SampledSource
     from llm_decpomdp.algorithms.training.run_log import RunLog
     from llm_decpomdp.algorithms.training.trainer import Trainer
 
@@ -129,42 +129,37 @@ def make_training(
                 seed=config.seed,
             )
         learner = run.algorithm.make_learner(team, run.learner, config.seed)
-        opponents = rollout_worker = None
+        opponents = remote_worker = None
         if config.sampler.engine == "vllm" or config.cluster.rollout_workers:
             from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker
 
-            rollout_worker = make_rollout_worker(run, team)
-        synced_worker = WeightSync(
-            rollout_worker or LocalRolloutWorker(WorkerState(env, run.eval_env, team)),
-            learner.policies,
-            # Steps of the warm start change weights, too, and versions may only grow.
-            lambda: learner.updates + (phase.steps if phase else 0),
-        )
+            remote_worker = make_rollout_worker(run, team)
+        worker = remote_worker or LocalRolloutWorker(WorkerState(env, run.eval_env, team))
         if config.algorithm.named_comparator is not None:
             from llm_decpomdp.benchmarks.runs.workers import load_opponents
 
             opponents = load_opponents(run)
-        pairs = run.pairs
-        if pairs:
-            from llm_decpomdp.algorithms.preferences.stored import add_tokens
+        source: RolloutSource
+        if run.pairs:
+            from llm_decpomdp.algorithms.preferences.stored import StoredSource, add_tokens
 
-            pairs = add_tokens(pairs, team)
-        source = sources.make_source(
+            source = StoredSource(arrange(config, add_tokens(run.pairs, team)))
+        else:
+            source = SampledSource(env, team, worker, learner, options, run.batches, run.problems)
+        source = sources.add_wrappers(
+            source,
             env,
             team,
-            synced_worker,
             learner,
             options,
-            run.batches,
-            stored=arrange(config, pairs),
             problems=run.problems,
             opponents=opponents,
-            can_prefetch=rollout_worker is not None,
+            can_prefetch=remote_worker is not None,
         )
         checkpoints, log = CheckpointManager(folder), RunLog(folder)
         # Checkpoints come first: the others continue from the state that these have loaded.
         callbacks = [checkpoints, log, *([phase] if phase else [])]
-        callbacks.append(PeriodicEvaluation(run.eval_env, synced_worker, run.eval_starts))
+        callbacks.append(PeriodicEvaluation(run.eval_env, worker, run.eval_starts))
         trainer = Trainer(env, team, learner, source, options, callbacks)
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error

@@ -25,18 +25,19 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.preferences.stored import StoredSource
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     LocalRolloutWorker,
-    WeightSync,
     WorkerState,
 )
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.sources import make_source
+from llm_decpomdp.algorithms.sources import add_wrappers
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
-from llm_decpomdp.algorithms.training.rollout_source import PeriodicEvaluation
+from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SampledSource
 from llm_decpomdp.algorithms.training.run_log import RunLog
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.trainer import Trainer
@@ -93,27 +94,25 @@ class Run(Trainer):
         eval_env = eval_env or env
         algorithm = ALGORITHMS[algorithm] if isinstance(algorithm, str) else algorithm
         learns = algorithm.make_learner(team, learner, options.seed)
-        version = lambda: learns.updates + (warm_start.steps if warm_start else 0)  # noqa: E731
-        workers = WeightSync(
-            rollout_worker or LocalRolloutWorker(WorkerState(env, eval_env, team)),
-            learns.policies,
-            version,
-        )
-        source = make_source(
+        worker = rollout_worker or LocalRolloutWorker(WorkerState(env, eval_env, team))
+        source: RolloutSource
+        if stored:
+            source = StoredSource(stored)
+        else:
+            source = SampledSource(env, team, worker, learns, options, batches, problems)
+        source = add_wrappers(
+            source,
             env,
             team,
-            workers,
             learns,
             options,
-            batches,
-            stored=stored,
             problems=problems,
             opponents=comparator,
             can_prefetch=rollout_worker is not None,
         )
         self.folder, self.batches, self.warm_start = RunFolder(folder), batches, warm_start
         self.checkpoints, self.run_log = CheckpointManager(self.folder), RunLog(self.folder, False)
-        self.evaluation = PeriodicEvaluation(eval_env, workers, eval_starts)
+        self.evaluation = PeriodicEvaluation(eval_env, worker, eval_starts)
         phases = [] if warm_start is None else [warm_start]
         callbacks = [self.checkpoints, self.run_log, *phases, self.evaluation]
         super().__init__(env, team, learns, source, options, callbacks)

@@ -108,7 +108,8 @@ def test_a_crew_is_given_each_version_of_the_weights_before_bundles_of_it(tmp_pa
     evaluation = [("an evaluation", 0, 6), ("an evaluation", 1, 1)]
     versions = [[("publish", version)] for version in range(3)]
     first = [*versions[0], evaluation, update, *versions[1], second]
-    assert rollout_worker.calls == [*first, *versions[2], evaluation, "close"]
+    last = [*versions[2], evaluation, "close", "close"]  # by the source and by the evaluations
+    assert rollout_worker.calls == [*first, *last]
 
 
 @pytest.mark.parametrize(

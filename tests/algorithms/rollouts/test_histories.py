@@ -14,8 +14,9 @@ from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.learner import group_by_prompt, loss_items
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start, from_text, to_text
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions

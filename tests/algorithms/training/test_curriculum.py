@@ -12,15 +12,9 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import (
-    Group,
-    Parent,
-    Rollout,
-    Start,
-    from_text,
-    to_text,
-)
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training import curriculum
 from llm_decpomdp.algorithms.training.curriculum import CurriculumSource, pass_rate
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
