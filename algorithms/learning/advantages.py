@@ -7,9 +7,10 @@ rewards of joint samples ─► returns (J,) ─► values of completions (G,) �
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +35,7 @@ SMALLEST_SPREAD = 1e-8
 """Standard deviation below which normalized advantages treat the returns of a group as equal."""
 
 
-def returns(
-    rollout: Rollout, discount: float = 1.0, own_agent: str = "", own_weight: float = 0.0
-) -> list[Returns]:
+def returns(rollout: Rollout, discount: float = 1.0) -> list[Returns]:
     """Compute the return of each joint sample, (J,), for each group of a rollout.
 
     In a tree, the return of a joint sample is its reward and the mean return of the group that follows it:
@@ -49,13 +48,8 @@ def returns(
     Args:
         rollout: A rollout.
         discount: Discount of later rewards, in [0, 1].
-        own_agent: The agent whose own points count; they are also earned on turns on which it does not act.
-        own_weight: Factor of the own points, which are added to the rewards r_j; 0 leaves the team's returns.
     """
     values = [np.array(group.rewards, dtype=np.float64) for group in rollout.groups]
-    if own_weight:
-        for value, group in zip(values, rollout.groups, strict=True):
-            value += own_weight * np.array(group.own.get(own_agent, 0.0))
     # Groups are stored parents first, so the reverse order adds up complete returns only.
     for group, value in zip(reversed(rollout.groups), reversed(values), strict=True):
         if group.parent is not None and rollout.groups[group.parent.group].chosen is None:
@@ -87,34 +81,6 @@ def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns
 def progress(updates: int, total: int | None) -> float:
     """Return the progress of a run after some complete updates: 0 in the first update, 1 in the last."""
     return 1.0 if total is None or total < 2 else min(1.0, updates / (total - 1))
-
-
-def aggregate(
-    values: Returns, aggregation: str, *, quantile: float | None = None, progress: float = 1.0
-) -> Returns:
-    """Return the value of each completion, (G,), from its returns with K choices of partners, (G, K).
-
-    - `mean`: v_g = (1/K) sum_k R_gk, unbiased. A mean and not a sum: the scale of the gradient does not depend on
-      the number of agents.
-    - `max`: v_g = max_k R_gk.
-    - `quantile`: the given quantile of R_g1 .. R_gK, interpolated linearly.
-    - `annealed`: mean + (1 - p) (max - mean): `max` in the first update (p = 0), `mean` in the last (p = 1).
-
-    All but `mean` are optimistic: they assume that partners will learn to answer well. An average punishes
-    completions that succeed only together with a good partner, such as the call of a helper that still fails, and
-    the team settles for a safe answer (relative overgeneralization; Panait, Tuyls and Luke, JMLR 2008). Optimism
-    misleads if rewards are noisy, since the best of K returns is then the luckiest one.
-
-    Degenerate case: with K = 1 each value is the return itself. p is the `progress` of the run.
-    """
-    average: Returns = values.mean(-1)
-    best: Returns = values.max(-1)
-    if aggregation == "quantile":
-        assert quantile is not None
-        return np.asarray(np.quantile(values, quantile, axis=-1))
-    if aggregation == "annealed":
-        return average + (1 - progress) * (best - average)
-    return best if aggregation == "max" else average
 
 
 def visit_weights(rollout: Rollout) -> list[float]:
@@ -230,51 +196,8 @@ def advantages(returns: Returns, baseline: Baseline, *, normalize: bool = False)
     return difference / spread
 
 
-def pool_advantages(
-    returns: Returns, baseline: Baseline, size: int, *, normalize: bool = False
-) -> Returns:
-    """A_g of the n of `size` episodes that reach a turn, (n,): `advantages` if all of them do.
-
-    Episodes that ended earlier have no completion to compare with. With `mean` or `leave_one_out`
-
-        A_g = c (R_g - mean of the n - 1 others),    c = (size - 1)/size under `mean`, and 1 under `leave_one_out`
-
-    and a single completion is compared with 0, the reward of the other episodes after their end. So the baseline
-    does not depend on the completion, and the weight of every turn is c (the mean of all n returns would give
-    (n - 1)/n). Any other baseline is computed from the n returns; with it a single completion has an advantage of
-    0, unless the baseline is `none`.
-
-    With `normalize`, a single return has no deviation, and an advantage of 0.
-    """
-    number = len(returns)
-    if number == size:
-        return advantages(returns, baseline, normalize=normalize)
-    if baseline in (mean, leave_one_out):
-        compared = advantages(returns, leave_one_out if number > 1 else none, normalize=normalize)
-        return compared * ((size - 1) / size) if baseline is mean else compared
-    if number == 1 and baseline is not none:
-        return np.zeros(1)
-    return advantages(returns, baseline, normalize=normalize)
-
-
 ValueTargets = dict[str, list[Returns]]
 """Returns of the joint samples of each group of a rollout, (J,), by agent, as a critic estimates them."""
-
-
-class ReturnEstimator(Protocol):
-    """A critic: it replaces the returns of joint samples by estimates, and learns from each batch."""
-
-    def assess(self, rollouts: Sequence[Rollout]) -> tuple[list[ValueTargets], dict[str, float]]:
-        """Return the targets of each rollout, and metrics; nothing changes before `learn`."""
-
-    def learn(self) -> None:
-        """Train on the newest batch that was assessed."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state from which `load_state_dict` continues exactly."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`'s value."""
 
 
 @dataclass(frozen=True)
@@ -310,15 +233,6 @@ class GroupAdvantages(GroupValues):
         return any(values.any() for values in self.advantages.values())
 
 
-class _Setting(NamedTuple):
-    """The arguments of `group_advantages` that hold for all rollouts."""
-
-    agents: Collection[str]
-    options: LearnerOptions
-    part_of_run: float
-    limits: Mapping[str, int]
-
-
 def group_advantages(
     rollouts: Sequence[Rollout],
     agents: Collection[str],
@@ -330,8 +244,9 @@ def group_advantages(
 ) -> Iterator[GroupAdvantages]:
     """Yield the advantages and the loss weight of every group: its visit weight times its turn's factor.
 
-    The value of a completion aggregates its returns over the choices of partners (`aggregate`), less a penalty for
-    its length (`_penalty`). `Algorithm.advantages` compares the values. An agent that skipped its prompt has no
+    The value of a completion is the mean of its returns over the choices of partners, or as `aggregate` says, less
+    a penalty for its length (`_penalty`). `Algorithm.advantages` compares the values. An agent that skipped its
+    prompt has no
     completion to learn from; its teammates learn as usual.
 
     Args:
@@ -347,14 +262,15 @@ def group_advantages(
         FloatingPointError: If a return isn't finite; names the start.
         ValueError: If `Algorithm.advantages` returns another shape than that of the values.
     """
-    setting = _Setting(agents, options, progress, limits or {})
+    values_of = partial(group_values, agents=agents, progress=progress, limits=limits or {})
     for index, rollout in enumerate(rollouts):
-        groups = _group_values(rollout, setting, targets[index] if targets is not None else None)
+        groups = values_of(rollout, options, targets[index] if targets is not None else None)
         if options.reward_parts == "normalize_then_sum":
-            compared = _sum_of_parts(rollout, algorithm, setting)
+            from llm_decpomdp.algorithms.learning.reward_parts import sum_of_parts
+
+            compared = sum_of_parts(rollout, algorithm, options, values_of)
         else:
-            compared = algorithm.advantages(groups, options)
-        _check_shapes(algorithm, groups, compared)
+            compared = compute_advantages(algorithm, groups, options)
         for group, of_group in zip(groups, compared, strict=True):
             leaky = {
                 agent: np.where(gains < 0, options.negative_advantage_weight * gains, gains)
@@ -363,39 +279,19 @@ def group_advantages(
             yield GroupAdvantages(**vars(group), advantages=leaky)
 
 
-def _sum_of_parts(
-    rollout: Rollout, algorithm: Algorithm, setting: _Setting
+def compute_advantages(
+    algorithm: Algorithm, groups: Sequence[GroupValues], options: LearnerOptions
 ) -> list[dict[str, Returns]]:
-    """Return the sum of the normalized advantages of each component of the reward (GDPO, arXiv 2601.05242).
-
-    An agent's own points are one more component, with the weight `own_weight`. Rewards without components in the
-    infos are one component.
-    """
-
-    def rewarded(rewards: Callable[[Group], Sequence[float]]) -> Rollout:
-        groups = (replace(group, rewards=tuple(rewards(group))) for group in rollout.groups)
-        return replace(rollout, groups=tuple(groups))
-
-    def component(name: str) -> Rollout:
-        return rewarded(lambda group: [info[name] for info in group.infos])
-
-    options = setting.options
-    names = [key for key in rollout.groups[0].infos[0] if key.startswith("reward/")]
-    of_part = replace(options, normalize_advantages=True, reward_parts="sum", own_weight=0.0)
-    parts = [(part, 1.0, of_part) for part in ([*map(component, names)] or [rollout])]
-    if options.own_weight:
-        none = rewarded(lambda group: (0.0,) * len(group.joint))
-        parts.append((none, options.own_weight, replace(of_part, own_weight=1.0)))
-    totals: list[dict[str, Returns]] = [{} for _ in rollout.groups]
-    for part, weight, part_options in parts:
-        groups = _group_values(part, setting._replace(options=part_options))
-        found = algorithm.advantages(groups, part_options)
-        _check_shapes(algorithm, groups, found)
-        for total, of_group in zip(totals, found, strict=True):
-            for agent, values in of_group.items():
-                scaled = weight * values
-                total[agent] = total[agent] + scaled if agent in total else scaled
-    return totals
+    """Return `Algorithm.advantages`; raise a `ValueError` unless each group has an advantage for each value."""
+    compared = algorithm.advantages(groups, options)
+    shapes = [{agent: values.shape for agent, values in group.values.items()} for group in groups]
+    actual = [{agent: np.shape(values) for agent, values in found.items()} for found in compared]
+    if actual != shapes:
+        raise ValueError(
+            f"{algorithm.name}.advantages must return a mapping from agent to an array for each group, with the "
+            f"shapes of `values`: expected {shapes}, got {actual}"
+        )
+    return compared
 
 
 def compare(
@@ -414,150 +310,80 @@ def compare(
     Returns:
         For each group the advantages (G,) by agent.
     """
-    normalize = options.normalizes_groups
     if groups[0].num_episodes is not None:
-        return _compare_episodes(groups, baseline, options)
+        from llm_decpomdp.algorithms.learning.episodes import compare_episodes
+
+        return compare_episodes(groups, baseline, options)
+    normalize = options.normalizes_groups
     return [
         {a: advantages(values, baseline, normalize=normalize) for a, values in group.values.items()}
         for group in groups
     ]
 
 
-def compare_pools(
-    groups: Sequence[GroupValues],
-    pools: Sequence[Hashable],
-    baseline: Baseline,
+def group_values(
+    rollout: Rollout,
+    options: LearnerOptions,
+    targets: ValueTargets | None = None,
     *,
-    normalize: bool = False,
-    default: Sequence[Mapping[str, Returns]] | None = None,
-) -> list[dict[str, Returns]]:
-    """Compare the completions of all groups with the same pool, such as a turn, for each agent.
-
-    Args:
-        groups: The groups of one rollout of whole episodes.
-        pools: The pool of each group.
-        baseline: Subtracted from the values of a pool.
-        normalize: Divide by the standard deviation of the values of a pool.
-        default: Advantages of completions that are alone in their pool; by default those of `pool_advantages`.
-
-    Returns:
-        For each group the advantages (G,) by agent.
-    """
-    size = groups[0].num_episodes
-    assert size is not None, "pools exist in whole episodes only"
-    result: list[dict[str, Returns]] = [{} for _ in groups]
-    members: dict[tuple[Hashable, str], list[int]] = {}
-    for index, (pool, group) in enumerate(zip(pools, groups, strict=True)):
-        for agent in group.values:
-            members.setdefault((pool, agent), []).append(index)
-    for (_, agent), indices in members.items():
-        parts = [groups[index].values[agent] for index in indices]
-        pool_values = np.concatenate(parts)
-        if len(pool_values) == 1 and default is not None:
-            compared = default[indices[0]][agent]
-        else:
-            compared = pool_advantages(pool_values, baseline, size, normalize=normalize)
-        ends = np.cumsum([len(part) for part in parts])[:-1]
-        for index, part in zip(indices, np.split(compared, ends), strict=True):
-            result[index][agent] = part
-    return result
-
-
-def _compare_episodes(
-    groups: Sequence[GroupValues], baseline: Baseline, options: LearnerOptions
-) -> list[dict[str, Returns]]:
-    """Compare the completions of all groups of a turn and, if that has a weight, of equal joint prompts.
-
-    Episodes that ended earlier are in no later pool (`pool_advantages`). With the weight w of the second
-    comparison
-
-        A = A_turn + w A_prompts
-
-    where A_prompts is A_turn if no other completion has the same prompts. GiGPO (arXiv 2505.10978) takes 0 there.
-    The first turn, on which all prompts are equal, would then weigh 1 + w, and later ones as little as 1.
-    """
-    normalize, weight = options.normalizes_groups, options.step_advantage_weight
-    turns = [group.group.turn for group in groups]
-    by_turn = compare_pools(groups, turns, baseline, normalize=normalize)
-    if not weight:
-        return by_turn
-    states = [(group.group.turn, *group.group.prompts.items()) for group in groups]
-    by_state = compare_pools(groups, states, baseline, normalize=normalize, default=by_turn)
-    return [
-        {agent: values + weight * step[agent] for agent, values in turn.items()}
-        for turn, step in zip(by_turn, by_state, strict=True)
-    ]
-
-
-def _group_values(
-    rollout: Rollout, setting: _Setting, targets: ValueTargets | None = None
+    agents: Collection[str],
+    progress: float,
+    limits: Mapping[str, int],
 ) -> list[GroupValues]:
-    """Return the values of the completions of each group of a rollout."""
-    agents, options, part_of_run, limits = setting
+    """Return the values of the completions of each group of a rollout.
+
+    Arguments and errors are those of `group_advantages`; `targets` are those of this rollout.
+    """
     if targets is None:
-        discount, weight = options.discount, options.own_weight
-        if weight:
-            targets = {agent: returns(rollout, discount, agent, weight) for agent in agents}
-        else:
-            targets = dict.fromkeys(agents, returns(rollout, discount))
+        targets = dict.fromkeys(agents, returns(rollout, options.discount))
+        if options.own_weight:
+            from llm_decpomdp.algorithms.learning.reward_parts import add_own_points
+
+            for agent in agents:
+                own = add_own_points(rollout, agent, options.own_weight)
+                targets[agent] = returns(own, options.discount)
     values: list[dict[str, Returns]] = []
     for index, group in enumerate(rollout.groups):
         if not all(math.isfinite(float(of_agent[index].sum())) for of_agent in targets.values()):
             raise FloatingPointError(f"a return isn't finite for {rollout.start}: {group.rewards}")
         values.append(
             {
-                agent: aggregate(
-                    partner_returns(group, targets[agent][index], position),
-                    options.joint_aggregation,
-                    quantile=options.aggregation_quantile,
-                    progress=part_of_run,
+                agent: _average(
+                    partner_returns(group, targets[agent][index], position), options, progress
                 )
                 - _penalty(group, agent, options, limits)
                 for position, (agent, completions) in enumerate(group.completions.items())
                 if agent in agents and not completions[0].skipped
             }
         )
-    pooled = rollout.pooled
-    tokens = _pool_tokens(rollout, values, options) if pooled else [{} for _ in values]
-    size = len(rollout.groups[0].joint) if pooled else None
-    return [
+    result = [
         GroupValues(
             rollout.start,
             group,
             visit * options.turn_weight(group.turn, group.stopped_early),
             of_group,
-            of_tokens,
-            size,
         )
-        for group, visit, of_group, of_tokens in zip(
-            rollout.groups, visit_weights(rollout), values, tokens, strict=True
+        for group, visit, of_group in zip(
+            rollout.groups, visit_weights(rollout), values, strict=True
         )
     ]
+    if rollout.pooled:
+        from llm_decpomdp.algorithms.learning.episodes import add_pools
+
+        return add_pools(result, options)
+    return result
 
 
-def _pool_tokens(
-    rollout: Rollout, values: Sequence[Mapping[str, Returns]], options: LearnerOptions
-) -> list[dict[str, float]]:
-    """Return for each group the mean number of each agent's trained tokens over the groups of its turn.
+def _average(values: Returns, options: LearnerOptions, progress: float) -> Returns:
+    """Return the value of each completion, (G,), from its returns with K choices of partners, (G, K)."""
+    if options.joint_aggregation == "mean":
+        # Not a sum: the scale of the gradient does not depend on the number of agents.
+        average: Returns = values.mean(-1)
+        return average
+    from llm_decpomdp.algorithms.learning.aggregation import aggregate
 
-    A group that is alone on its turn, such as the group of the first turn, has none.
-    """
-    means: list[dict[str, float]] = [{} for _ in values]
-    pools: dict[tuple[int, str], dict[int, int]] = {}
-    for index, (group, by_agent) in enumerate(zip(rollout.groups, values, strict=True)):
-        for agent in by_agent:
-            count = sum(
-                len(completion.tokens)
-                for completion in group.completions[agent]
-                if options.truncated != "mask" or not completion.truncated
-            )
-            pools.setdefault((group.turn, agent), {})[index] = count
-    for (_, agent), counts in pools.items():
-        if len(counts) > 1:
-            tokens = max(sum(counts.values()), 1) / len(counts)
-            for index in counts:
-                means[index][agent] = tokens
-    return means
+    quantile = options.aggregation_quantile
+    return aggregate(values, options.joint_aggregation, quantile=quantile, progress=progress)
 
 
 def _penalty(
@@ -576,18 +402,3 @@ def _penalty(
         room = limits[agent] - np.array([len(completion.tokens) for completion in completions])
         share = np.clip(1 - room / options.overlong_tokens, share, 1.0)
     return options.truncation_penalty * share
-
-
-def _check_shapes(
-    algorithm: Algorithm,
-    groups: Sequence[GroupValues],
-    compared: Sequence[Mapping[str, Returns]],
-) -> None:
-    """Raise a `ValueError` unless each group has an advantage for each value."""
-    shapes = [{agent: values.shape for agent, values in group.values.items()} for group in groups]
-    actual = [{agent: np.shape(values) for agent, values in found.items()} for found in compared]
-    if actual != shapes:
-        raise ValueError(
-            f"{algorithm.name}.advantages must return a mapping from agent to an array for each group, with the "
-            f"shapes of `values`: expected {shapes}, got {actual}"
-        )

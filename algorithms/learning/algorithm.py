@@ -20,7 +20,6 @@ from llm_decpomdp.algorithms.learning.advantages import (
     Baseline,
     GroupAdvantages,
     GroupValues,
-    ReturnEstimator,
     Returns,
     compare,
     maximum,
@@ -33,6 +32,7 @@ from llm_decpomdp.policy import Team, TrainablePolicy
 from llm_decpomdp.testing.rules import short
 
 if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.critics.critic import Critic
     from llm_decpomdp.algorithms.critics.states import Features
     from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
     from llm_decpomdp.algorithms.learning.losses import LossInputs, LossOutputs
@@ -183,7 +183,7 @@ class Algorithm:
         agents: Mapping[str, TrainablePolicy],
         features: Features | None,
         gather: Callable[[Sequence[Any]], list[Any]],
-    ) -> ReturnEstimator | None:
+    ) -> Critic | None:
         """Build the critic of the options, or `None`; arguments and errors are those of `build_critic`."""
         if not options.has_critic:
             return None
@@ -217,13 +217,10 @@ class Algorithm:
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
-        if self.complete_options(options).has_critic and options.own_weight:
-            raise ValueError(
-                f"own_weight={options.own_weight} has no effect with a critic, which estimates team returns: "
-                "set critic=none, or own_weight=0"
-            )
-        if options.reward_parts != "sum":
-            self._check_reward_parts(options)
+        if options.reward_parts != "sum" or options.own_weight:
+            from llm_decpomdp.algorithms.learning.reward_parts import check_parts
+
+            check_parts(self, options)
         if len(agents) > 1 and not self.multi_agent:
             raise ValueError(
                 f"{self.name} trains one agent, and the team has {len(agents)}: {sorted(agents)}; use magrpo, or "
@@ -240,21 +237,6 @@ class Algorithm:
                 f"{self.name} does not center the returns of a group, so normalize_advantages makes advantages of "
                 "hundreds if they are nearly equal: set max_grad_norm, or normalize_advantages=false"
             )
-
-    def _check_reward_parts(self, options: UpdateOptions) -> None:
-        """Raise a `ValueError` unless each component of the reward can be compared by itself, and divided."""
-        reasons = {
-            "a critic estimates returns of the sum": self.complete_options(options).has_critic,
-            f"{self.name} computes advantages of its own": type(self).advantages
-            is not Algorithm.advantages,
-            f"{self.name} does not center returns": self.baseline is none,
-            "truncated=penalise would count for each component": options.truncated == "penalise",
-        }
-        for reason, holds in reasons.items():
-            if holds:
-                raise ValueError(
-                    f"reward_parts={options.reward_parts}: {reason}; set reward_parts=sum"
-                )
 
     def check_rollouts(
         self,

@@ -14,7 +14,6 @@ from typing_extensions import get_protocol_members
 
 from llm_decpomdp.agents.models.weights import cut_as, has_shards, is_shard, whole
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.advantages import ReturnEstimator
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
@@ -22,6 +21,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.policy import ReferencedPolicy, Team, TrainablePolicy, policy_attribute
 
 if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.critics.critic import Critic
     from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
 
 
@@ -183,7 +183,7 @@ class BaseLearner(ABC):
         ValueError: If the algorithm cannot train the team, or no policy can be trained.
     """
 
-    critic: ReturnEstimator | None = None
+    critic: Critic | None = None
     """The critic, if there is one."""
     has_comparator = False
     """Whether its pairs have one side from another team, or from an earlier visit of the start."""

@@ -11,10 +11,12 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import (
-    aggregate,
     partner_returns,
     returns,
     visit_weights,
+)
+from llm_decpomdp.algorithms.learning.aggregation import (
+    aggregate,
 )
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions

@@ -12,13 +12,15 @@ from llm_decpomdp.algorithms import ALGORITHMS, NAMES, Algorithm
 from llm_decpomdp.algorithms.learning.advantages import (
     BASELINES,
     advantages,
-    aggregate,
     group_advantages,
     mean,
     partner_returns,
     progress,
     returns,
     visit_weights,
+)
+from llm_decpomdp.algorithms.learning.aggregation import (
+    aggregate,
 )
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.maremax import MAREMAX

@@ -19,8 +19,10 @@ from llm_decpomdp.algorithms.learning.advantages import (
     mean,
     none,
     partner_returns,
-    pool_advantages,
     visit_weights,
+)
+from llm_decpomdp.algorithms.learning.episodes import (
+    pool_advantages,
 )
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions

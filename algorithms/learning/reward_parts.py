@@ -1,0 +1,112 @@
+"""Parts of the reward: components that are compared one by one, and own points of single agents.
+
+`group_advantages` calls `sum_of_parts` with `reward_parts=normalize_then_sum`, and `add_own_points` with an
+`own_weight`. `Algorithm.check` calls `check_parts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from llm_decpomdp.algorithms.learning.advantages import (
+    GroupValues,
+    Returns,
+    compute_advantages,
+    none,
+)
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.learning.algorithm import Algorithm
+
+
+def add_own_points(rollout: Rollout, agent: str, weight: float) -> Rollout:
+    """Return a rollout whose rewards are the team's plus `weight` times the own points of an agent.
+
+    Own points are also earned on turns on which the agent does not act.
+    """
+    groups = []
+    for group in rollout.groups:
+        points = group.own.get(agent, (0.0,) * len(group.rewards))
+        rewards = [r + weight * own for r, own in zip(group.rewards, points, strict=True)]
+        groups.append(replace(group, rewards=tuple(rewards)))
+    return replace(rollout, groups=tuple(groups))
+
+
+def sum_of_parts(
+    rollout: Rollout,
+    algorithm: Algorithm,
+    options: LearnerOptions,
+    values_of: Callable[[Rollout, LearnerOptions], list[GroupValues]],
+) -> list[dict[str, Returns]]:
+    """Return the sum of the normalized advantages of each component of the reward (GDPO, arXiv 2601.05242).
+
+    An agent's own points are one more component, with the weight `own_weight`. Rewards without components in the
+    infos are one component.
+
+    Args:
+        rollout: As sampled.
+        algorithm: Compares the values of each component.
+        options: Those of the learner.
+        values_of: From a rollout to the values of its groups, by `group_values`.
+
+    Returns:
+        For each group the advantages (G,) by agent.
+
+    Raises:
+        ValueError: If `Algorithm.advantages` returns another shape than that of the values.
+    """
+
+    def rewarded(rewards: Callable[[Group], Sequence[float]]) -> Rollout:
+        groups = (replace(group, rewards=tuple(rewards(group))) for group in rollout.groups)
+        return replace(rollout, groups=tuple(groups))
+
+    def component(name: str) -> Rollout:
+        return rewarded(lambda group: [info[name] for info in group.infos])
+
+    names = [key for key in rollout.groups[0].infos[0] if key.startswith("reward/")]
+    of_part = replace(options, normalize_advantages=True, reward_parts="sum", own_weight=0.0)
+    parts = [(part, 1.0, of_part) for part in ([*map(component, names)] or [rollout])]
+    if options.own_weight:
+        none = rewarded(lambda group: (0.0,) * len(group.joint))
+        parts.append((none, options.own_weight, replace(of_part, own_weight=1.0)))
+    totals: list[dict[str, Returns]] = [{} for _ in rollout.groups]
+    for part, weight, part_options in parts:
+        found = compute_advantages(algorithm, values_of(part, part_options), part_options)
+        for total, of_group in zip(totals, found, strict=True):
+            for agent, values in of_group.items():
+                scaled = weight * values
+                total[agent] = total[agent] + scaled if agent in total else scaled
+    return totals
+
+
+def check_parts(algorithm: Algorithm, options: UpdateOptions) -> None:
+    """Check that an algorithm can learn from own points, and from each component of the reward by itself.
+
+    Raises:
+        ValueError: If own points have no effect, or a component cannot be compared by itself, and divided.
+    """
+    # Imported here, because algorithms import the check.
+    from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Base
+
+    has_critic = algorithm.complete_options(options).has_critic
+    if has_critic and options.own_weight:
+        raise ValueError(
+            f"own_weight={options.own_weight} has no effect with a critic, which estimates team returns: "
+            "set critic=none, or own_weight=0"
+        )
+    if options.reward_parts == "sum":
+        return
+    reasons = {
+        "a critic estimates returns of the sum": has_critic,
+        f"{algorithm.name} computes advantages of its own": type(algorithm).advantages
+        is not Base.advantages,
+        f"{algorithm.name} does not center returns": algorithm.baseline is none,
+        "truncated=penalise would count for each component": options.truncated == "penalise",
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ValueError(f"reward_parts={options.reward_parts}: {reason}; set reward_parts=sum")
