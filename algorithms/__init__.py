@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     )
     from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState as WorkerState
     from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts as collect_rollouts
-    from llm_decpomdp.algorithms.rollouts.environment import TextEnv as TextEnv
     from llm_decpomdp.algorithms.rollouts.rollout import Group as Group
     from llm_decpomdp.algorithms.rollouts.rollout import Rollout as Rollout
     from llm_decpomdp.algorithms.rollouts.rollout import Start as Start
+    from llm_decpomdp.algorithms.rollouts.rollout import TextEnv as TextEnv
     from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions as RolloutOptions
     from llm_decpomdp.algorithms.training.callbacks import TrainerCallback as TrainerCallback
     from llm_decpomdp.algorithms.training.checkpoint_manager import (

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
 from llm_decpomdp.algorithms.training.trainer_options import (
     PASSES,

@@ -32,8 +32,8 @@ from llm_decpomdp.algorithms.learning.losses import (
     kl_estimate,
     mask_terms,
 )
+from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import in_lanes
 from llm_decpomdp.policy import (
     Completion,
     Policy,

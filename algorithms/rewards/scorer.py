@@ -18,15 +18,10 @@ from llm_decpomdp.algorithms.rewards.comparisons import (
     use_scores_as_rewards,
 )
 from llm_decpomdp.algorithms.rewards.reward_model import Features, RewardModel, fit_reward_model
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
+from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, TextEnv
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.algorithms.training.metrics import turn_mean
-from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutSource,
-    TrainBatch,
-    UpdateRequest,
-)
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch, UpdateRequest
 from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions

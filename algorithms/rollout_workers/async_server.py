@@ -14,8 +14,9 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     RolloutBatch,
     WorkerState,
 )
+from llm_decpomdp.algorithms.rollouts.lanes import is_remote
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Timer, is_remote
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.policy import TrainablePolicy, shared_engine
 
 Sample = Callable[[Sequence[RolloutBatch], Timer], list[list[Rollout]]]

@@ -19,8 +19,7 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.branching import seed_noise

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from typing_extensions import Protocol, runtime_checkable
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, check_partners
 
 MAX_JOINT_SAMPLES = (

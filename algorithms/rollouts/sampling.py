@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from multiprocessing.pool import ThreadPool
-from typing import NamedTuple, TypeVar
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
-from llm_decpomdp.algorithms.rollouts.rollout import Completions, Start
+from llm_decpomdp.algorithms.rollouts.lanes import ask_in_lanes
+from llm_decpomdp.algorithms.rollouts.rollout import Completions, TextEnv
 from llm_decpomdp.policy import (
     Completion,
     Policy,
-    PromptTooLong,
     Team,
     policy_attribute,
     reads_history,
@@ -24,9 +21,6 @@ from llm_decpomdp.policy import (
 from llm_decpomdp.validation import unknown
 
 MAX_ROWS = 256  # completions of one batch, unless a single prompt asks for more: bounds its memory
-
-Answer = TypeVar("Answer")
-Item = TypeVar("Item")
 
 Prompts = Mapping[str, str]
 """The prompt of each agent."""
@@ -115,7 +109,7 @@ def sample(
         ]
 
     by_agent = [of_state[agent] for agent in team for of_state in players if agent in of_state]
-    for rows, groups in _answers(ask, _batches(by_agent)):
+    for rows, groups in ask_in_lanes(ask, _batches(by_agent)):
         for (state, agent), completions in zip(rows, groups, strict=True):
             if len(completions) != group_size:
                 raise ValueError(
@@ -157,62 +151,6 @@ def reuse_prefixes(team: Team) -> Iterator[None]:
         yield
 
 
-def _answers(
-    ask: Callable[[Sequence[Policy]], Answer], batches: Sequence[Sequence[Policy]]
-) -> list[Answer]:
-    """Return the answer of each batch; several servers, and models on several devices, answer at the same time."""
-    firsts = [batch[0] for batch in batches]
-    several = sum(map(is_remote, firsts)) > 1
-    # The threads of several servers only wait. A single one is asked by the thread that trains.
-    devices = [*map(_device, firsts)]
-    home = next(filter(None, devices), "")  # of policies without a model too
-    lanes = [
-        f"server {place}" if several and is_remote(policy) else device or home
-        for place, (policy, device) in enumerate(zip(firsts, devices, strict=True))
-    ]
-    return in_lanes(ask, batches, lanes)
-
-
-def _device(policy: Policy) -> str:
-    """Return the device of a policy's model; empty without one."""
-    model = policy_attribute(shared_engine(policy), "model")
-    return str(policy_attribute(model, "device") or "")
-
-
-def in_lanes(
-    call: Callable[[Item], Answer], items: Sequence[Item], lanes: Sequence[str]
-) -> list[Answer]:
-    """Call a function for each item. Lanes go at the same time; the items of a lane go in order.
-
-    The last lane goes in the thread of the caller. What the function raises is raised after all lanes have ended.
-    """
-    if len({*lanes}) < 2:
-        return [call(item) for item in items]
-    answers: dict[int, Answer] = {}
-
-    def follow(lane: str) -> None:
-        answers.update((n, call(items[n])) for n, name in enumerate(lanes) if name == lane)
-
-    # Servers first, so that a model computes in the thread of the caller.
-    *others, own = sorted(dict.fromkeys(lanes), key=lambda lane: not lane.startswith("server"))
-    # A ThreadPool has daemon threads; those of concurrent.futures would let Ctrl-C wait for the servers.
-    with ThreadPool(len(others)) as pool:
-        results = [pool.apply_async(follow, (lane,)) for lane in others]
-        try:
-            follow(own)
-        finally:
-            for result in results:
-                result.wait()
-        for result in results:
-            result.get()
-    return [answers[n] for n in range(len(items))]
-
-
-def is_remote(policy: Policy) -> bool:
-    """Check whether a policy is sampled in another process."""
-    return bool(policy_attribute(shared_engine(policy), "is_remote"))
-
-
 def _generate(
     players: Sequence[Mapping[str, Policy]],
     envs: Sequence[TextEnv],
@@ -249,96 +187,3 @@ def check_team(env: TextEnv, team: Team, group_size: int) -> None:
     for agent in env.possible_agents:
         if agent not in team:
             raise KeyError(f"the team has no policy for agent {agent!r}; it has {sorted(team)}")
-
-
-# Prompts that are too long for a policy: a check before a run begins, and errors that say where one occurs.
-
-MAX_NAMED = 10  # long prompts that a message names
-# Starts in a row without a long prompt after which no more are looked at: a reset may run programs.
-ENOUGH = 64
-
-
-class LongPrompt(NamedTuple):
-    """The first prompt of an agent that is too long for its policy, which takes `limit` tokens."""
-
-    start: Start
-    agent: str
-    tokens: int
-    limit: int
-
-
-def long_first_prompts(
-    env: TextEnv, team: Team, starts: Iterable[Start], handling: str
-) -> list[LongPrompt]:
-    """List the first prompts that are too long, for the policies whose `on_long_prompt` is `handling`.
-
-    Looks no further after `ENOUGH` starts in a row that fit, so pass the starts with the most text first. Starts
-    that leave the choice to the environment's running generator are left out.
-    """
-    policies = {
-        agent: policy
-        for agent, policy in team.items()
-        if policy_attribute(policy, "on_long_prompt") == handling
-    }
-    seeded = [start for start in dict.fromkeys(starts) if start != Start()] if policies else []
-    prompts: list[LongPrompt] = []
-    fitting = 0
-    for start in seeded:
-        if fitting >= ENOUGH:
-            break
-        before = len(prompts)
-        _, texts = reset_branch(env, start)
-        for agent, policy in policies.items():
-            if agent not in texts:  # it waits, or joins later
-                continue
-            over = overflow(policy, texts[agent])
-            if over is not None:
-                prompts.append(LongPrompt(start, agent, *over))
-        fitting = fitting + 1 if len(prompts) == before else 0
-    return prompts
-
-
-def describe_prompts(prompts: Sequence[LongPrompt]) -> str:
-    """Describe the first ten, as in "mine/5: main_0 sees 15,562 tokens of at most 4,080"."""
-    parts = [
-        f"{label(prompt.start)}: {prompt.agent} sees {prompt.tokens:,} tokens of at most {prompt.limit:,}"
-        for prompt in prompts[:MAX_NAMED]
-    ]
-    rest = len(prompts) - len(parts)
-    return "; ".join([*parts, f"and {rest} more"] if rest else parts)
-
-
-def label(start: Start) -> str:
-    """Return the task of a start, or its seed."""
-    return f"seed {start.seed}" if start.task_id is None else start.task_id
-
-
-def require_short(env: TextEnv, team: Team, starts: Iterable[Start]) -> None:
-    """Raise a `ValueError` if a first prompt is too long for a policy that would raise one when it samples."""
-    prompts = long_first_prompts(env, team, starts, "raise")
-    if prompts:
-        raise ValueError(
-            f"first prompts are too long: {describe_prompts(prompts)}. Shorten them, make room (a lower "
-            "max_new_tokens, a higher max_prompt_tokens), or set on_long_prompt to skip or truncate_left"
-        )
-
-
-@contextmanager
-def name_long_prompts(
-    team: Team, starts: Sequence[Start], prompts: Sequence[Mapping[str, str]]
-) -> Iterator[None]:
-    """Add the start and the agent to the error of a prompt that is too long."""
-    try:
-        yield
-    except PromptTooLong as error:
-        for start, texts in zip(starts, prompts, strict=True):
-            for agent, text in texts.items():
-                if text == error.prompt and overflow(team[agent], text) is not None:
-                    raise ValueError(f"{label(start)}, {agent}: {error}") from error
-        raise
-
-
-def overflow(policy: Policy, prompt: str) -> tuple[int, int] | None:
-    """Return the tokens of a prompt that is too long, and those that would fit; `None` for any other."""
-    count: Callable[[str], tuple[int, int] | None] | None = policy_attribute(policy, "overflow")
-    return None if count is None else count(prompt)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
+from llm_decpomdp.algorithms.rollouts.histories import restore_histories
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Completions,
     Group,
@@ -14,22 +14,10 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
     Rollout,
     Start,
     View,
-    add_history,
 )
 from llm_decpomdp.policy import Completion, Usage
 
 Row = Mapping[str, Any]
-
-
-def restore_histories(groups: Sequence[Group], agents: Collection[str]) -> tuple[Group, ...]:
-    """Return the groups of a rollout, whose prompts are texts, with the histories of some agents."""
-    if not agents:
-        return tuple(groups)
-    restored: list[Group] = []
-    for group in groups:
-        prompts = add_history(group.prompts, restored, group.parent, agents)
-        restored.append(replace(group, prompts=prompts))
-    return tuple(restored)
 
 
 def to_text(rollout: Rollout) -> str:

@@ -19,9 +19,9 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
 )
 from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.cost import evaluation_cost
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Timer, require_short
+from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
 from llm_decpomdp.branching import seed_noise

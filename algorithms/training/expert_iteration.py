@@ -21,8 +21,7 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, Cost, cost
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Timer
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
@@ -30,14 +29,7 @@ from llm_decpomdp.algorithms.training.curriculum import NO_SOLVED
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample
 from llm_decpomdp.algorithms.training.trainer_options import GOLD, WarmStartOptions
-from llm_decpomdp.policy import (
-    Completion,
-    Dialogue,
-    DialogueTurn,
-    Team,
-    reads_history,
-    turns_after,
-)
+from llm_decpomdp.policy import Completion, Dialogue, DialogueTurn, Team, reads_history, turns_after
 from llm_decpomdp.seeding import stream
 
 logger = logging.getLogger(__name__)

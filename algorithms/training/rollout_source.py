@@ -21,9 +21,9 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     split_into_batches,
 )
 from llm_decpomdp.algorithms.rollouts.cost import RunCost, run_cost
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Timer, require_short
+from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
+from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Team

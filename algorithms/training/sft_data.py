@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch
 from llm_decpomdp.algorithms.training.trainer_options import GOLD, WarmStartOptions
 from llm_decpomdp.branching import acting_agents, message_turns
 from llm_decpomdp.oracle import answers

@@ -13,8 +13,7 @@ import torch
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, TextEnv
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals, terminable

@@ -17,7 +17,7 @@ from statistics import fmean
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.collection import align
-from llm_decpomdp.algorithms.rollouts.environment import StepOutcome, step
+from llm_decpomdp.algorithms.rollouts.rollout import StepOutcome, step
 from llm_decpomdp.benchmarks.analysis.replay import Replayed
 from llm_decpomdp.benchmarks.evaluation.play import passes
 from llm_decpomdp.branching import require_simultaneous

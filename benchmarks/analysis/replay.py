@@ -15,8 +15,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.algorithms.rollouts.environment import StepOutcome, TextEnv, reset_branch, step
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Start
+from llm_decpomdp.algorithms.rollouts.rollout import (
+    Group,
+    Parent,
+    Start,
+    StepOutcome,
+    TextEnv,
+    reset_branch,
+    step,
+)
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors, writing
 from llm_decpomdp.benchmarks.config.load import ASKS_OUTSIDE, asks_outside
 from llm_decpomdp.benchmarks.evaluation.baselines import TALKING, find_baseline_name

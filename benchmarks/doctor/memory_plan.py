@@ -382,7 +382,7 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
     """Yield the models of a run; adapters on one base share it."""
     from llm_decpomdp.agents.models.local_models import saved_adapter
     from llm_decpomdp.agents.models.quantized import check_quantization
-    from llm_decpomdp.algorithms.rollouts.environment import reset_branch
+    from llm_decpomdp.algorithms.rollouts.rollout import reset_branch
 
     specs = run.team.policies
     texts = [reset_branch(run.train_env, start)[1] for start in run.problems[:PROMPTS_READ]]

@@ -18,8 +18,15 @@ from numpy.typing import ArrayLike
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
 from llm_decpomdp.algorithms.rollouts.collection import play_episodes
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Completions, Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.histories import restore_histories
+from llm_decpomdp.algorithms.rollouts.rollout import (
+    Completions,
+    Group,
+    Parent,
+    Rollout,
+    Start,
+    TextEnv,
+)
 from llm_decpomdp.algorithms.rollouts.sampling import (
     Act,
     Move,
@@ -28,7 +35,6 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     distinct_policies,
     sample,
 )
-from llm_decpomdp.algorithms.rollouts.serialization import restore_histories
 from llm_decpomdp.algorithms.training.metrics import episode_row, reward_metrics
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.runs.results import sequential_tokens

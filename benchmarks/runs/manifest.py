@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
-from llm_decpomdp.algorithms.rollouts.environment import reset_branch
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Start, reset_branch
 from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team

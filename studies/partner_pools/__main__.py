@@ -62,8 +62,7 @@ import numpy.typing as npt
 
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import play_episodes
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv, reset_branch, step
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch, step
 from llm_decpomdp.algorithms.rollouts.sampling import sample
 from llm_decpomdp.benchmarks.evaluation.folder import estimate_text
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request

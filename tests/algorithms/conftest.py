@@ -12,7 +12,7 @@ import pytest
 import torch
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.algorithms.rollouts.collection import pairing
+from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.policy import Completion
 

@@ -10,18 +10,13 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.advantages import (
-    partner_returns,
-    returns,
-    visit_weights,
-)
-from llm_decpomdp.algorithms.learning.aggregation import (
-    aggregate,
-)
+from llm_decpomdp.algorithms.learning.advantages import partner_returns, returns, visit_weights
+from llm_decpomdp.algorithms.learning.aggregation import aggregate
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, pairing
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import cost
+from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.policy import Completion

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp import DecPOMDPEnv, answers, check_env, make
-from llm_decpomdp.algorithms.rollouts.environment import reset_branch
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Start, reset_branch
 from llm_decpomdp.branching import branch, message_turns, record, seed_noise
 from llm_decpomdp.testing.rules import ConformanceError
 from llm_decpomdp.wrappers.channel import COST, ChannelEnv, ChannelOptions, Inbox, add_channel

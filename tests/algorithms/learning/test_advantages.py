@@ -19,12 +19,10 @@ from llm_decpomdp.algorithms.learning.advantages import (
     returns,
     visit_weights,
 )
-from llm_decpomdp.algorithms.learning.aggregation import (
-    aggregate,
-)
+from llm_decpomdp.algorithms.learning.aggregation import aggregate
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.maremax import MAREMAX
-from llm_decpomdp.algorithms.rollouts.collection import cross, pairing
+from llm_decpomdp.algorithms.rollouts.joint import cross, pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.trainer_options import check_credit

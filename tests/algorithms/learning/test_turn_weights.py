@@ -21,18 +21,11 @@ from llm_decpomdp.algorithms.learning.advantages import (
     partner_returns,
     visit_weights,
 )
-from llm_decpomdp.algorithms.learning.episodes import (
-    pool_advantages,
-)
+from llm_decpomdp.algorithms.learning.episodes import pool_advantages
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.collection import (
-    Pairing,
-    align,
-    collect_rollouts,
-    common,
-    cross,
-)
+from llm_decpomdp.algorithms.rollouts.collection import Pairing, align, collect_rollouts
+from llm_decpomdp.algorithms.rollouts.joint import common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.analysis.credit import Coalition, orders, shapley

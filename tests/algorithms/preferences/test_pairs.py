@@ -17,7 +17,8 @@ from llm_decpomdp.algorithms.preferences.pairs import (
     disjoint,
     matches,
 )
-from llm_decpomdp.algorithms.rollouts.collection import align, common, cross
+from llm_decpomdp.algorithms.rollouts.collection import align
+from llm_decpomdp.algorithms.rollouts.joint import common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Joint, Parent, Rollout
 from llm_decpomdp.policy import SKIPPED, Completion
 from tests.algorithms.preferences import teams

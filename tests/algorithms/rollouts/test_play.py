@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
-from llm_decpomdp.algorithms.rollouts.environment import TextEnv
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.sampling import Move, Prompts, Timer, sampling
 from llm_decpomdp.policy import Completion, Team
 

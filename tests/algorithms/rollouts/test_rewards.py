@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.rollouts.environment import step
+from llm_decpomdp.algorithms.rollouts.rollout import step
 from llm_decpomdp.policy import Completion
 
 

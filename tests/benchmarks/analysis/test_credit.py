@@ -16,7 +16,8 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.scripted import Gold, Replay
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, pairing
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
+from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row

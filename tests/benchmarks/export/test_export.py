@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rewards.comparisons import read_comparisons
+from llm_decpomdp.algorithms.rollouts.histories import restore_histories
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
-from llm_decpomdp.algorithms.rollouts.serialization import restore_histories
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import find_config

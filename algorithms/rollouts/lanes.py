@@ -1,0 +1,68 @@
+"""Several servers and devices at the same time: each has a lane, whose items go in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from multiprocessing.pool import ThreadPool
+from typing import TypeVar
+
+from llm_decpomdp.policy import Policy, policy_attribute, shared_engine
+
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+
+def ask_in_lanes(
+    ask: Callable[[Sequence[Policy]], Answer], batches: Sequence[Sequence[Policy]]
+) -> list[Answer]:
+    """Return the answer of each batch; several servers, and models on several devices, answer at the same time."""
+    firsts = [batch[0] for batch in batches]
+    several = sum(map(is_remote, firsts)) > 1
+    # The threads of several servers only wait. A single one is asked by the thread that trains.
+    devices = [*map(_device, firsts)]
+    home = next(filter(None, devices), "")  # of policies without a model too
+    lanes = [
+        f"server {place}" if several and is_remote(policy) else device or home
+        for place, (policy, device) in enumerate(zip(firsts, devices, strict=True))
+    ]
+    return in_lanes(ask, batches, lanes)
+
+
+def _device(policy: Policy) -> str:
+    """Return the device of a policy's model; empty without one."""
+    model = policy_attribute(shared_engine(policy), "model")
+    return str(policy_attribute(model, "device") or "")
+
+
+def in_lanes(
+    call: Callable[[Item], Answer], items: Sequence[Item], lanes: Sequence[str]
+) -> list[Answer]:
+    """Call a function for each item. Lanes go at the same time; the items of a lane go in order.
+
+    The last lane goes in the thread of the caller. What the function raises is raised after all lanes have ended.
+    """
+    if len({*lanes}) < 2:
+        return [call(item) for item in items]
+    answers: dict[int, Answer] = {}
+
+    def follow(lane: str) -> None:
+        answers.update((n, call(items[n])) for n, name in enumerate(lanes) if name == lane)
+
+    # Servers first, so that a model computes in the thread of the caller.
+    *others, own = sorted(dict.fromkeys(lanes), key=lambda lane: not lane.startswith("server"))
+    # A ThreadPool has daemon threads; those of concurrent.futures would let Ctrl-C wait for the servers.
+    with ThreadPool(len(others)) as pool:
+        results = [pool.apply_async(follow, (lane,)) for lane in others]
+        try:
+            follow(own)
+        finally:
+            for result in results:
+                result.wait()
+        for result in results:
+            result.get()
+    return [answers[n] for n in range(len(items))]
+
+
+def is_remote(policy: Policy) -> bool:
+    """Check whether a policy is sampled in another process."""
+    return bool(policy_attribute(shared_engine(policy), "is_remote"))
