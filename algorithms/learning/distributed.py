@@ -64,7 +64,7 @@ def rank() -> int:
 
 
 def warn_of_idle(parts: int, what: str = "starts") -> None:
-    """Warn if there are more processes than parts (starts, or bundles of them) in the largest update."""
+    """Warn if there are more processes than parts (starts, or rollout batches) in the largest update."""
     if world_size() > parts and rank() == 0:
         logger.warning(
             "%d processes share updates of at most %d %s, so some of them always wait: take more starts an "

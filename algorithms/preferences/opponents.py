@@ -11,7 +11,7 @@ import numpy as np
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY, PreferenceOptions
 from llm_decpomdp.algorithms.preferences.stored import tokenize
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_policies
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_streams
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.cost import run_cost
 from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
@@ -22,7 +22,6 @@ from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch, UpdateRequest
 from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
-from llm_decpomdp.branching import seed_noise
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.seeding import stream
 
@@ -93,9 +92,8 @@ class OpponentSource(SourceWrapper):
         options = self.options
         seed, names, index = rollout_batch.seed, rollout_batch.names, rollout_batch.index
         if rollout_batch.has_own_streams:
-            seed_policies(self.opponents, seed, "comparator", *names, index=index)
+            seed_streams(self.env, self.opponents, seed, "comparator", *names, index=index)
             self._rng = stream(seed, "comparator handoff", *names, index)
-            seed_noise(self.env, seed, "comparator", *names, index)
         rollout_options: RolloutOptions = options
         if options.plan != "tree":
             # Pairs are made of the first group, and this threshold ends every rollout after it.

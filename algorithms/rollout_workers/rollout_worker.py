@@ -4,13 +4,13 @@ The rollouts of a batch are a function of the weights and of the batch: of seed,
 not depend on the process that samples the batch, nor on its earlier batches. So equal seeds give equal rollouts
 with any number of workers, and a batch whose process has died is sampled again.
 
-Without `starts_per_bundle` each process has one batch, its share of the update, whose index is the process's rank.
+Without `rollout_batch_size` each process has one batch, its share of the update, whose index is its rank.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -23,7 +23,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.branching import seed_noise
-from llm_decpomdp.policy import Seedable, Stateful, Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Seedable, Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.seeding import stream
 
 Item = TypeVar("Item")
@@ -92,17 +92,16 @@ class UpdateBatch(RolloutBatch):
     @property
     def has_own_streams(self) -> bool:
         """False if rounds of dynamic sampling continue the streams of the process's share of the update."""
-        return not self.round or self.options.starts_per_bundle is not None
+        return not self.round or self.options.rollout_batch_size is not None
 
     def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
         """Sample a rollout from each start, with streams named by batch and round."""
         # Streams are named, not continued, so that any process can sample the batch at any time.
         if self.has_own_streams:
-            seed_policies(state.team, self.seed, "update", *self.names, index=self.index)
+            seed_streams(state.env, state.team, self.seed, "update", *self.names, index=self.index)
             state.rng = stream(self.seed, "handoff", *self.names, self.index)
-            seed_noise(state.env, self.seed, "update", *self.names, self.index)
         assert state.rng is not None, self
-        first = self.index * (self.options.starts_per_bundle or 0)
+        first = self.index * (self.options.rollout_batch_size or 0)
         rollouts = collect_rollouts(
             state.env,
             state.team,
@@ -113,7 +112,7 @@ class UpdateBatch(RolloutBatch):
             timer=timer,
             views=self.views,
         )
-        if self.options.starts_per_bundle is None:
+        if self.options.rollout_batch_size is None:
             return rollouts
         return [replace(rollout, place=place) for place, rollout in enumerate(rollouts, first)]
 
@@ -137,6 +136,12 @@ def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[
     """
     parts = rolled if size is not None else [[rollout] for batch in rolled for rollout in batch]
     return [rollout for part in processes.gather_to_first(parts) for rollout in part]
+
+
+def seed_streams(env: TextEnv, team: Team, seed: int, *names: str | int, index: int) -> None:
+    """Give every policy that samples, and a noisy environment, its own random stream; see `seed_policies`."""
+    seed_policies(team, seed, *names, index=index)
+    seed_noise(env, seed, *names, index)
 
 
 def seed_policies(team: Team, seed: int, *names: str | int, index: int) -> None:
@@ -232,35 +237,3 @@ class LocalRolloutWorker(RolloutWorker):
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, and return the rollouts of each, in the order of the batches."""
         return [batch.sample(self.state, timer) for batch in batches]
-
-
-def check_rollout_worker(
-    rollout_worker: RolloutWorker | None, size: int | None, team: Team, starts: Iterable[Start]
-) -> None:
-    """Check that the batches of a run can be sampled in any order, by any process.
-
-    `size` is the option `starts_per_bundle`, and `starts` are all starts of the run.
-
-    Raises:
-        ValueError: If other processes would sample a whole update each, if a policy continues from its earlier
-            completions, or if a start leaves the choice to the environment's running generator.
-    """
-    if size is None:
-        if not isinstance(rollout_worker, LocalRolloutWorker | None):
-            raise ValueError(
-                "rollout workers share the batches of an update, and without starts_per_bundle an update is one "
-                "batch: set it, such as to a fraction of an update's starts"
-            )
-        return
-    for name, policy in distinct_policies(team).items():
-        if isinstance(policy, Stateful) and not isinstance(policy, Seedable):
-            raise ValueError(
-                f"starts_per_bundle={size} samples batches in any order, and the policy of {name}, a "
-                f"{type(policy).__name__}, continues from its earlier completions: drop starts_per_bundle, or "
-                "give the policy a method `seed` that restarts it"
-            )
-    if Start() in starts:
-        raise ValueError(
-            f"starts_per_bundle={size} samples batches in any order, and a start with neither seed nor task_id "
-            "is the environment's next random choice: give it a seed or a task_id, or drop starts_per_bundle"
-        )

@@ -141,7 +141,7 @@ class Rollout:
     comparator: Rollout | None = None
     """What another team has played from the same start, where pairs are made with its joint samples."""
     place: int = 0
-    """Position of the start among those of its update, where bundles of starts are played; else 0."""
+    """Position of the start among those of its update, where an update has rollout batches; else 0."""
     dialogues: tuple[str, ...] = ()
     """Agents whose prompts have a history (`Dialogue`)."""
 

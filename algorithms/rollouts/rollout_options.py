@@ -49,10 +49,11 @@ class RolloutOptions(Options):
     """Number of updates by which rollouts are delayed (d). The weights after update u - 1 - d sample the rollouts
     of update u; the first weights sample those of the first d + 1 updates. With `cluster.rollout_workers`, workers
     sample while the learner learns. `algorithm.importance_sampling` corrects for the older weights."""
-    starts_per_bundle: int | None = option(None, ge=1, key="rollout_batch_size")
+    rollout_batch_size: int | None = option(None, ge=1)
     """Starts that are played together, as one batch with random streams of their own: an update's starts are cut
-    into bundles of so many. Equal runs then sample the same, however many processes and workers share the bundles;
-    their number may change when a run goes on. `None` takes all starts of an update, or of a process's share."""
+    into rollout batches of so many. Equal runs then sample the same, however many processes and workers share
+    them; their number may change when a run goes on. `None` takes all starts of an update, or of a process's
+    share."""
 
     def check_turn_order(self, env: Any, group_size: int, *, has_critic: bool) -> None:
         """Raise a `ValueError` for groups of a chain without a critic where agents take turns."""

@@ -25,6 +25,9 @@ ADDED_KEYS: Mapping[str, Mapping[str, Any]] = {
     "warm_start": {"samples": 8, "rounds": 1, "min_reward": None, "disjoint": False},
 }
 
+RENAMED_KEYS = {"starts_per_bundle": "rollout_batch_size"}
+"""Keys of the counters in checkpoints of earlier versions, and their present names."""
+
 NAME = re.compile(r"(update|best)-(\d{6,})(?:\.\d{6,})?")
 
 
@@ -101,7 +104,8 @@ def read_counters(checkpoint: Path) -> dict[str, Any]:
 def translate_counters(counters: Mapping[str, Any]) -> dict[str, Any]:
     """Translate the counters of a checkpoint of an earlier version to the present keys."""
     added = {key: {**new, **counters[key]} for key, new in ADDED_KEYS.items() if key in counters}
-    return {**counters, **added}
+    renamed = {RENAMED_KEYS.get(key, key): value for key, value in counters.items()}
+    return {**renamed, **added}
 
 
 def latest(folder: Path) -> Path | None:

@@ -230,7 +230,7 @@ class CheckpointManager(TrainerCallback):
         if counters["processes"] != processes.world_size():
             # Without rollout batches, the random streams are those of the processes.
             differs = "it will not equal"
-            if self.options.starts_per_bundle is not None:
+            if self.options.rollout_batch_size is not None:
                 differs = "the last digits of its weights may differ from"
             logger.warning(
                 "the run goes on in %d processes and began in %d, so %s one that never stopped",

@@ -8,23 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollout_workers.checks import check_starts
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     RolloutBatch,
     RolloutWorker,
     WorkerState,
-    check_rollout_worker,
     gather_to_rank0,
-    seed_policies,
+    seed_streams,
     split_into_batches,
 )
 from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.cost import evaluation_cost
-from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
-from llm_decpomdp.branching import seed_noise
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.trainer import Trainer
@@ -47,8 +45,7 @@ class EvaluationBatch(RolloutBatch):
     def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
         """Play an episode from each start."""
         # No update in the names: evaluations differ by the weights alone, which makes their comparison paired.
-        seed_policies(state.team, self.seed, "evaluation", index=self.index)
-        seed_noise(state.eval_env, self.seed, "evaluation", self.index)
+        seed_streams(state.eval_env, state.team, self.seed, "evaluation", index=self.index)
         return play_episodes(
             state.eval_env, state.team, self.starts, at_a_time=self.at_a_time, timer=timer
         )
@@ -79,9 +76,8 @@ class PeriodicEvaluation(TrainerCallback):
         options = trainer.options
         if options.keep_best and not self.starts:
             raise ValueError("keep_best compares evaluations, and there are no eval_starts")
-        size = options.starts_per_bundle
-        check_rollout_worker(self.worker, size, trainer.team, self.starts)
-        require_short(self.env, trainer.team, self.starts)
+        size = options.rollout_batch_size
+        check_starts(self.env, trainer.team, self.starts, self.worker, size)
         batches = trainer.source.batches
         largest = size or -(-max(map(len, batches)) // processes.world_size())
         # As many completions at a time as in the largest update, so that both fit the same memory.

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.rollout_workers.checks import check_starts
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     RolloutWorker,
     UpdateBatch,
-    check_rollout_worker,
     gather_to_rank0,
     split_into_batches,
 )
 from llm_decpomdp.algorithms.rollouts.cost import RunCost, run_cost
-from llm_decpomdp.algorithms.rollouts.long_prompts import require_short
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
@@ -189,11 +188,10 @@ class SampledSource(RolloutSource):
         self.options, self.batches = options, batches
         further = problems if options.refill or options.curriculum else ()
         self.starts = list(dict.fromkeys(chain(*batches, further)))
-        size = options.starts_per_bundle
+        size = options.rollout_batch_size
         learner.algorithm.check_rollouts(team, learner.options, options, options.group_size)
         self.cost = run_cost(env, options, options.group_size, batches)
-        check_rollout_worker(worker, size, team, self.starts)
-        require_short(env, team, self.starts)
+        check_starts(env, team, self.starts, worker, size)
         number = -(-max(map(len, batches)) // (size or 1))
         processes.warn_of_idle(number, "rollout batches" if size else "starts")
 

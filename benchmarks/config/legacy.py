@@ -77,6 +77,7 @@ FLAT_KEYS = {
         if key.rpartition(".")[2] != name or key.count(".") > 1
     },
     **{f"sampler.{name}": key for key, (_, name) in OWNERS.items() if key.startswith("inference.")},
+    "algorithm.starts_per_bundle": "algorithm.rollout.rollout_batch_size",
 }
 """Keys of earlier versions, where sections had no sections in them, and their keys here."""
 

@@ -230,9 +230,9 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         check_trackers(config.output.trackers)
     if config.output.keep_best and config.evaluation.num_tasks == 0:
         raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
-    # Bundles are the unit that workers share; one bundle would keep all but one waiting.
+    # Rollout batches are the unit that workers share; a single one would keep all but one waiting.
     workers = config.cluster.rollout_workers
-    if workers and config.algorithm.rollout.starts_per_bundle is None:
+    if workers and config.algorithm.rollout.rollout_batch_size is None:
         raise ConfigError(
             f"cluster.rollout_workers={workers}: workers share the rollout batches of an update, and without "
             "algorithm.rollout.rollout_batch_size there is one: set it, or drop cluster.rollout_workers"

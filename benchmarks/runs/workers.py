@@ -42,7 +42,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
         from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
 
         return AsyncServerRollouts(WorkerState(run.train_env, run.eval_env, team), samplers)
-    batches = -(-algorithm.train_batch_size // (algorithm.rollout.starts_per_bundle or 1))
+    batches = -(-algorithm.train_batch_size // (algorithm.rollout.rollout_batch_size or 1))
     if batches < cluster.rollout_workers:
         logger.warning(
             "%d rollout workers share updates of %d rollout batches, so some of them always wait: raise "

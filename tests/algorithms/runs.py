@@ -26,10 +26,7 @@ from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.stored import StoredSource
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    LocalRolloutWorker,
-    WorkerState,
-)
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker, WorkerState
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.sources import add_wrappers
@@ -272,7 +269,7 @@ UNEVEN = [BATCHES[0], BATCHES[1][:1], [*BATCHES[2], Start(seed=8)], BATCHES[3]]
 
 
 BUNDLED: dict[str, Any] = {
-    "starts_per_bundle": 1,
+    "rollout_batch_size": 1,
     "refill": 2,
     "problems": ALIKE_STARTS,
     "group_size": 2,
@@ -289,7 +286,7 @@ def turns(folder: Path) -> Run:
     state = take_turns("probe-relay-turns-v0")
     options: dict[str, Any] = {
         "plan": "episodes",
-        "starts_per_bundle": 1,
+        "rollout_batch_size": 1,
         "eval_starts": EVAL_STARTS[:3],
     }
     return build(folder, UNEVEN, env=state.env, team=state.team, **options)

@@ -161,7 +161,7 @@ def weights_of(team: Team) -> dict[str, list[torch.Tensor]]:
 
 
 RUN: dict[str, Any] = {
-    "starts_per_bundle": 1,
+    "rollout_batch_size": 1,
     "refill": 1,
     "problems": ALIKE_STARTS,
     "eval_starts": ALIKE_STARTS[:3],

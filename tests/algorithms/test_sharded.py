@@ -125,7 +125,7 @@ def test_checkpoints_are_those_of_one_process(pair: Path, alone: Any, name: str)
     )
     assert newest is not None and other is not None and newest.name == other.name
     (_, mine), (_, theirs) = checkpoint.load(newest), checkpoint.load(other)
-    for state in (mine, theirs):  # the last bundle that a process played is not the same one
+    for state in (mine, theirs):  # the last rollout batch that a process played is not the same one
         for policy in state["policies"].values():
             del policy["generator"]
     assert_alike(mine, theirs)

@@ -184,28 +184,28 @@ def in_processes(number: int, work: Callable[[int, Gather], Critic]) -> Critic:
     return results[0]
 
 
-def chains_of_unequal_length(size: int, bundle: int | None) -> list[Rollout]:
-    """Chains of one and of two turns; in bundles of so many starts, the place of each is known."""
+def chains_of_unequal_length(size: int, batch_size: int | None) -> list[Rollout]:
+    """Chains of one and of two turns; in rollout batches of so many starts, the place of each is known."""
     starts, rng = [Start(seed=n) for n in range(48)], np.random.default_rng(0)
     rollouts = collect_rollouts(
         StateEnv(2), make_team(), starts, group_size=size, rng=rng, views=True
     )
-    if bundle is None:
+    if batch_size is None:
         return rollouts
     return [replace(rollout, place=place) for place, rollout in enumerate(rollouts)]
 
 
 @pytest.mark.parametrize(
-    ("name", "bundle", "number"),
+    ("name", "batch_size", "number"),
     [("iac", None, 2), ("iac", 5, 3), ("maac", None, 3), ("maac", 1, 2), ("coma", 5, 2)],
 )
 def test_a_critic_learns_the_same_in_any_number_of_processes(
-    name: str, bundle: int | None, number: int
+    name: str, batch_size: int | None, number: int
 ) -> None:
-    rollouts = chains_of_unequal_length(2 if name == "coma" else 1, bundle)
+    rollouts = chains_of_unequal_length(2 if name == "coma" else 1, batch_size)
     assert {len(rollout.groups) for rollout in rollouts} == {1, 2}
-    size = bundle or 1
-    bundles = [rollouts[first : first + size] for first in range(0, len(rollouts), size)]
+    size = batch_size or 1
+    batches = [rollouts[first : first + size] for first in range(0, len(rollouts), size)]
 
     def heads(processes: int) -> list[torch.Tensor]:
         def work(rank: int, gather: Gather) -> Critic:
@@ -213,7 +213,7 @@ def test_a_critic_learns_the_same_in_any_number_of_processes(
             critic = learner(name, make_team(), HashedParts(size=16), **options).critic
             assert critic is not None
             critic._gather = gather
-            mine = [rollout for part in bundles[rank::processes] for rollout in part]
+            mine = [rollout for part in batches[rank::processes] for rollout in part]
             for _ in range(3):
                 critic.assess(mine)
                 critic.learn()

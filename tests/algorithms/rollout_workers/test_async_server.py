@@ -1,4 +1,4 @@
-"""Bundles that a thread plays while servers sample: asked for, failed, and left."""
+"""Rollout batches that a thread plays while servers sample: asked for, failed, and left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import Timer
 
 
 @dataclass
-class FakeBundle:
+class FakeBatch:
     """Plays nothing, `rounds` times; None: for ever."""
 
     rounds: int | None = 1
@@ -43,7 +43,7 @@ def rollout_worker(team: Any = ()) -> AsyncServerRollouts:
 
 
 def test_what_was_begun_is_what_is_asked_for_and_its_seconds_count() -> None:
-    batches: Any = [FakeBundle(3), FakeBundle()]
+    batches: Any = [FakeBatch(3), FakeBatch()]
     served, timer = rollout_worker(), Timer()
     served.prefetch(batches)
     rolled = served.sample(batches, timer)
@@ -56,7 +56,7 @@ def test_what_was_begun_is_what_is_asked_for_and_its_seconds_count() -> None:
 
 
 def test_what_fails_in_the_thread_is_told_to_who_asks() -> None:
-    batches: Any = [FakeBundle(error=FloatingPointError("the task has a fault"))]
+    batches: Any = [FakeBatch(error=FloatingPointError("the task has a fault"))]
     served = rollout_worker()
     served.prefetch(batches)
     with pytest.raises(FloatingPointError, match="the task has a fault"):
@@ -65,16 +65,16 @@ def test_what_fails_in_the_thread_is_told_to_who_asks() -> None:
 
 
 def test_a_crew_that_is_closed_leaves_what_it_plays() -> None:
-    batches: Any = [FakeBundle(rounds=None)]
+    batches: Any = [FakeBatch(rounds=None)]
     served = rollout_worker()
     served.prefetch(batches)
     served.close()
     assert batches[0].ended.is_set()
-    assert served.sample([FakeBundle()], Timer()) == [["MainThread"]]  # type: ignore[list-item]
+    assert served.sample([FakeBatch()], Timer()) == [["MainThread"]]  # type: ignore[list-item]
 
 
 def test_nothing_is_begun_where_a_model_is_sampled_here() -> None:
-    batches: Any = [FakeBundle()]
+    batches: Any = [FakeBatch()]
     served = rollout_worker({"main_0": tiny_causal_lm("ab")})
     served.prefetch(batches)
     assert served.sample(batches, Timer()) == [["MainThread"]]

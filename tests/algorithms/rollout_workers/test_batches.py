@@ -1,4 +1,4 @@
-"""Bundles: how starts are cut, and what each is a function of."""
+"""Rollout batches: how starts are split, and what each is a function of."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def batch(**values: Any) -> UpdateBatch:
         "index": 1,
         "starts": STARTS[:2],
         "update": 3,
-        "options": RolloutOptions(starts_per_bundle=2),
+        "options": RolloutOptions(rollout_batch_size=2),
         "group_size": 4,
         "views": False,
     }
     return UpdateBatch(**{**given, **values})
 
 
-def test_starts_are_cut_in_order_and_the_last_bundle_takes_the_rest() -> None:
+def test_starts_are_split_in_order_and_the_last_batch_takes_the_rest() -> None:
     assert split_into_batches(STARTS, 2) == [STARTS[:2], STARTS[2:4], STARTS[4:]]
     assert split_into_batches(STARTS, 9) == [STARTS]
     assert split_into_batches((), 2) == []
@@ -57,7 +57,7 @@ def test_without_a_size_each_process_has_its_share(monkeypatch: pytest.MonkeyPat
     assert split_into_batches(STARTS, 2) == [STARTS[:2], STARTS[2:4], STARTS[4:]]
 
 
-def test_a_bundle_does_not_depend_on_what_was_played_before() -> None:
+def test_a_batch_does_not_depend_on_what_was_played_before() -> None:
     state, other = (WorkerState(EchoEnv(2), EchoEnv(2), make_team()) for _ in range(2))
     one, two = batch(), batch(index=2)
     first = [one.sample(state, Timer()), two.sample(state, Timer())]
@@ -66,7 +66,7 @@ def test_a_bundle_does_not_depend_on_what_was_played_before() -> None:
 
 
 @pytest.mark.parametrize("change", [{"index": 2}, {"update": 4}, {"seed": 1}, {"round": 1}])
-def test_bundles_of_another_name_sample_otherwise(change: dict[str, int]) -> None:
+def test_batches_of_another_name_sample_otherwise(change: dict[str, int]) -> None:
     state = WorkerState(EchoEnv(2), EchoEnv(2), make_team())
     assert batch().sample(state, Timer()) != batch(**change).sample(state, Timer())
 
@@ -90,7 +90,7 @@ class Listed(LocalRolloutWorker):
         self.calls.append("close")
 
 
-def test_a_crew_is_given_each_version_of_the_weights_before_bundles_of_it(tmp_path: Path) -> None:
+def test_a_worker_gets_each_version_of_the_weights_before_batches_of_it(tmp_path: Path) -> None:
     rollout_worker = Listed(WorkerState(EchoEnv(2), EchoEnv(2), team := make_team()))
     run = build(
         tmp_path,
@@ -98,7 +98,7 @@ def test_a_crew_is_given_each_version_of_the_weights_before_bundles_of_it(tmp_pa
         team=team,
         eval_every=2,
         eval_starts=[Start(seed=n) for n in range(7)],
-        starts_per_bundle=2,
+        rollout_batch_size=2,
         rollout_worker=rollout_worker,
     )
     run.run_updates()
@@ -119,7 +119,7 @@ def test_a_crew_is_given_each_version_of_the_weights_before_bundles_of_it(tmp_pa
         *(pytest.param(plan, marks=pytest.mark.slow) for plan in ({}, {"plan": "episodes"})),
     ],
 )
-def test_the_order_in_which_bundles_are_played_changes_nothing(
+def test_the_order_in_which_batches_are_played_changes_nothing(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
     def trainer(folder: str, kind: type[LocalRolloutWorker], batches: Any = THREES) -> Any:
@@ -128,7 +128,7 @@ def test_the_order_in_which_bundles_are_played_changes_nothing(
         return build(
             tmp_path / folder,
             batches,
-            **{"env": env, "team": team, "problems": PROBLEMS, "starts_per_bundle": 2},
+            **{"env": env, "team": team, "problems": PROBLEMS, "rollout_batch_size": 2},
             **{"group_size": 4, "checkpoint_every": 1, "record_tokens": True, **options},
             rollout_worker=kind(WorkerState(env, env, team)),
         )
@@ -145,17 +145,17 @@ def test_the_order_in_which_bundles_are_played_changes_nothing(
     require_equal(straight, again)
 
 
-def test_the_size_of_bundles_belongs_to_a_run(tmp_path: Path) -> None:
+def test_the_size_of_batches_belongs_to_a_run(tmp_path: Path) -> None:
     build(tmp_path, checkpoint_every=4).run_updates()
-    with pytest.raises(ValueError, match="starts_per_bundle was None, not 2"):
-        build(tmp_path, starts_per_bundle=2).resume()
+    with pytest.raises(ValueError, match="rollout_batch_size was None, not 2"):
+        build(tmp_path, rollout_batch_size=2).resume()
 
 
-def test_what_would_depend_on_the_order_of_bundles_is_refused(tmp_path: Path) -> None:
+def test_what_would_depend_on_the_order_of_batches_is_refused(tmp_path: Path) -> None:
     team: Any = {**make_team(), "y": Replay(["a", "b"])}
     with pytest.raises(ValueError, match="the policy of y, a Replay, continues from its earlier"):
-        build(tmp_path, team=team, starts_per_bundle=1)
+        build(tmp_path, team=team, rollout_batch_size=1)
     with pytest.raises(ValueError, match="a start with neither seed nor task_id"):
-        build(tmp_path, [[Start()]], starts_per_bundle=1)
+        build(tmp_path, [[Start()]], rollout_batch_size=1)
     with pytest.raises(ValueError, match="rollout workers share the batches of an update"):
         build(tmp_path, rollout_worker=ProcessRolloutWorkers(worker_states.echo, 1))

@@ -124,7 +124,7 @@ def test_a_begun_bundle_is_played_once() -> None:
     assert not able.words
 
 
-def test_a_death_without_a_bundle_is_none_of_a_bundle() -> None:
+def test_a_death_without_a_batch_is_none_of_a_batch() -> None:
     puppets = [Puppet([None], placed=False) for _ in range(5)]
     rollout_worker = PuppetCrew([*puppets, Puppet(["play"])], 1, max_retries=0)
     assert rollout_worker.sample(batches(1), Timer()) == [[]]

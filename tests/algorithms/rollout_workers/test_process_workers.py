@@ -25,7 +25,7 @@ from tests.algorithms.runs import Run, build, on_call, rows, weights
 from tests.support.processes import ROOT, python
 
 OPTIONS: dict[str, Any] = {
-    "starts_per_bundle": 2,
+    "rollout_batch_size": 2,
     "record_tokens": True,
     "eval_starts": worker_states.EVAL_STARTS,
     "group_size": 6,
@@ -155,7 +155,7 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     workers = ProcessRolloutWorkers(partial(worker_states.orphaned, folder / "note"), 1)
     print(workers.folder, flush=True)
-    build(folder / "run", rollout_worker=workers, eval_starts=[], starts_per_bundle=1).run_updates()
+    build(folder / "run", rollout_worker=workers, eval_starts=[], rollout_batch_size=1).run_updates()
 """
 
 
@@ -167,7 +167,7 @@ from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRollo
 from tests.algorithms.runs import build
 
 workers = ProcessRolloutWorkers(partial(dict, more_than_a_pipe_holds=bytes(1_000_000)), 1, max_retries=0)
-build(Path(sys.argv[1]), rollout_worker=workers, eval_starts=[], starts_per_bundle=1).run_updates()
+build(Path(sys.argv[1]), rollout_worker=workers, eval_starts=[], rollout_batch_size=1).run_updates()
 """
 
 

@@ -105,7 +105,7 @@ def test_a_cluster_without_room_is_told_at_once(cluster: Any) -> None:
 def test_a_run_of_the_command_starts_a_cluster_of_its_own_and_ends_it(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     tiny = "model.name=tiny-random algorithm.max_updates=2 algorithm.prompts_per_update=4 evaluation.num_tasks=0"
-    tiny += " algorithm.starts_per_bundle=2 algorithm.num_generations=4 output.record_tokens=true"
+    tiny += " algorithm.rollout.rollout_batch_size=2 algorithm.num_generations=4 output.record_tokens=true"
     ray = "cluster.engine=ray cluster.rollout_workers=2"
     for folder, items in (("alone", tiny), ("actors", f"{tiny} {ray}")):
         arguments = ["train", "--config", "demo_tldr", "--output", str(tmp_path / folder)]

@@ -226,10 +226,10 @@ def test_a_run_with_histories_resumes_with_what_waits(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_workers_play_histories_as_one_process_does(tmp_path: Path) -> None:
-    alone = chat_run(tmp_path / "alone", starts_per_bundle=2)
+    alone = chat_run(tmp_path / "alone", rollout_batch_size=2)
     alone.run_updates()
     workers = ProcessRolloutWorkers(worker_states.chat, 2)
-    run = chat_run(tmp_path / "workers", starts_per_bundle=2, rollout_worker=workers)
+    run = chat_run(tmp_path / "workers", rollout_batch_size=2, rollout_worker=workers)
     run.run_updates()
     assert run.folder.episodes.read_bytes() == alone.folder.episodes.read_bytes()
     assert b'"dialogues": ["x", "y"]' in run.folder.episodes.read_bytes()

@@ -153,7 +153,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "refilled": {"env": SilentEnv(2), "refill": 2, "problems": PROBLEMS, "group_size": 4},
     "several steps": {"learner": {**CORRECTED, "updates_per_batch": 2}},
     "tree": {"plan": "tree", "joint_mode": "cross", "group_size": 2},
-    "bundles": {"starts_per_bundle": 1, "refill": 1, "problems": PROBLEMS},
+    "batches": {"rollout_batch_size": 1, "refill": 1, "problems": PROBLEMS},
     "critic": {"learner": {"critic": "own"}},
     "running baseline": {"algorithm": "rae"},
     "pairs": {"algorithm": "madpo", "learner": {"comparator": "history"}},
@@ -169,7 +169,7 @@ KINDS: dict[str, dict[str, Any]] = {
         *("refilled", "tree", "critic", "pairs", "judged"),
         *(
             pytest.param(kind, marks=pytest.mark.slow)
-            for kind in ("several steps", "bundles", "running baseline", "rival")
+            for kind in ("several steps", "batches", "running baseline", "rival")
         ),
     ],
 )
@@ -220,7 +220,7 @@ def test_a_partner_that_goes_on_from_what_it_said_resumes_with_what_waits(tmp_pa
 # ------------------------------------------------------------------------- workers that sample ahead
 
 CREWED: dict[str, Any] = {
-    "starts_per_bundle": 2,
+    "rollout_batch_size": 2,
     "eval_starts": worker_states.EVAL_STARTS,
     "group_size": 4,
 }

@@ -19,7 +19,7 @@ from tests.algorithms.runs import BATCHES, EVAL_STARTS, Run, build, require_resu
 
 GAMES = [*TURN_GAMES]
 OPTIONS: dict[str, Any] = {"plan": "episodes", "eval_starts": EVAL_STARTS[:4], "eval_every": 2}
-BUNDLES = {"starts_per_bundle": 1, "record_tokens": True}
+ROLLOUT_BATCHES = {"rollout_batch_size": 1, "record_tokens": True}
 
 
 def run(folder: Path, game: str, batches: Sequence[Sequence[Start]] = BATCHES, **more: Any) -> Run:
@@ -58,9 +58,9 @@ def test_workers_play_turns_as_one_process_does(
     if workers is RayRolloutWorkers:
         pytest.importorskip("ray")
         monkeypatch.setenv("RAY_AUTH_TOKEN", "b" * 64)  # a process keeps the first that it has read
-    local = run(tmp_path / "local", game, **BUNDLES)
+    local = run(tmp_path / "local", game, **ROLLOUT_BATCHES)
     local.run_updates()
     two = workers(partial(take_turns, game), 2)
-    spread = run(tmp_path / "workers", game, rollout_worker=two, **BUNDLES)
+    spread = run(tmp_path / "workers", game, rollout_worker=two, **ROLLOUT_BATCHES)
     spread.run_updates()
     require_same(local, spread)

@@ -26,7 +26,7 @@ from llm_decpomdp.policy import Policy, TrainablePolicy
 AGENTS = ["aux_0", "main_0"]
 TWO = ["team={aux_0: helper, main_0: partner}"]
 SERVED = ["sampler.engine=vllm", "sampler.python=/a/python", "model.top_p=1"]
-RAY = ["cluster.engine=ray", "cluster.rollout_workers=2", "algorithm.starts_per_bundle=1"]
+RAY = ["cluster.engine=ray", "cluster.rollout_workers=2", "algorithm.rollout.rollout_batch_size=1"]
 LOCAL = RAY[1:]
 APART = ["policies.aux_0.sample_on=[1]", "policies.main_0.sample_on=[2]", "model.device=cuda:0"]
 

@@ -234,7 +234,7 @@ def test_the_command_prints_the_plan_with_all_that_it_assumes(
 
 def test_what_a_plan_leaves_out_is_told() -> None:
     assert "left out" not in lines("8xh100", LORA)
-    bundled = ["algorithm.starts_per_bundle=1", "cluster.rollout_workers=2"]
+    bundled = ["algorithm.rollout.rollout_batch_size=1", "cluster.rollout_workers=2"]
     critic = ["algorithm.name=maac", "algorithm.critic_trunk=lora"]
     text = lines("1xh100", LORA, *bundled, *critic)
     assert "2 copies of the team" in text and "the critic's adapter" in text

@@ -28,7 +28,7 @@ LOUD = ["env.id=tldr-v1", "dataset.train_split=test[2:]", "dataset.eval_split=te
 LOUD += ["model.max_new_tokens=40", "algorithm.learning_rate=0.02", "output.report=false"]
 LOUD += ["algorithm.prompts_per_update=4"]
 KEPT = ["output.save_final_model=true", "output.checkpoint_every=1", "output.record_tokens=true"]
-BUNDLES = ["algorithm.starts_per_bundle=2"]
+ROLLOUT_BATCHES = ["algorithm.rollout.rollout_batch_size=2"]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_rollout_workers_play_the_same_partners(
 ) -> None:
     if engine == "ray":
         pytest.importorskip("ray")
-    given = [*LOUD, *KEPT, *BUNDLES, ADAPTERS, f"partners.pool={pool}"]
+    given = [*LOUD, *KEPT, *ROLLOUT_BATCHES, ADAPTERS, f"partners.pool={pool}"]
     alone = runs.train(*given, "output.name=alone")
     workers = ["cluster.rollout_workers=2", f"cluster.engine={engine}", "output.name=workers"]
     shared = runs.train(*given, *workers)

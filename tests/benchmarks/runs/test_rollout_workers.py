@@ -24,7 +24,7 @@ from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker, make_worke
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.runs.conftest import Runs
 
-BUNDLES = ["algorithm.prompts_per_update=4", "algorithm.starts_per_bundle=2"]
+ROLLOUT_BATCHES = ["algorithm.prompts_per_update=4", "algorithm.rollout.rollout_batch_size=2"]
 LOUD = [
     "env.id=tldr-v1",
     "dataset.train_split=test[2:]",
@@ -46,7 +46,7 @@ def adapters(result: Result) -> list[bytes]:
 def test_a_configuration_with_workers_is_the_same_run_and_may_change_their_number(
     quick: list[str], tmp_path: Path
 ) -> None:
-    values = [*quick, *BUNDLES, *LOUD]
+    values = [*quick, *ROLLOUT_BATCHES, *LOUD]
     alone = train(load_config(None, [*values, "output.name=alone"]), "alone")
     loud = [r for r in read_json_lines(alone.folder.metrics) if r["kind"] == "train"]
     assert any(r["groups_without_signal"] < r["groups"] for r in loud)
@@ -65,7 +65,7 @@ def test_a_configuration_with_workers_is_the_same_run_and_may_change_their_numbe
 def test_workers_that_have_nothing_to_do_are_told(
     runs: Runs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = runs.config(*BUNDLES, "cluster.rollout_workers=3", "cluster.max_redo=0")
+    config = runs.config(*ROLLOUT_BATCHES, "cluster.rollout_workers=3", "cluster.max_redo=0")
     with caplog.at_level(logging.WARNING):
         rollout_worker = make_rollout_worker(resolve(config), {})
     assert "3 rollout workers share updates of 2 rollout batches" in caplog.text
@@ -77,7 +77,7 @@ def test_workers_that_have_nothing_to_do_are_told(
 def test_a_worker_has_its_policies_on_the_gpus_that_sample(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers = [*BUNDLES, "cluster.rollout_workers=1", "policies.aux_0.sample_on=[1]"]
+    workers = [*ROLLOUT_BATCHES, "cluster.rollout_workers=1", "policies.aux_0.sample_on=[1]"]
     run = resolve(runs.config(*workers))
     loaded: list[TeamSpec] = []
     monkeypatch.setattr(worker_module, "load_policies", lambda *given: loaded.append(given[-1]))
@@ -91,7 +91,7 @@ def test_workers_without_rollout_batches_are_refused(runs: Runs) -> None:
     with pytest.raises(ConfigError, match="rollout_workers=2: workers share the rollout batches"):
         runs.config("cluster.rollout_workers=2")
     with pytest.raises(ConfigError, match="must be at least 1, got 0"):
-        runs.config("algorithm.starts_per_bundle=0")
+        runs.config("algorithm.rollout.rollout_batch_size=0")
 
 
 def test_a_worker_runs_programs_in_a_sandbox_of_its_own(runs: Runs) -> None:

@@ -152,7 +152,7 @@ def test_workers_ask_servers_themselves_and_play_what_one_process_plays(
         pytest.skip("needs Ray")
     shared = [
         "sampler.exact=false",
-        "algorithm.starts_per_bundle=1",
+        "algorithm.rollout.rollout_batch_size=1",
         "output.save_final_model=true",
     ]
     sizes = ["algorithm.prompts_per_update=2", "algorithm.max_updates=2"]
@@ -241,7 +241,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
         (
             [
                 *("sampler.engine=vllm", "sampler.urls=[http://x]"),
-                *("cluster.rollout_workers=1", "algorithm.starts_per_bundle=1"),
+                *("cluster.rollout_workers=1", "algorithm.rollout.rollout_batch_size=1"),
             ],
             "set inference.exact=false, or cluster.rollout_workers=0",
         ),
@@ -249,7 +249,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
             [
                 *("sampler.engine=vllm", "sampler.python=/p", "sampler.exact=false"),
                 *("cluster.engine=ray", "cluster.rollout_workers=1", "cluster.address=head:6379"),
-                "algorithm.starts_per_bundle=1",
+                "algorithm.rollout.rollout_batch_size=1",
             ],
             r"listen on this machine alone \(those that a run starts\)",
         ),
@@ -261,7 +261,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
                     "model.lora={r: 2}",
                 ),
                 *("cluster.engine=ray", "cluster.rollout_workers=1", "cluster.address=head:6379"),
-                *("algorithm.starts_per_bundle=1", "sampler.exact=false"),
+                *("algorithm.rollout.rollout_batch_size=1", "sampler.exact=false"),
             ],
             r"listen on this machine alone \(http://127",
         ),
