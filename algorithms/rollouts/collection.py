@@ -13,7 +13,7 @@ although their prompts differ from the second turn on. The baseline stays unbias
 not depend on a completion, but it has a higher variance.
 
 If some joint samples end early, later turns keep their weight in the expected gradient: see `visit_weights`
-(`learning/advantages.py`) and, for `episodes`, `pool_advantages`.
+(`learning/advantages.py`) and, for `episodes`, `pool_advantages` (`learning/episodes.py`).
 
 `aligned` joint samples are the g-th completions of all agents; `joint.py` has other ones.
 """
