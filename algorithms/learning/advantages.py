@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+from llm_decpomdp.policy import Completion
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm
@@ -244,10 +245,9 @@ def group_advantages(
 ) -> Iterator[GroupAdvantages]:
     """Yield the advantages and the loss weight of every group: its visit weight times its turn's factor.
 
-    The value of a completion is the mean of its returns over the choices of partners, or as `aggregate` says, less
-    a penalty for its length (`_penalty`). `Algorithm.advantages` compares the values. An agent that skipped its
-    prompt has no
-    completion to learn from; its teammates learn as usual.
+    The value of a completion is the mean of its returns over the choices of partners, or as `completion_values.py`
+    says. `Algorithm.advantages` compares the values. An agent that skipped its prompt has no completion to learn
+    from; its teammates learn as usual.
 
     Args:
         rollouts: As sampled.
@@ -348,10 +348,13 @@ def group_values(
             raise FloatingPointError(f"a return isn't finite for {rollout.start}: {group.rewards}")
         values.append(
             {
-                agent: _average(
-                    partner_returns(group, targets[agent][index], position), options, progress
+                agent: _completion_values(
+                    partner_returns(group, targets[agent][index], position),
+                    completions,
+                    options,
+                    progress,
+                    limits.get(agent),
                 )
-                - _penalty(group, agent, options, limits)
                 for position, (agent, completions) in enumerate(group.completions.items())
                 if agent in agents and not completions[0].skipped
             }
@@ -374,31 +377,18 @@ def group_values(
     return result
 
 
-def _average(values: Returns, options: LearnerOptions, progress: float) -> Returns:
-    """Return the value of each completion, (G,), from its returns with K choices of partners, (G, K)."""
-    if options.joint_aggregation == "mean":
-        # Not a sum: the scale of the gradient does not depend on the number of agents.
-        average: Returns = values.mean(-1)
-        return average
-    from llm_decpomdp.algorithms.learning.aggregation import aggregate
-
-    quantile = options.aggregation_quantile
-    return aggregate(values, options.joint_aggregation, quantile=quantile, progress=progress)
-
-
-def _penalty(
-    group: Group, agent: str, options: LearnerOptions, limits: Mapping[str, int]
+def _completion_values(
+    partner_returns: Returns,
+    completions: Sequence[Completion],
+    options: LearnerOptions,
+    progress: float,
+    limit: int | None,
 ) -> Returns:
-    """Return the length penalties of an agent's completions, (G,).
+    """Return the value of each completion, (G,), from its returns with K choices of partners, (G, K)."""
+    if options.joint_aggregation == "mean" and options.truncated != "penalise":
+        # A mean and not a sum: the scale of the gradient does not depend on the number of agents.
+        average: Returns = partner_returns.mean(-1)
+        return average
+    from llm_decpomdp.algorithms.learning.completion_values import completion_values
 
-    With the limit L and n = `overlong_tokens`, a completion of l tokens loses the share max(0, 1 - (L - l) / n) of
-    the penalty; a truncated one loses all of it (DAPO, arXiv 2503.14476, eq. 13).
-    """
-    completions = group.completions[agent]
-    if options.truncated != "penalise":
-        return np.zeros(len(completions))
-    share = np.array([completion.truncated for completion in completions], dtype=np.float64)
-    if options.overlong_tokens:
-        room = limits[agent] - np.array([len(completion.tokens) for completion in completions])
-        share = np.clip(1 - room / options.overlong_tokens, share, 1.0)
-    return options.truncation_penalty * share
+    return completion_values(partner_returns, completions, options, progress, limit)

@@ -11,7 +11,7 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import partner_returns, returns, visit_weights
-from llm_decpomdp.algorithms.learning.aggregation import aggregate
+from llm_decpomdp.algorithms.learning.completion_values import aggregate
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts

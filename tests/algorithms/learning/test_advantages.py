@@ -19,7 +19,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
     returns,
     visit_weights,
 )
-from llm_decpomdp.algorithms.learning.aggregation import aggregate
+from llm_decpomdp.algorithms.learning.completion_values import aggregate
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.maremax import MAREMAX
 from llm_decpomdp.algorithms.rollouts.joint import cross, pairing
