@@ -48,9 +48,8 @@ else:
             "llm_decpomdp.algorithms.learning.advantages": ["BASELINES"],
             "llm_decpomdp.algorithms.learning.learner": ["Learner"],
             "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],
-            "llm_decpomdp.algorithms.rollouts.environment": ["TextEnv"],
             "llm_decpomdp.algorithms.rollouts.collection": ["collect_rollouts"],
-            "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start"],
+            "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start", "TextEnv"],
             "llm_decpomdp.algorithms.rollout_workers.rollout_worker": [
                 "LocalRolloutWorker",
                 "WorkerState",

@@ -160,6 +160,8 @@ def seed_policies(team: Team, seed: int, *names: str | int, index: int) -> None:
 class RolloutWorker(ABC):
     """Samples rollout batches in this process or in others, with the weights of its last `synchronize`."""
 
+    in_workers = True
+    """Whether other processes share the rollout batches."""
     _policies: Mapping[str, TrainablePolicy] = MappingProxyType({})
     _version: Callable[[], int] | None = None
     _loaded: int | None = None
@@ -220,6 +222,8 @@ class LocalRolloutWorker(RolloutWorker):
     Args:
         state: Environments and team.
     """
+
+    in_workers = False
 
     def __init__(self, state: WorkerState) -> None:
         self.state = state

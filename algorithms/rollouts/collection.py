@@ -27,8 +27,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.algorithms.rollouts.histories import add_history
-from llm_decpomdp.algorithms.rollouts.long_prompts import name_long_prompts
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Group,
     Joint,
@@ -51,6 +49,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     reuse_prefixes,
     sampling,
 )
+from llm_decpomdp.algorithms.rollouts.starts import name_long_prompts
 from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Team, reads_history
 
@@ -229,16 +228,19 @@ class _Collection:
         )
         if chosen is not None:
             rollout.env = outcomes[chosen].env
-        return [
-            _State(
-                rollout,
-                (parent := Parent(index, sample)),
-                outcome.env,
-                add_history(outcome.prompts, rollout.groups, parent, self.dialogues),
-            )
+        states = [
+            _State(rollout, Parent(index, sample), outcome.env, outcome.prompts)
             for sample, outcome in enumerate(outcomes)
             if not enough and chosen in (None, sample)
         ]
+        if self.dialogues:
+            from llm_decpomdp.algorithms.rollouts.histories import add_history
+
+            for state in states:
+                state.prompts = add_history(
+                    state.prompts, rollout.groups, state.parent, self.dialogues
+                )
+        return states
 
 
 def _make_collection(

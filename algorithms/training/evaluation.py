@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.checks import check_starts
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     RolloutBatch,
     RolloutWorker,
@@ -21,6 +20,7 @@ from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 from llm_decpomdp.algorithms.rollouts.cost import evaluation_cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.starts import check_starts
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
 
@@ -77,7 +77,7 @@ class PeriodicEvaluation(TrainerCallback):
         if options.keep_best and not self.starts:
             raise ValueError("keep_best compares evaluations, and there are no eval_starts")
         size = options.rollout_batch_size
-        check_starts(self.env, trainer.team, self.starts, self.worker, size)
+        check_starts(self.env, trainer.team, self.starts, size, self.worker.in_workers)
         batches = trainer.source.batches
         largest = size or -(-max(map(len, batches)) // processes.world_size())
         # As many completions at a time as in the largest update, so that both fit the same memory.

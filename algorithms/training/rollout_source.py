@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rollout_workers.checks import check_starts
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     RolloutWorker,
     UpdateBatch,
@@ -23,6 +22,7 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
 from llm_decpomdp.algorithms.rollouts.cost import RunCost, run_cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.starts import check_starts
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Team
@@ -191,7 +191,7 @@ class SampledSource(RolloutSource):
         size = options.rollout_batch_size
         learner.algorithm.check_rollouts(team, learner.options, options, options.group_size)
         self.cost = run_cost(env, options, options.group_size, batches)
-        check_starts(env, team, self.starts, worker, size)
+        check_starts(env, team, self.starts, size, worker.in_workers)
         number = -(-max(map(len, batches)) // (size or 1))
         processes.warn_of_idle(number, "rollout batches" if size else "starts")
 

@@ -1,4 +1,4 @@
-"""Prompts that are too long for a policy: a check before a run begins, and errors that say where one occurs."""
+"""Checks of the starts of a run before anything is sampled, and prompts that are too long for a policy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,59 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch
-from llm_decpomdp.policy import Policy, PromptTooLong, Team, policy_attribute
+from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
+from llm_decpomdp.policy import Policy, PromptTooLong, Seedable, Stateful, Team, policy_attribute
 
 MAX_NAMED = 10  # long prompts that a message names
 # Starts in a row without a long prompt after which no more are looked at: a reset may run programs.
 ENOUGH = 64
+
+
+def check_starts(
+    env: TextEnv,
+    team: Team,
+    starts: Sequence[Start],
+    size: int | None,
+    in_workers: bool,
+) -> None:
+    """Check that rollout batches can be sampled in any order, and that first prompts are short enough.
+
+    Args:
+        env: The environment.
+        team: A policy for each agent.
+        starts: All starts of the run.
+        size: The option `rollout_batch_size`.
+        in_workers: Whether other processes share the rollout batches.
+
+    Raises:
+        ValueError: If other processes would sample a whole update each, if a policy continues from its earlier
+            completions, if a start leaves the choice to the environment's running generator, or if a first prompt
+            is too long for its policy.
+    """
+    _check_order(team, starts, size, in_workers)
+    require_short(env, team, starts)
+
+
+def _check_order(team: Team, starts: Sequence[Start], size: int | None, in_workers: bool) -> None:
+    if size is None:
+        if in_workers:
+            raise ValueError(
+                "rollout workers share the batches of an update, and without rollout_batch_size an update is one "
+                "batch: set it, such as to a fraction of an update's starts"
+            )
+        return
+    for name, policy in distinct_policies(team).items():
+        if isinstance(policy, Stateful) and not isinstance(policy, Seedable):
+            raise ValueError(
+                f"rollout_batch_size={size} samples batches in any order, and the policy of {name}, a "
+                f"{type(policy).__name__}, continues from its earlier completions: drop rollout_batch_size, or "
+                "give the policy a method `seed` that restarts it"
+            )
+    if Start() in starts:
+        raise ValueError(
+            f"rollout_batch_size={size} samples batches in any order, and a start with neither seed nor task_id "
+            "is the environment's next random choice: give it a seed or a task_id, or drop rollout_batch_size"
+        )
 
 
 class LongPrompt(NamedTuple):
