@@ -23,6 +23,11 @@ def save(folder: Path, update: int, keep: int = 2) -> Path:
     return checkpoint.save(folder, {"update": update}, {"w": torch.tensor([1.0 * update])}, keep)
 
 
+def test_counters_of_earlier_versions_get_their_present_names() -> None:
+    counters = checkpoint.translate_counters({"starts_per_bundle": 2, "update": 3})
+    assert counters == {"rollout_batch_size": 2, "update": 3}
+
+
 def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     path = save(tmp_path / "checkpoints", 12)
     assert path.name == "update-000012"

@@ -194,6 +194,11 @@ def test_a_flat_spelling_means_what_the_nested_one_does(name: str, tmp_path: Pat
     assert read_config(path) == read_config(find_config(name))
 
 
+def test_the_earlier_key_of_rollout_batches_is_translated() -> None:
+    config = read_config(None, ["algorithm.starts_per_bundle=2"])
+    assert config.algorithm.rollout.rollout_batch_size == 2
+
+
 # Paths as the READMEs spell them, and the files that are meant
 SEPTEMBER = "LLM_Collaboration_with_MARL/configs"
 AUGUST_FOLDER = "experiments/configs"
