@@ -12,7 +12,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -162,7 +161,7 @@ class RolloutWorker(ABC):
 
     in_workers = True
     """Whether other processes share the rollout batches."""
-    _policies: Mapping[str, TrainablePolicy] = MappingProxyType({})
+    _policies: Mapping[str, TrainablePolicy] | None = None
     _version: Callable[[], int] | None = None
     _loaded: int | None = None
 
@@ -177,8 +176,10 @@ class RolloutWorker(ABC):
 
     def synchronize(self) -> None:
         """Take over the newest weights, if they have changed. Without `track` there is nothing to take over."""
-        version = self._version() if self._version else None
-        if version is not None and version != self._loaded:
+        if self._policies is None or self._version is None:
+            return
+        version = self._version()
+        if version != self._loaded:
             self.update_weights(self._policies, version)
             self._loaded = version
 
