@@ -11,7 +11,7 @@ from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.preferences.options import CURRENT, PreferenceOptions
 from llm_decpomdp.algorithms.preferences.pairs import MAX_JOINT_SAMPLES
-from llm_decpomdp.algorithms.rollouts.cost import joint_samples
+from llm_decpomdp.algorithms.rollouts.checks import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import names, refuse_changes
 from llm_decpomdp.policy import Team

@@ -24,10 +24,10 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     RolloutWorker,
     WorkerState,
 )
+from llm_decpomdp.algorithms.rollouts.checks import label
 from llm_decpomdp.algorithms.rollouts.lanes import is_remote
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
-from llm_decpomdp.algorithms.rollouts.starts import label
 from llm_decpomdp.policy import Stateful, Team, TrainablePolicy, shared_engine
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from llm_decpomdp.algorithms.rollouts.checks import name_long_prompts
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Group,
     Joint,
@@ -49,7 +50,6 @@ from llm_decpomdp.algorithms.rollouts.sampling import (
     reuse_prefixes,
     sampling,
 )
-from llm_decpomdp.algorithms.rollouts.starts import name_long_prompts
 from llm_decpomdp.branching import record
 from llm_decpomdp.policy import Team, reads_history
 

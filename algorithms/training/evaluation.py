@@ -16,11 +16,10 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     seed_streams,
     split_into_batches,
 )
+from llm_decpomdp.algorithms.rollouts.checks import check_starts, evaluation_cost
 from llm_decpomdp.algorithms.rollouts.collection import play_episodes
-from llm_decpomdp.algorithms.rollouts.cost import evaluation_cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.rollouts.starts import check_starts
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
+from llm_decpomdp.algorithms.rollouts.checks import Bounded, Cost, cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.cost import Bounded, Cost, cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Timer

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rollouts.cost import Bounded, announce
+from llm_decpomdp.algorithms.rollouts.checks import Bounded, announce
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, TextEnv
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training import metrics

@@ -345,7 +345,7 @@ def plan_memory(
         ConfigError: If nothing is sampled, the horizon or the size of a model is unknown, or a GPU is not there.
         RunError: If the data cannot be loaded.
     """
-    from llm_decpomdp.algorithms.rollouts.cost import joint_samples, run_cost
+    from llm_decpomdp.algorithms.rollouts.checks import joint_samples, run_cost
     from llm_decpomdp.benchmarks.config.placement import check_room
     from llm_decpomdp.benchmarks.runs.setup import resolve
     from llm_decpomdp.registry import accepts_argument

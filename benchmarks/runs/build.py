@@ -37,12 +37,12 @@ def skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
         RunError: If a first prompt is too long for a policy that skips none, or no problem is left.
     """
     from llm_decpomdp.agents.models.causal_lm import CausalLM
-    from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
-    from llm_decpomdp.algorithms.rollouts.starts import (
+    from llm_decpomdp.algorithms.rollouts.checks import (
         describe_prompts,
         long_first_prompts,
         require_short,
     )
+    from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 
     for agents, policy in distinct_policies(team).items():
         if isinstance(policy, CausalLM):

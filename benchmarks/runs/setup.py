@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
+from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.sft_data import (
     Demonstration,

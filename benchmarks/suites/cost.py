@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from llm_decpomdp.agents.loading import PolicySpec
-from llm_decpomdp.algorithms.rollouts.cost import Cost
+from llm_decpomdp.algorithms.rollouts.checks import Cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, find_baseline, is_baseline

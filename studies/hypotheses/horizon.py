@@ -8,7 +8,7 @@ import numpy as np
 
 from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.cost import cost
+from llm_decpomdp.algorithms.rollouts.checks import cost
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.envs.probes.parts import LETTERS
 from llm_decpomdp.envs.probes.topology import SECRETS

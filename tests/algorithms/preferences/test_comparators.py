@@ -15,8 +15,8 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.preferences import pairs
 from llm_decpomdp.algorithms.preferences.pairs import History
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
+from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
 from llm_decpomdp.algorithms.rollouts.collection import align
-from llm_decpomdp.algorithms.rollouts.cost import Cost, cost
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.sampling import Timer

@@ -11,8 +11,8 @@ import pytest
 
 from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.advantages import leave_one_out, partner_returns
+from llm_decpomdp.algorithms.rollouts.checks import cost
 from llm_decpomdp.algorithms.rollouts.collection import align, collect_rollouts
-from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.joint import common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions

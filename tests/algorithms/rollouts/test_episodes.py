@@ -11,8 +11,8 @@ import pytest
 
 from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.advantages import returns, visit_weights
+from llm_decpomdp.algorithms.rollouts.checks import cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.cost import cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.rollouts.cost import cost
+from llm_decpomdp.algorithms.rollouts.checks import cost
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
 from studies.hypotheses.training import every_start
