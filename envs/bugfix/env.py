@@ -8,7 +8,8 @@ from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK, RepairMode
-from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX, MAX_BUGS, bug_rows, find_split
+from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
+from llm_decpomdp.envs.bugfix.programs import MAX_BUGS, bug_rows, find_split
 from llm_decpomdp.envs.bugfix.reward import RepairReward
 from llm_decpomdp.envs.bugfix.roles import repair_team
 from llm_decpomdp.envs.bugfix.tasks import BugTask, bug_task
@@ -125,7 +126,7 @@ def bugfix(options: BugOptions) -> DecPOMDPEnv:
 
 @as_arguments(FixOptions)
 def humanevalfix(options: FixOptions) -> DecPOMDPEnv:
-    """Repair a function alone: `humanevalfix-v0`, with the tasks of `llm_decpomdp.envs.bugfix.programs`.
+    """Repair a function alone: `humanevalfix-v0`, with the tasks of `llm_decpomdp.envs.bugfix.humanevalfix`.
 
     ## Description
     One agent, `fixer_0`, sees a function of HumanEval with one bug and the feedback of the mode about its tests,

@@ -17,7 +17,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.publish import hub
 from llm_decpomdp.benchmarks.publish.cards import HUB_LICENSES, NOT_RECORDED, find_license
 from llm_decpomdp.benchmarks.publish.team import publish_team
-from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX
+from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
 from llm_decpomdp.envs.datasets.classeval import CLASSEVAL
 from llm_decpomdp.envs.datasets.humaneval import HUMANEVAL
 from llm_decpomdp.envs.datasets.mbpp import MBPP

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.bugfix.programs import HUMANEVALFIX
+from llm_decpomdp.envs.bugfix.humanevalfix import HUMANEVALFIX
 from llm_decpomdp.envs.bugfix.reward import MAXIMUM
 from llm_decpomdp.envs.datasets.loading import load
 from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES
