@@ -139,5 +139,7 @@ def warn_about_endless_tests(
             "task %r: %s, for %d different programs, and each new one will take as long; if the test loops "
             "whatever it is given, mend its row or leave it out: run llm-decpomdp check data, with --source for "
             "a file",
-            *(task_id, endless.message.removeprefix("TimeoutError: "), MIN_PROGRAMS),
+            task_id,
+            endless.message.removeprefix("TimeoutError: "),
+            MIN_PROGRAMS,
         )

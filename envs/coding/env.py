@@ -1,5 +1,7 @@
 """The code families, each a composition of four parts: tasks, roles, reward, mode.
 
+Those of `-v1`, whose reward is for shared work, are in `llm_decpomdp.envs.coding.shared_work`.
+
 A family of your own is a function like `coding_env` that names its four parts, and a line in `register`.
 """
 

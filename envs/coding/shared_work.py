@@ -19,6 +19,10 @@ from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments
 
+logger = logging.getLogger(__name__)
+
+UNKNOWN = "no division of it is known; give the row the columns aux and main"
+
 
 @as_arguments(CodingOptions)
 def shared_work_env(dataset: Dataset, name: str, options: CodingOptions) -> DecPOMDPEnv:
@@ -66,12 +70,6 @@ def shared_work_env(dataset: Dataset, name: str, options: CodingOptions) -> DecP
         sandbox,
     )
     return make_coding_env(dataset, name, options, DivisionReward, sandbox, tasks)
-
-
-logger = logging.getLogger(__name__)
-
-
-UNKNOWN = "no division of it is known; give the row the columns aux and main"
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""A trainer of TRL for each agent, in lockstep: all sample, the team is rewarded, and all update."""
+"""A trainer of TRL for each agent: all sample, the team is rewarded, and all update."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""The data set of an environment's tasks for TRL, the rewards of completions, and a trainer for each agent.
+"""The data set of an environment's tasks for TRL, and the rewards of completions.
 
 `seat_reward` is the reward of one agent with fixed partners, and `team_reward` that of agents with shared weights.
-`lockstep` trains each agent with a trainer of its own: all sample, the team is rewarded, and all update.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pettingzoo import ParallelEnv
 
@@ -26,8 +25,6 @@ SEPARATOR = "\t"
 
 RewardFunc: TypeAlias = Callable[..., list[float]]
 """Function of TRL's keyword arguments `prompts`, `completions` and those of the columns; a number for each row."""
-
-Trainer = TypeVar("Trainer", bound=Any)
 
 
 def dataset(
