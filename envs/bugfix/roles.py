@@ -107,11 +107,9 @@ class FixerRole(Writer):
             "Change no more than the bugs need; what is right stays exactly as it is.",
             "Answer with Python code only: no explanations, no examples, no tests, no Markdown fences.",
         ]
-        lines = [
-            *(opening, "", f"What `{task.entry_point}` shall do:", task.prompt.strip("\n"), ""),
-            *("Program:", task.buggy.strip("\n"), "", *feedback, "Rules:"),
-            *(f"- {rule}" for rule in rules),
-        ]
+        lines = [opening, "", f"What `{task.entry_point}` shall do:", task.prompt.strip("\n"), ""]
+        lines += ["Program:", task.buggy.strip("\n"), "", *feedback, "Rules:"]
+        lines += [f"- {rule}" for rule in rules]
         return "\n".join(lines)
 
 

@@ -211,9 +211,7 @@ def _prompt(opening: str, task: CodeTask, rules: list[str], header: str) -> str:
     only_code = (
         "Answer with Python code only: no explanations, no examples, no tests, no Markdown fences."
     )
-    lines = [
-        *(opening, "", "Problem:", task.prompt.strip("\n"), "", "Rules:"),
-        *(f"- {line}" for line in (*rules, only_code)),
-        *("", "Format:", f"{header}:", "    # your code here", "    return result"),
-    ]
+    lines = [opening, "", "Problem:", task.prompt.strip("\n"), "", "Rules:"]
+    lines += [f"- {line}" for line in (*rules, only_code)]
+    lines += ["", "Format:", f"{header}:", "    # your code here", "    return result"]
     return "\n".join(lines)

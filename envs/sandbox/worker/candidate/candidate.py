@@ -276,8 +276,14 @@ def _exit(value: Any) -> None:
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    **{"get": getattr, "set": setattr, "del": delattr, "next": next},
-    **{"iter": iter, "len": len, "str": str, "repr": repr},
+    "get": getattr,
+    "set": setattr,
+    "del": delattr,
+    "next": next,
+    "iter": iter,
+    "len": len,
+    "str": str,
+    "repr": repr,
     **{
         name: getattr(operator, name)
         for name in ("getitem", "setitem", "delitem", *channel.ARITHMETIC)
