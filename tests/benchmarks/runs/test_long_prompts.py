@@ -171,9 +171,9 @@ def test_a_model_without_a_template_is_said_to_be_asked_as_it_is(
 def test_a_long_prompt_that_was_not_looked_at_ends_in_one_line(
     overrides: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llm_decpomdp.algorithms.rollouts.sampling.ENOUGH", 0)  # nothing is
+    monkeypatch.setattr("llm_decpomdp.algorithms.rollouts.checks.ENOUGH", 0)  # nothing is
     with pytest.raises(RunError, match=r"mine/2, (aux|main)_0: a prompt of .* too long"):
         train(load_config(None, overrides), "mine")
-    monkeypatch.setattr("llm_decpomdp.algorithms.rollouts.sampling.ENOUGH", 64)
+    monkeypatch.setattr("llm_decpomdp.algorithms.rollouts.checks.ENOUGH", 64)
     result = resume(tmp_path / "run", ["model.on_long_prompt=skip"])
     assert result.summary["updates"] == 6
