@@ -70,7 +70,11 @@ def add_wrappers(
         from llm_decpomdp.algorithms.training.curriculum import CurriculumSource
 
         source = CurriculumSource(source, problems, options.group_size, options.seed)
-    if options.lag:
+    if options.in_flight:
+        from llm_decpomdp.algorithms.training.in_flight import InFlightSource
+
+        source = InFlightSource(source, learner, options.lag, workers)
+    elif options.lag:
         from llm_decpomdp.algorithms.training.async_rollouts import AsyncSource
 
         # With several steps a batch, or weights in shards, weights change before all rollouts are there.

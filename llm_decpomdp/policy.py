@@ -68,6 +68,9 @@ class Completion:
     """True if the prompt was too long for the policy, and was cut or skipped."""
     usage: Usage | None = None
     """Counts of a server, which does not return the tokens themselves."""
+    versions: tuple[int, ...] = ()
+    """Version of the weights that sampled each token: the number of complete updates and warm start steps. Empty
+    unless weights may change while a completion is written."""
 
     @property
     def truncated(self) -> bool:

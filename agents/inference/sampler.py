@@ -82,6 +82,8 @@ class SampledRow:
     """See `token_log_probs`."""
     stopped: bool
     """True if the last token ends the sequence, or its text with a stop string."""
+    versions: tuple[int, ...] = ()
+    """See `Completion.versions`."""
 
 
 class Remote(Protocol):
@@ -105,7 +107,7 @@ def sample(
     set_adapters: SetAdapters = ignore_adapters,
     decode: Decode | None = None,
     prefixes: PrefixCache | None = None,
-    steps: type[GrowingSteps] | type[StaticSteps] = GrowingSteps,
+    steps: Callable[[Prefilled], GrowingSteps | StaticSteps] = GrowingSteps,
 ) -> list[SampledRow]:
     """Draw completions of all prompts in one batch.
 

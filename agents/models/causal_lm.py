@@ -304,13 +304,18 @@ class CausalLM:
         weights = {name: whole(p.detach()).to("cpu", copy=True) for name, p in self._trainable()}
         return {"weights": weights, "generator": self._generator.get_state()}
 
-    @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`'s value.
 
         Raises:
             ValueError: If the state is of another model, or another choice of what to train.
         """
+        self.load_weights(state)
+        self._generator.set_state(state["generator"])
+
+    @torch.no_grad()
+    def load_weights(self, state: Mapping[str, Any]) -> None:
+        """Take the weights of a state alone, and keep the sampler's random state; raises its errors."""
         trainable = dict(self._trainable())
         shapes = {name: tuple(weight.shape) for name, weight in trainable.items()}
         stored_shapes = {name: tuple(w.shape) for name, w in state["weights"].items()}
@@ -323,4 +328,3 @@ class CausalLM:
         for name, weight in trainable.items():
             weight.copy_(cut_as(state["weights"][name], weight))
         self.engine.free()
-        self._generator.set_state(state["generator"])

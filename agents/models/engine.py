@@ -16,6 +16,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.continuous import sample_continuously
 from llm_decpomdp.agents.inference.decoding import attention_span, decoding
+from llm_decpomdp.agents.inference.in_flight import NewerWeights, sample_in_flight
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.options import Caching
@@ -24,6 +25,7 @@ from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     Remote,
     SampledRow,
+    SetAdapters,
     TokenDecoder,
     ignore_adapters,
     sample,
@@ -90,6 +92,8 @@ class ModelEngine:
         self._warned_of_span = False
         self.remote: Remote | None = None
         """The sampler that replaces the model here, if set."""
+        self.newer_weights: NewerWeights | None = None
+        """Weights that may replace the model's own while it samples, if set."""
         if gradient_checkpointing:
             self._enable_checkpointing()
 
@@ -149,6 +153,8 @@ class ModelEngine:
         # Before `_sample`, which may sort the prompts of a generator.
         prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
         method = self._sample
+        if self.newer_weights is not None:
+            return sample_in_flight(self, self.newer_weights, method, prompts, num_samples)
         if self._prefixes is not None and method is sample and self._continues(prompts):
             self._prefixes.use_weights(self.model.parameters())
             method = partial(sample, prefixes=self._prefixes)
@@ -191,6 +197,19 @@ class ModelEngine:
         end_ids: Sequence[int],
     ) -> list[SampledRow]:
         """Draw completions of all prompts by a method, with weights rounded to `dtype`."""
+        with self.sampling_weights(prompts, dtype) as set_adapters:
+            return method(
+                self.model, prompts, num_samples, end_ids, set_adapters, self.text.decode_whole
+            )
+
+    @contextmanager
+    def sampling_weights(
+        self, prompts: Sequence[Prompt], dtype: torch.dtype
+    ) -> Iterator[SetAdapters]:
+        """Let the model compute with the adapters of prompts, and with weights rounded to `dtype`.
+
+        The context gives the function that sets the adapter of each row. No weight may be written in it.
+        """
         adapters = sorted({prompt.adapter for prompt in prompts if prompt.adapter is not None})
         if len(adapters) == 1:
             self.activate(*adapters)
@@ -202,23 +221,28 @@ class ModelEngine:
             if stack
             else nullcontext(ignore_adapters) as set_adapters,
         ):
-            return method(
-                self.model, prompts, num_samples, end_ids, set_adapters, self.text.decode_whole
-            )
+            yield set_adapters
 
     def _completion(self, row: SampledRow, prompt: Prompt) -> Completion:
         has_end = row.stopped and row.tokens[-1] in self.end_ids
         tokens = row.tokens[:-1] if has_end else row.tokens
         text = self.text.before_stop(prompt.prefill, tokens, prompt.sampling.stop or ())
         reason = "stop" if row.stopped else "length"
-        return Completion(prompt.prefill + text, row.tokens, row.log_probs, reason, prompt.long)
+        return Completion(
+            prompt.prefill + text,
+            row.tokens,
+            row.log_probs,
+            reason,
+            prompt.long,
+            versions=row.versions,
+        )
 
     def _drop_suffix(self, row: SampledRow, stops: Sequence[str] | None) -> SampledRow:
         # A server may have drawn a few tokens behind a stop string.
         length = stop_length(row.tokens, stops, self.text.decode_whole) if stops else None
         if length is None:
             return row
-        return SampledRow(row.tokens[:length], row.log_probs[:length], True)
+        return SampledRow(row.tokens[:length], row.log_probs[:length], True, row.versions[:length])
 
     def log_probs(
         self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 import torch
@@ -68,6 +68,11 @@ class VllmClient:
             SamplerError: If the server has other weights, or its answer is not complete.
             ServerLost: If it does not answer, or has no weights of that name.
         """
+        answer = self.call("POST", "/v1/completions", self.body(request, in_order))
+        return self.rows(request, answer)
+
+    def body(self, request: CompletionRequest, in_order: bool = False) -> dict[str, Any]:
+        """Return the JSON of a request."""
         sampling = request.sampling
         greedy = sampling.temperature == 0  # a server then gives one completion only
         body = {
@@ -88,16 +93,21 @@ class VllmClient:
             body |= {"spaces_between_special_tokens": False}
         if in_order:
             body["priority"] = request.place
-        answer = self.call("POST", "/v1/completions", body)
+        return body
+
+    def rows(self, request: CompletionRequest, answer: Mapping[str, Any]) -> list[SampledRow]:
+        """Return the completions of an answer; raises a `SamplerError` if it is not complete."""
         if answer.get("model") != request.model:
             raise SamplerError(
                 f"{self.url} was asked for {request.model} and answers by {answer.get('model')!r}: these are "
                 "other weights"
             )
+        greedy = request.sampling.temperature == 0
+        number = 1 if greedy else request.samples
         choices = sorted(answer.get("choices", ()), key=lambda choice: choice["index"])
-        if len(choices) != body["n"]:
-            raise SamplerError(f"{self.url} gave {len(choices)} completions, not {body['n']}")
-        rows = [self._row(choice, sampling) for choice in choices]
+        if len(choices) != number:
+            raise SamplerError(f"{self.url} gave {len(choices)} completions, not {number}")
+        rows = [self._row(choice, request.sampling) for choice in choices]
         return rows * request.samples if greedy else rows
 
     def _row(self, choice: dict[str, Any], sampling: Sampling) -> SampledRow:
@@ -116,11 +126,14 @@ class VllmClient:
                 f"{self.url} ended a completion after {len(tokens)} of {limit} tokens by itself, for the reason "
                 f"{choice.get('finish_reason')!r}: raise its max_model_len, or lower max_new_tokens"
             )
-        return SampledRow(tokens, log_probs, stopped)
+        return SampledRow(tokens, log_probs, stopped, tuple(choice.get("versions", ())))
 
-    def load_adapter(self, name: str, folder: Path) -> None:
-        """Load a LoRA adapter by a new name."""
-        self.call("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
+    def load_adapter(self, name: str, folder: Path, in_place: bool = False) -> None:
+        """Load a LoRA adapter by a new name, or `in_place` of that with the name."""
+        body: dict[str, Any] = {"lora_name": name, "lora_path": str(folder)}
+        if in_place:
+            body["load_inplace"] = True
+        self.call("POST", "/v1/load_lora_adapter", body)
 
     def unload_adapter(self, name: str) -> None:
         """Remove an adapter, if the server still has it."""
@@ -177,6 +190,25 @@ class VllmClient:
         self, method: str, path: str, body: Any = None, timeout: float | None = None
     ) -> dict[str, Any]:
         """Send a request, and return the JSON of the answer; empty if it is none."""
+        with self.open(method, path, body, timeout) as response:
+            text = response.read().decode("utf-8", "replace")
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            return {}
+        return answer if isinstance(answer, dict) else {}
+
+    @contextmanager
+    def open(
+        self, method: str, path: str, body: Any = None, timeout: float | None = None
+    ) -> Iterator[HTTPResponse]:
+        """Send a request, and give the answer to be read in a `with` block.
+
+        Raises:
+            NoRoute: If the server does not know the route.
+            SamplerError: If it refuses.
+            ServerLost: If it does not answer, also while the answer is read, or was started anew.
+        """
         place, timeout = urlsplit(self.url), timeout or self.timeout
         kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
         connection = kind(place.netloc, timeout=timeout)
@@ -184,7 +216,9 @@ class VllmClient:
             headers = {"Content-Type": "application/json"}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
-            status, content = response.status, response.read()
+            if response.status != 200:
+                self._raise_error(path, response.status, response.read())
+            yield response
         except TimeoutError:
             raise ServerLost(f"{self.url}{path} gave no answer for {timeout:g} s") from None
         except (OSError, HTTPException) as error:
@@ -192,18 +226,14 @@ class VllmClient:
             raise ServerLost(f"{self.url}{path} cannot be reached ({reason})") from error
         finally:
             connection.close()
+
+    def _raise_error(self, path: str, status: int, content: bytes) -> NoReturn:
         text = content.decode("utf-8", "replace")
-        if status != 200:
-            reply = f"{self.url}{path} answers {status}: {' '.join(text.split())[:QUOTED]}"
-            # A server that was started anew does not know the weights, and answers 404.
-            if status >= 500 or (status == 404 and path == "/v1/completions"):
-                raise ServerLost(reply)
-            raise NoRoute(f"{reply}; {HOW_TO_SERVE}") if status == 404 else SamplerError(reply)
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            return {}
-        return answer if isinstance(answer, dict) else {}
+        reply = f"{self.url}{path} answers {status}: {' '.join(text.split())[:QUOTED]}"
+        # A server that was started anew does not know the weights, and answers 404.
+        if status >= 500 or (status == 404 and path == "/v1/completions"):
+            raise ServerLost(reply)
+        raise NoRoute(f"{reply}; {HOW_TO_SERVE}") if status == 404 else SamplerError(reply)
 
 
 @dataclass(frozen=True)

@@ -164,14 +164,18 @@ class RemoteSampler:
             with suppress(SamplerError):  # the server has ended already
                 for adapter, publication in self._there.items():
                     if adapter is not None:
-                        self._client.unload_adapter(publication.name)
+                        self._client.unload_adapter(self._name(adapter, publication))
         self._leave()
         self._wanted, self._proofs = {}, {}
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _names(self) -> dict[str | None, str]:
         # All weights of a model have the same name in each version.
-        return {a: BASE if a is None else new.name for a, new in self._wanted.items()}
+        return {adapter: self._name(adapter, new) for adapter, new in self._wanted.items()}
+
+    def _name(self, adapter: str | None, publication: Publication) -> str:
+        """Return the name of published weights at the server."""
+        return BASE if adapter is None else publication.name
 
     def _require_published(self, adapters: set[str | None]) -> None:
         for name, policy in self.policies.items():
@@ -218,8 +222,7 @@ class RemoteSampler:
         client = self._client
         for adapter, old in list(self._there.items()):
             if old is not self._wanted.get(adapter):
-                if adapter is not None:
-                    client.unload_adapter(old.name)
+                self._remove(client, adapter, old)
                 del self._there[adapter]
         for adapter, new in self._wanted.items():
             if adapter in self._there:
@@ -227,11 +230,24 @@ class RemoteSampler:
             if adapter is None:
                 self._replace_weights(client, new)
             else:
-                if self._lost:  # a server that hung for a while may still have it
-                    client.unload_adapter(new.name)
-                client.load_adapter(new.name, new.folder)
+                self._load_adapter(client, adapter, new)
             self._there[adapter] = new
             self._unproven.add(adapter)
+        return self._served(client)
+
+    def _remove(self, client: VllmClient, adapter: str | None, old: Publication) -> None:
+        """Remove older weights of an adapter."""
+        if adapter is not None:
+            client.unload_adapter(old.name)
+
+    def _load_adapter(self, client: VllmClient, adapter: str, new: Publication) -> None:
+        """Load new weights of an adapter."""
+        if self._lost:  # a server that hung for a while may still have it
+            client.unload_adapter(new.name)
+        client.load_adapter(new.name, new.folder)
+
+    def _served(self, client: VllmClient) -> ServedWeights:
+        """Return what samples by the wanted weights, which the server has."""
         version = self._wanted[None].name if None in self._wanted else None
         return ServedWeights(client, self._names(), version, self.options.exact)
 

@@ -251,6 +251,11 @@ class BaseLearner(ABC):
         return metrics
 
     @property
+    def agents(self) -> list[str]:
+        """The agents whose policies learn."""
+        return list(self._agents)
+
+    @property
     def is_sharded(self) -> bool:
         """True if weights are sharded: all processes then have to gather them at the same time."""
         return any(has_shards(policy.parameters()) for policy in self.policies.values())

@@ -45,6 +45,7 @@ class WeightUpdate(NamedTuple):
 
     weights: Any  # where workers load them, which depends on the pool; `None` without any
     servers: Mapping[str, ServedWeights]  # what sampling at a server needs, by agent
+    version: int = 0  # as of `RolloutWorker.update_weights`
 
 
 class RolloutRequest(NamedTuple):
@@ -80,7 +81,7 @@ class BatchFailure(NamedTuple):
 class WorkerHandle(ABC):
     """A worker as its pool sees it."""
 
-    index: int | None = None  # of the batch that it samples
+    index: int | None = None  # of the batch that it samples, among all batches of the pool
     request: RolloutRequest | None = None  # the newest one
     is_placed = True
     """False while a cluster has no room for it; it then gets no batch, which another worker can sample now."""
@@ -144,14 +145,20 @@ class RolloutWorkerPool(RolloutWorker):
         self.workers: list[Any] = []
         """The workers that have been started, each a `WorkerHandle`."""
         self._weights = WeightUpdate(None, {})
-        self._prefetched: Sequence[RolloutBatch] = ()
+        # All by the index of a batch among all that the pool was given.
+        self._batches: dict[int, RolloutBatch] = {}  # whose rollouts were not returned yet
+        self._waiting: deque[int] = deque()  # for a worker
+        self._results: dict[int, BatchResult] = {}
+        self._deaths: Counter[int] = Counter()
+        self._losses: Counter[int] = Counter()
+        self._number = 0  # of batches so far
 
     def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
         """Give workers and servers new weights; each worker loads them before its next batch."""
         update_servers(self._servers, version)
         local = {name: policy for name, policy in policies.items() if not is_remote(policy)}
         path = self._store(local, version) if local else None
-        self._weights = WeightUpdate(path, self._server_weights())
+        self._weights = WeightUpdate(path, self._server_weights(), version)
 
     @abstractmethod
     def _store(self, policies: Mapping[str, TrainablePolicy], version: int) -> Any:
@@ -175,12 +182,9 @@ class RolloutWorkerPool(RolloutWorker):
         """Wait for workers that have a message, or have died."""
 
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
-        """Let each worker sample one of the batches, before `sample` is called for all of them."""
-        self._start_workers(len(batches))
-        placed = [worker for worker in self.workers if worker.is_placed]
-        for index, worker in enumerate(placed[: len(batches)]):
-            worker.assign(index, RolloutRequest(batches[index], self._weights))
-        self._prefetched = batches
+        """Let each worker without a batch sample one of these, before `sample` is called for all of them."""
+        self._waiting.extend(map(self._add, batches))
+        self._assign_batches()
 
     def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, as many at a time as there are workers; prefetched batches continue.
@@ -199,44 +203,67 @@ class RolloutWorkerPool(RolloutWorker):
         return [result.rollouts for result in results]
 
     def _sample(self, batches: Sequence[RolloutBatch]) -> list[BatchResult]:
-        assert not self._prefetched or list(self._prefetched) == list(batches), "others prefetched"
-        self._prefetched = ()
-        assigned = {worker.index for worker in self.workers}
-        waiting = deque(index for index in range(len(batches)) if index not in assigned)
-        results: dict[int, BatchResult] = {}
-        deaths: Counter[int] = Counter()
-        losses: Counter[int] = Counter()
-        while len(results) < len(batches):
-            busy = sum(worker.index is not None for worker in self.workers)
-            self._start_workers(busy + len(waiting))
-            for worker in self.workers:
-                if worker.index is None and worker.is_placed and waiting:
-                    index = waiting.popleft()
-                    worker.assign(index, RolloutRequest(batches[index], self._weights))
+        prefetched, indices = dict(self._batches), []
+        for batch in batches:
+            index = next((i for i, other in prefetched.items() if other == batch), None)
+            indices.append(self._add(batch) if index is None else index)
+            prefetched.pop(indices[-1], None)
+        begun = {*self._results, *(worker.index for worker in self.workers)}
+        # Before those that were prefetched for later.
+        first = [index for index in indices if index not in begun]
+        self._waiting = deque([*first, *(i for i in self._waiting if i not in first)])
+        self._assign_batches()
+        while not all(index in self._results for index in indices):
             for worker in self._wait():
-                message = worker.receive()
-                if isinstance(message, BatchFailure):
-                    if worker.index is None or not isinstance(message.error, ServerLost):
-                        raise message.error from message.cause
-                    losses[worker.index] += 1
-                    self._restore_servers(worker.request, message.error, losses[worker.index])
-                    # At the end of the queue: a batch that loses its server must not block the others.
-                    waiting.append(worker.index)
-                    self.workers.remove(worker)
-                    worker.terminate()  # also cancels its other requests to the server
-                    worker.end()
-                if isinstance(message, BatchResult):
-                    results[worker.finish()] = message
-                elif message is None:
-                    self.workers.remove(worker)
-                    cause = worker.end()
-                    if worker.index is not None:
-                        deaths[worker.index] += 1
-                        self._count_death(
-                            worker, cause, batches[worker.index], deaths[worker.index]
-                        )
-                        waiting.appendleft(worker.index)
-        return [results[index] for index in range(len(batches))]
+                self._receive(worker)
+            # Also after the last result: batches for later are sampled while the learner learns.
+            self._assign_batches()
+        for index in indices:
+            del self._batches[index]
+        return [self._results.pop(index) for index in indices]
+
+    def _add(self, batch: RolloutBatch) -> int:
+        """Return the index of a new batch."""
+        index, self._number = self._number, self._number + 1
+        self._batches[index] = batch
+        return index
+
+    def _assign_batches(self) -> None:
+        """Give waiting batches to workers without one."""
+        busy = sum(worker.index is not None for worker in self.workers)
+        self._start_workers(busy + len(self._waiting))
+        for worker in self.workers:
+            if worker.index is None and worker.is_placed and self._waiting:
+                index = self._waiting.popleft()
+                worker.assign(index, RolloutRequest(self._batches[index], self._weights))
+
+    def _receive(self, worker: WorkerHandle) -> None:
+        """Take the newest message of a worker; raises the errors of its batch."""
+        message = worker.receive()
+        if isinstance(message, BatchFailure):
+            if worker.index is None or not isinstance(message.error, ServerLost):
+                raise message.error from message.cause
+            assert worker.request is not None
+            self._losses[worker.index] += 1
+            self._restore_servers(worker.request, message.error, self._losses[worker.index])
+            # At the end of the queue: a batch that loses its server must not block the others.
+            self._waiting.append(worker.index)
+            self.workers.remove(worker)
+            worker.terminate()  # also cancels its other requests to the server
+            worker.end()
+        if isinstance(message, BatchResult):
+            index = worker.finish()
+            self._results[index] = message
+            self._deaths.pop(index, None)
+            self._losses.pop(index, None)
+        elif message is None:
+            self.workers.remove(worker)
+            cause = worker.end()
+            if worker.index is not None:
+                self._deaths[worker.index] += 1
+                batch = self._batches[worker.index]
+                self._count_death(worker, cause, batch, self._deaths[worker.index])
+                self._waiting.appendleft(worker.index)
 
     def _restore_servers(self, request: RolloutRequest, error: ServerLost, losses: int) -> None:
         """Start dead servers, unless this was done since the request; raise an error after too many losses."""
@@ -251,7 +278,7 @@ class RolloutWorkerPool(RolloutWorker):
             "a rollout worker has lost a server that samples (%s): %s is sampled again", error, task
         )
         if request.weights is self._weights:
-            self._weights = WeightUpdate(self._weights.weights, self._server_weights())
+            self._weights = self._weights._replace(servers=self._server_weights())
 
     def _count_death(
         self, worker: WorkerHandle, cause: str, batch: RolloutBatch, deaths: int
@@ -277,7 +304,10 @@ class RolloutWorkerPool(RolloutWorker):
         for worker in self.workers:
             worker.end()
         self.workers.clear()
-        self._prefetched = ()
+        for of_batches in (self._batches, self._waiting, self._results):
+            of_batches.clear()
+        self._deaths.clear()
+        self._losses.clear()
 
     def close(self) -> None:
         """End the workers and servers, and drop the weights."""

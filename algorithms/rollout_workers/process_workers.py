@@ -10,7 +10,7 @@ import shutil
 import signal
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -37,6 +37,9 @@ from llm_decpomdp.policy import TrainablePolicy
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.sampler import RemoteSampler
+
+Serve = Callable[[Connection, WorkerState], None]
+"""Answers the requests of a connection to the pool, until its other end closes."""
 
 LAST_LINES = 12  # of a dead worker's log that an error shows
 PATIENCE = 5.0  # seconds that a worker has to end after it was asked to
@@ -89,7 +92,12 @@ class ProcessRolloutWorkers(RolloutWorkerPool):
         self._started += 1
         device = torch.cuda.current_device() if torch.cuda.is_available() else None
         log = self.folder / f"worker-{self._started}.log"
-        return ProcessHandle(log, WorkerSetup(self._make_state, torch.get_num_threads(), device))
+        setup = WorkerSetup(self._make_state, torch.get_num_threads(), device, serve)
+        return self._launch(log, setup)
+
+    def _launch(self, log: Path, setup: WorkerSetup) -> ProcessHandle:
+        """Start a process; a subclass may start another kind of worker."""
+        return ProcessHandle(log, setup)
 
     def close(self) -> None:
         """End the workers, and remove weights and logs."""
@@ -112,6 +120,8 @@ class WorkerSetup(NamedTuple):
     """Threads of torch, as many as the learner has: sums of several threads may differ in their last digits."""
     device: int | None
     """The CUDA device of the process that learns, if there are any."""
+    serve: Serve
+    """What the worker does with its state: a function of a module."""
 
 
 class ProcessHandle(WorkerHandle):
@@ -185,7 +195,6 @@ def run_worker(log: Path, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too
     _end_with_parent(log.parent)
     _redirect_output(log)
-    loaded: Path | None = None
     try:
         setup: WorkerSetup = connection.recv()
         torch.set_num_threads(setup.threads)
@@ -193,18 +202,24 @@ def run_worker(log: Path, connection: Connection) -> None:
             torch.cuda.set_device(setup.device)
         state: WorkerState = pickle.loads(setup.make_state)()
         connection.send(WorkerReady())
-        while True:
-            batch, weights = connection.recv()
-            if weights.weights is not None and weights.weights != loaded:
-                states = torch.load(weights.weights, map_location="cpu", weights_only=True)
-                load_states(state.team, states)
-                loaded = weights.weights
-            connection.send(sample_batch(batch, state, weights.servers))
+        setup.serve(connection, state)
     except (EOFError, BrokenPipeError):  # the pool was closed
         return
     except Exception as error:
         traceback.print_exc()
         connection.send(BatchFailure.from_error(error))
+
+
+def serve(connection: Connection, state: WorkerState) -> None:
+    """Sample the batches of requests, each with the weights that it names, until the other end closes."""
+    loaded: Path | None = None
+    while True:
+        batch, weights = connection.recv()
+        if weights.weights is not None and weights.weights != loaded:
+            states = torch.load(weights.weights, map_location="cpu", weights_only=True)
+            load_states(state.team, states)
+            loaded = weights.weights
+        connection.send(sample_batch(batch, state, weights.servers))
 
 
 def _end_with_parent(folder: Path) -> None:

@@ -49,6 +49,11 @@ class RolloutOptions(Options):
     """Number of updates by which rollouts are delayed (d). The weights after update u - 1 - d sample the rollouts
     of update u; the first weights sample those of the first d + 1 updates. With `cluster.rollout_workers`, workers
     sample while the learner learns. `algorithm.importance_sampling` corrects for the older weights."""
+    in_flight: bool = option(False, unless=("lag", 0))
+    """Let answers that are being written continue under new weights (partial rollouts). The tokens of an update
+    then come from up to d + 1 versions of the weights, and the learner waits for no rollouts of later updates. It
+    needs `cluster.rollout_workers` on this machine. Equal seeds give no equal bytes, and a resumed run samples
+    unfinished rollouts again."""
     rollout_batch_size: int | None = option(None, ge=1)
     """Starts that are played together, as one batch with random streams of their own: an update's starts are cut
     into rollout batches of so many. Equal runs then sample the same, however many processes and workers share

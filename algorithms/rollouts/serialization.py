@@ -26,7 +26,12 @@ def to_text(rollout: Rollout) -> str:
     Raises:
         TypeError: If infos or the record of the episode hold more than JSON does.
     """
-    return json.dumps(rollout, default=vars)  # dataclasses; named tuples are lists
+    return json.dumps(rollout, default=_fields)  # dataclasses; named tuples are lists
+
+
+def _fields(item: Any) -> dict[str, Any]:
+    # Versions are left out where there are none, as earlier versions wrote.
+    return {name: value for name, value in vars(item).items() if name != "versions" or value}
 
 
 def from_text(text: str) -> Rollout:
@@ -73,6 +78,7 @@ def _completion(row: Row) -> Completion:
         "tokens": tuple(row["tokens"]),
         "log_probs": tuple(row["log_probs"]),
         "usage": None if row["usage"] is None else Usage(*row["usage"]),
+        "versions": tuple(row.get("versions", ())),
     }
     return Completion(**{**row, **fields})
 

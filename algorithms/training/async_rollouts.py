@@ -34,6 +34,25 @@ from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 logger = logging.getLogger(__name__)
 
 
+def check_lag(source: RolloutSource, learner: BaseLearner, lag: int) -> None:
+    """Warn of a learner that does not correct for earlier weights.
+
+    Raises:
+        ValueError: If starts depend on what the last update has sampled.
+    """
+    if source.needs_last_update:
+        raise ValueError(
+            f"{source.needs_last_update} draws by what the last update has played, which with lag={lag} was "
+            "sampled before it was known: set lag=0, or drop it"
+        )
+    if learner.options.correction == "none" and learner.uses_sampling_probabilities:
+        logger.warning(
+            "with lag=%d updates learn from rollouts of earlier weights as if the present ones had sampled "
+            "them: set correction=truncate",
+            lag,
+        )
+
+
 class Waiting(NamedTuple):
     """A batch that waits for its update."""
 
@@ -59,20 +78,10 @@ class AsyncSource(SourceWrapper):
         self, source: RolloutSource, learner: BaseLearner, lag: int, can_prefetch: bool = False
     ) -> None:
         super().__init__(source, f"lag={lag}")
-        if source.needs_last_update:
-            raise ValueError(
-                f"{source.needs_last_update} draws by what the last update has played, which with lag={lag} was "
-                "sampled before it was known: set lag=0, or drop it"
-            )
+        check_lag(source, learner, lag)
         self.learner, self.lag, self.can_prefetch = learner, lag, can_prefetch
         self._waiting: dict[int, Waiting] = {}
         self._begun: tuple[UpdateRequest, int] | None = None  # and the version that samples for it
-        if learner.options.correction == "none" and learner.uses_sampling_probabilities:
-            logger.warning(
-                "with lag=%d updates learn from rollouts of earlier weights as if the present ones had sampled "
-                "them: set correction=truncate",
-                lag,
-            )
 
     def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of an update, and let the present weights sample for a later one.

@@ -47,13 +47,18 @@ def attach_samplers(run: ResolvedRun, team: Team) -> dict[str, RemoteSampler]:
             by_engine.setdefault(id(policy.engine), {})[name] = policy
     groups = [g for g in by_engine.values() if any(specs[name].can_be_trained for name in g)]
     samplers: dict[str, RemoteSampler] = {}
+    kind = RemoteSampler
+    if run.config.algorithm.rollout.in_flight:
+        from llm_decpomdp.agents.remote.in_flight import InFlightSampler
+
+        kind = InFlightSampler
     for place, group in enumerate(groups):
         # Not made here: the server makes it, readable by this user alone, and removes it.
         folder = Path(tempfile.gettempdir(), f"llm_decpomdp-sampler-{secrets.token_hex(8)}")
         engine = next(iter(group.values())).engine
         server = _make_server(run, place, group, folder)
         make_group = _transfer_group(run, group)
-        sampler = RemoteSampler(engine, group, server, folder, run.config.sampler, make_group)
+        sampler = kind(engine, group, server, folder, run.config.sampler, make_group)
         engine.remote = sampler
         samplers |= {a: sampler for a, name in run.team.agents.items() if name in group}
     return samplers

@@ -24,6 +24,7 @@ from llm_decpomdp.algorithms.training.trainer_options import (
     check_credit,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
+from llm_decpomdp.benchmarks.config.in_flight import check_in_flight
 from llm_decpomdp.benchmarks.config.load import NOBODY_ASKED, asks_outside, read_config
 from llm_decpomdp.benchmarks.config.placement import check_placement, check_shards
 from llm_decpomdp.benchmarks.config.schema import Config
@@ -240,6 +241,8 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
     team = team_spec(config, env.possible_agents)
     if samples_elsewhere(config, team.policies):
         check_placement(config, team.policies)
+    if config.algorithm.rollout.in_flight:
+        check_in_flight(config, team.policies)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]
         if config.algorithm.preferences is not None and not algorithm.supports_stored_pairs:

@@ -65,6 +65,10 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
                 cpus=cluster.worker_cpus,
                 gpus=cluster.worker_gpus,
             )
+    if algorithm.rollout.in_flight:
+        from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
+
+        return InFlightWorkers(build, cluster.rollout_workers, cluster.max_redo, samplers)
     from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 
     return ProcessRolloutWorkers(build, cluster.rollout_workers, cluster.max_redo, samplers)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
 
+from llm_decpomdp.agents.inference.in_flight import InFlightSteps
 from llm_decpomdp.agents.inference.options import ModelOptions, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
 from llm_decpomdp.agents.models.engine import ModelEngine
@@ -43,6 +45,9 @@ class FakeVllm(servers.Server):
         self.counts = True  # open requests
         self.changed = threading.Condition()
         self.group: Any = None  # that full weights are received in
+        self.holds_at: int | None = None  # the token before which a stream waits for other weights
+        self.held = threading.Event()  # a stream waits
+        self.told = 0  # number of answers with the present version
 
     def load(self, name: str, folder: str) -> None:
         from peft import PeftModel
@@ -80,7 +85,25 @@ class FakeVllm(servers.Server):
             self.unload(name)
         self.paused, self.version = False, "default"
 
-    def rows(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+    def copy_weights(self) -> dict[str, torch.Tensor]:
+        return {name: weight.clone() for name, weight in self.engine.model.state_dict().items()}
+
+    def continued(
+        self, body: dict[str, Any], before: dict[str, torch.Tensor], at: int
+    ) -> list[dict[str, Any]]:
+        """Write an answer by earlier weights, and from a token on by the present ones."""
+        after, passes = self.copy_weights(), iter(range(1, body["max_tokens"]))
+        self.engine.model.load_state_dict(before)
+
+        def refresh() -> None:
+            if next(passes) == at:
+                self.engine.model.load_state_dict(after)
+
+        choices = self.rows(body, steps=partial(InFlightSteps, refresh=refresh))
+        self.engine.model.load_state_dict(after)
+        return choices
+
+    def rows(self, body: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
         generator = torch.Generator().manual_seed(body["seed"])
         stops = body.get("stop")
         sampling = Sampling(
@@ -92,7 +115,7 @@ class FakeVllm(servers.Server):
         skips = body.get("skip_special_tokens", True)
         decode = self.engine.text.decode if skips else self.engine.text.decode_whole
         ends = body["stop_token_ids"]
-        found = sample(self.engine.model, [prompt], body["n"], ends, decode=decode)
+        found = sample(self.engine.model, [prompt], body["n"], ends, decode=decode, **options)
         return [
             {
                 "index": index,
@@ -108,6 +131,15 @@ class FakeVllm(servers.Server):
         ][::-1]
 
 
+def part(choice: dict[str, Any], first: int, last: int | None) -> dict[str, Any]:
+    """Return some tokens of a choice, as a part of a stream."""
+    tokens, log_probs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
+    ends = last is None or last >= len(tokens)
+    reasons = {key: choice[key] if ends else None for key in ("finish_reason", "stop_reason")}
+    parts = {"token_ids": tokens[first:last], "logprobs": {"token_logprobs": log_probs[first:last]}}
+    return {"index": choice["index"], **parts, **reasons}
+
+
 class Handler(servers.Handler):
     server: FakeVllm
 
@@ -119,6 +151,10 @@ class Handler(servers.Handler):
             "/weight_info": {"weight_version": server.version},
         }
         self.answer(200 if self.path in answers else 404, answers.get(self.path, {}))
+        if self.path == "/weight_info":
+            with server.changed:
+                server.told += 1
+                server.changed.notify_all()
 
     def do_POST(self) -> None:
         server, place = self.server, urlsplit(self.path)
@@ -137,7 +173,9 @@ class Handler(servers.Handler):
         """Do what a route is for, and return the status."""
         server, name = self.server, body.get("lora_name", "")
         match path:
-            case "/v1/load_lora_adapter" if name not in server.adapters:
+            case "/v1/load_lora_adapter" if (name in server.adapters) == body.get(
+                "load_inplace", False
+            ):
                 server.load(name, body["lora_path"])
             case "/v1/unload_lora_adapter" if name in server.adapters:
                 server.unload(name)
@@ -151,7 +189,7 @@ class Handler(servers.Handler):
             case "/update_weights":
                 server.receive(body["update_info"])
             case "/update_weight_version":
-                server.version = body["new_version"]
+                server.version, server.told = body["new_version"], 0
             case "/pause" | "/resume":
                 server.paused = path == "/pause"
             case "/reset_prefix_cache":
@@ -178,8 +216,32 @@ class Handler(servers.Handler):
             server.changed.notify_all()
         if fault and server.fault == "hangs":
             server.closing.wait(60)
-        if choices is not None:
+        if choices is not None and body.get("stream"):
+            self.stream(body, choices)
+        elif choices is not None:
             self.answer(200, {"model": server.other_name or body["model"], "choices": choices})
+
+    def stream(self, body: dict[str, Any], choices: list[dict[str, Any]]) -> None:
+        """Send an answer in two parts; with `holds_at`, the second waits for other weights, which write it."""
+        server, at = self.server, self.server.holds_at or 1
+        self.send_response(200)
+        self.end_headers()
+        self.event(body, [part(choice, 0, at) for choice in choices])
+        if server.holds_at is not None:
+            with server.changed:
+                before = server.copy_weights()
+                server.held.set()
+                old = server.version
+                # A client knows of other weights once it has asked for the version again.
+                server.changed.wait_for(lambda: server.told > 1 and server.version != old, 30)
+                choices = server.continued(body, before, at)
+        self.event(body, [part(choice, at, None) for choice in choices if choice["token_ids"][at:]])
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def event(self, body: dict[str, Any], choices: list[dict[str, Any]]) -> None:
+        name = self.server.other_name or body["model"]
+        self.wfile.write(f"data: {json.dumps({'model': name, 'choices': choices})}\n\n".encode())
+        self.wfile.flush()
 
     def answer(self, status: int, body: dict[str, Any]) -> None:
         self.send(status, json.dumps(body), {"Content-Type": "application/json"})

@@ -152,7 +152,7 @@ def test_a_server_is_looked_after_once_for_all_workers_who_lost_it() -> None:
     assert timer.seconds == {"sampling": 3.0}
     assert server.wishes[3:] == ["serve"] and rollout_worker.workers == workers[2:]
     orders = [worker.request for worker in workers[2:]]
-    assert all(order and order.weights == (None, {"aux_0": 4, "main_0": 4}) for order in orders)
+    assert all(order and order.weights == (None, {"aux_0": 4, "main_0": 4}, 5) for order in orders)
     rollout_worker.close()
     assert server.wishes[4:] == ["close"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.agents.loading import PolicySpec
+from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
@@ -92,6 +93,34 @@ def test_workers_without_rollout_batches_are_refused(runs: Runs) -> None:
         runs.config("cluster.rollout_workers=2")
     with pytest.raises(ConfigError, match="must be at least 1, got 0"):
         runs.config("algorithm.rollout.rollout_batch_size=0")
+
+
+IN_FLIGHT = [*BUNDLES, "algorithm.rollout.lag=2", "algorithm.rollout.in_flight=true"]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([], "needs workers that sample while the learner learns: set cluster.rollout_workers"),
+        (["cluster.engine=ray", "cluster.rollout_workers=1"], "set cluster.engine=local"),
+        (["learner.deterministic=true", "cluster.rollout_workers=1"], "no equal bytes"),
+        (["model.static_cache=true", "cluster.rollout_workers=1"], "static_cache=True: drop it"),
+        (["model.continuous_batching=4", "cluster.rollout_workers=1"], "continuous_batching=4"),
+        (["model.prefix_cache=1", "cluster.rollout_workers=1"], "prefix_cache=1.0: drop it"),
+    ],
+)
+def test_weights_in_flight_are_refused_where_they_cannot_be_or_break_a_promise(
+    runs: Runs, values: list[str], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"in_flight=true .*{told}.*in_flight=false"):
+        runs.config(*IN_FLIGHT, *values)
+
+
+def test_weights_in_flight_need_a_lag_and_have_workers_of_their_own(runs: Runs) -> None:
+    with pytest.raises(ConfigError, match=r"in_flight=true means nothing with .*max_async_level=0"):
+        runs.config(*BUNDLES, "algorithm.rollout.in_flight=true", "cluster.rollout_workers=1")
+    config = runs.config(*IN_FLIGHT, "cluster.rollout_workers=1")
+    assert isinstance(make_rollout_worker(resolve(config), {}), InFlightWorkers)
 
 
 def test_a_worker_runs_programs_in_a_sandbox_of_its_own(runs: Runs) -> None:

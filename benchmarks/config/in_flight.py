@@ -1,0 +1,45 @@
+"""Checks of `algorithm.rollout.in_flight`: what it needs, and which promises it cannot keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from llm_decpomdp.agents.loading import PolicySpec
+from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.schema import Config
+
+
+def check_in_flight(config: Config, policies: Mapping[str, PolicySpec]) -> None:
+    """Check that weights may change while answers are written.
+
+    Raises:
+        ConfigError: If nothing samples while the learner learns, if weights cannot be sent to the workers while
+            they sample, or if an option promises what depends on the time at which weights arrive.
+    """
+    cluster, learner = config.cluster, config.learner
+    wrong = {
+        "needs workers that sample while the learner learns: set cluster.rollout_workers": not (
+            cluster.rollout_workers
+        ),
+        "sends weights to worker processes of this machine, and actors of cluster.engine=ray take them between "
+        "batches only: set cluster.engine=local": cluster.engine == "ray",
+        "gives no equal bytes, which learner.deterministic=true promises, because tokens depend on the time at "
+        "which weights arrive: set learner.deterministic=false": learner.deterministic,
+        "sends whole weights, and those of learner.fsdp_size are in shards: set learner.fsdp_size=1": (
+            learner.shards > 1
+        ),
+    }
+    local = config.sampler.engine == "transformers"
+    for name, spec in policies.items():
+        if not local or spec.kind != "model":
+            continue
+        for key in ("static_cache", "continuous_batching", "prefix_cache"):
+            value = getattr(spec, key)
+            wrong[
+                f"samples with a cache that grows and in one batch, and policies.{name} has {key}={value}: drop it"
+            ] = bool(value)
+    for reason, is_so in wrong.items():
+        if is_so:
+            raise ConfigError(
+                f"algorithm.rollout.in_flight=true {reason}, or set algorithm.rollout.in_flight=false"
+            )
